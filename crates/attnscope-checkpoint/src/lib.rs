@@ -1,1 +1,10 @@
-//! attnscope-checkpoint
+//! Opens checkpoints by content, lists their tensors without reading them, and reads one tensor at a time.
+
+mod dtype;
+mod error;
+mod source;
+mod tensor;
+
+pub use dtype::DType;
+pub use error::{Error, ErrorKind};
+pub use tensor::TensorInfo;

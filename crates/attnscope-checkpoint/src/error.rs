@@ -1,0 +1,121 @@
+//! What can be wrong with a file, where in it, and what to do next.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A file that could not be opened, believed, or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", file.display())]
+pub struct Error {
+    /// The file at fault: a shard, not the folder it is in.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub kind: ErrorKind,
+}
+
+/// The ways in which a file can be at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// No format in the table of formats starts like this.
+    #[error("not a checkpoint: {found}")]
+    Unrecognised {
+        /// What the file looks like instead.
+        found: String,
+    },
+    /// The file ends before something it promises.
+    #[error("{place}: needs {need} bytes, {have} are there: the file is cut short or its header lies")]
+    Truncated {
+        /// The section or tensor that runs past the end.
+        place: String,
+        /// How many bytes it needs.
+        need: u64,
+        /// How many are left.
+        have: u64,
+    },
+    /// A value that the format does not allow.
+    #[error("{place}: expected {expected}, found {found}")]
+    Invalid {
+        /// The field, entry or tensor.
+        place: String,
+        /// What the format asks for there.
+        expected: String,
+        /// What the file holds.
+        found: String,
+    },
+    /// Two entries under one name.
+    #[error("tensor name {name:?} is given twice")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A length that is believable for the format and still more than this reader will hold in memory.
+    #[error("{place}: {found} bytes, more than the {cap} allowed there")]
+    TooLarge {
+        /// The section.
+        place: String,
+        /// Its claimed size.
+        found: u64,
+        /// The most that is read.
+        cap: u64,
+    },
+    /// The bytes are not the ones that were summed when the file was written.
+    #[error("{place}: checksum is {found:08x}, the file says {expected:08x}")]
+    Checksum {
+        /// Which of the checksums.
+        place: String,
+        /// The sum stored in the file.
+        expected: u32,
+        /// The sum of the bytes in the file.
+        found: u32,
+    },
+    /// A well-formed file that this program does not read, or cannot write without loss.
+    #[error("{what}")]
+    Unsupported {
+        /// What it is.
+        what: String,
+        /// What the user can do about it.
+        help: String,
+    },
+}
+
+impl Error {
+    /// An error about `file`.
+    pub fn new(file: impl AsRef<Path>, kind: impl Into<ErrorKind>) -> Self {
+        Self { file: file.as_ref().to_owned(), kind: kind.into() }
+    }
+
+    /// What the user can do next, for the `help:` line.
+    pub fn help(&self) -> String {
+        match &self.kind {
+            ErrorKind::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                "give a checkpoint file, a folder that holds one, or `demo`".into()
+            }
+            ErrorKind::Io(_) => "check that the file can be read by you".into(),
+            ErrorKind::Unrecognised { .. } => {
+                format!("formats that are read: {}", crate::Format::list())
+            }
+            ErrorKind::Truncated { .. } | ErrorKind::Checksum { .. } => {
+                "the copy is damaged: fetch or write the file again".into()
+            }
+            ErrorKind::Invalid { .. } | ErrorKind::Duplicate { .. } | ErrorKind::TooLarge { .. } => {
+                "the file does not follow its format: write it again with the tool that made it".into()
+            }
+            ErrorKind::Unsupported { help, .. } => help.clone(),
+        }
+    }
+}
+
+impl ErrorKind {
+    /// A field that does not hold what it must.
+    pub(crate) fn invalid(
+        place: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        Self::Invalid { place: place.into(), expected: expected.to_string(), found: found.to_string() }
+    }
+}
