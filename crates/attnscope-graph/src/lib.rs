@@ -1,1 +1,46 @@
-//! attnscope-graph
+//! An encoder-decoder Transformer as one value.
+//!
+//! [`recognise`] turns a listing of tensors and what configs say into a [`Model`]: a [`Graph`] of nodes with
+//! symbolic dimensions, the [`Wiring`] it was built from, the [`Sizes`] behind the dimensions, and a [`Binding`] of
+//! its weights to the tensors. Drawing, counting and running are derived from these.
+//!
+//! ```
+//! use attnscope_graph::{Layers, Wiring, build};
+//!
+//! let graph = build(Layers { encoder: 2, decoder: 2 }, &Wiring::VASWANI);
+//! let scores = graph.find("decoder.1.cross_attn.scores").map(|id| graph.node(id));
+//! assert_eq!(scores.map(|n| n.dims.len()), Some(4)); // [batch, head, query, key]
+//! ```
+
+mod bind;
+mod build;
+mod count;
+mod dim;
+mod facts;
+mod family;
+mod graph;
+mod names;
+mod observe;
+mod op;
+mod other;
+mod recognise;
+mod select;
+mod wiring;
+pub mod words;
+
+pub use bind::{Binding, Slot};
+pub use build::{Layers, build};
+pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
+pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
+pub use facts::{Config, Fact, FactError};
+pub use family::{Evidence, FAMILIES, Family, Sets, Setting};
+pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
+pub use names::{Found, NameScheme, Row, TensorSpec};
+pub use op::{Factor, MaskKind, Op};
+pub use other::{Other, OtherKind};
+pub use recognise::{Model, Recognised, recognise};
+pub use select::Selector;
+pub use wiring::{
+    Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormKind, NormPlace,
+    Positions, ScoreScale, Squash, Switch, Wiring,
+};

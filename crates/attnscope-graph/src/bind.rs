@@ -1,0 +1,146 @@
+//! Which tensor of a file is which weight of the graph: a report, not a crash.
+
+use std::collections::HashSet;
+
+use crate::dim::Sizes;
+use crate::graph::{Graph, WeightId};
+use crate::names::{Found, Lookup, TensorSpec};
+
+/// What became of every weight of the graph and of every tensor of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    slots: Vec<Slot>,
+    /// Tensors that no node uses.
+    pub unused: Vec<usize>,
+    /// Tensors that are another name of a weight that is bound already.
+    pub aliases: Vec<(usize, WeightId)>,
+}
+
+/// What became of one weight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Slot {
+    /// Found, with the shape that the graph expects.
+    Bound(Found),
+    /// Not in the file.
+    Missing {
+        /// What the file would call it.
+        name: String,
+    },
+    /// In the file, with another shape.
+    Mismatched {
+        /// The tensor.
+        found: Found,
+        /// What the rest of the model asks for.
+        expected: Vec<usize>,
+        /// What the file has.
+        shape: Vec<usize>,
+    },
+}
+
+impl Binding {
+    /// What became of a weight.
+    pub fn slot(&self, weight: WeightId) -> &Slot {
+        &self.slots[weight.index()]
+    }
+
+    /// Each weight with what became of it.
+    pub fn iter(&self) -> impl Iterator<Item = (WeightId, &Slot)> {
+        self.slots.iter().enumerate().map(|(i, s)| (WeightId(i), s))
+    }
+
+    /// How many weights are bound.
+    pub fn bound(&self) -> usize {
+        self.slots.iter().filter(|s| matches!(s, Slot::Bound(_))).count()
+    }
+
+    /// Weights that the file does not have.
+    pub fn missing(&self) -> impl Iterator<Item = (WeightId, &str)> {
+        self.iter().filter_map(|(id, s)| match s {
+            Slot::Missing { name } => Some((id, name.as_str())),
+            _ => None,
+        })
+    }
+
+    /// Weights whose tensor has the wrong shape: tensor, expected, found.
+    pub fn mismatched(&self) -> impl Iterator<Item = (WeightId, usize, &[usize], &[usize])> {
+        self.iter().filter_map(|(id, s)| match s {
+            Slot::Mismatched { found, expected, shape } => {
+                Some((id, found.tensor, expected.as_slice(), shape.as_slice()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Every weight is there with the right shape.
+    pub fn is_complete(&self) -> bool {
+        self.bound() == self.slots.len()
+    }
+}
+
+/// Binds the weights of a graph to the tensors of a file.
+pub(crate) fn bind(graph: &Graph, sizes: &Sizes, lookup: &Lookup<'_>, tied_output: bool) -> Binding {
+    let slots: Vec<Slot> = graph
+        .weights()
+        .iter()
+        .map(|weight| match lookup.find(&weight.path) {
+            None => Slot::Missing {
+                name: lookup.expected_name(&weight.path).unwrap_or_else(|| weight.path.clone()),
+            },
+            Some(found) => {
+                let shape = found.shape(lookup.tensors);
+                match sizes.shape(&weight.dims) {
+                    Some(expected) if !same_shape(&expected, &shape) => {
+                        Slot::Mismatched { found, expected, shape }
+                    }
+                    _ => Slot::Bound(found),
+                }
+            }
+        })
+        .collect();
+    let mut used: HashSet<usize> = HashSet::new();
+    for slot in &slots {
+        if let Slot::Bound(found) | Slot::Mismatched { found, .. } = slot {
+            used.insert(found.tensor);
+        }
+    }
+    let aliases = aliases(graph, lookup, tied_output, &used);
+    used.extend(aliases.iter().map(|(tensor, _)| *tensor));
+    let unused = (0..lookup.tensors.len()).filter(|i| !used.contains(i)).collect();
+    Binding { slots, unused, aliases }
+}
+
+/// Older files hold a tied table under every one of its names.
+fn aliases(
+    graph: &Graph,
+    lookup: &Lookup<'_>,
+    tied_output: bool,
+    used: &HashSet<usize>,
+) -> Vec<(usize, WeightId)> {
+    let mut seen = used.clone();
+    let mut aliases = Vec::new();
+    for (i, weight) in graph.weights().iter().enumerate() {
+        let mut names = lookup.find_all(&weight.path);
+        if weight.path.ends_with(".embed.weight") {
+            names.extend(lookup.find_all("tgt.embed.weight"));
+            if tied_output {
+                names.extend(lookup.find_all("logits.weight"));
+            }
+        }
+        for found in names {
+            if seen.insert(found.tensor) {
+                aliases.push((found.tensor, WeightId(i)));
+            }
+        }
+    }
+    aliases
+}
+
+/// Equal but for dimensions of length one, which files add and drop: a bias of [1, V], a table of [P, 1, D].
+pub(crate) fn same_shape(a: &[usize], b: &[usize]) -> bool {
+    a == b || a.iter().filter(|&&n| n != 1).eq(b.iter().filter(|&&n| n != 1))
+}
+
+/// The elements of a tensor or of the rows of it that are meant.
+pub(crate) fn elements(found: &Found, tensors: &[TensorSpec]) -> u64 {
+    found.shape(tensors).iter().map(|&n| n as u64).product()
+}

@@ -1,0 +1,71 @@
+//! What a node costs: multiply-adds and the bytes of what leaves it.
+
+use crate::dim::{Dim, Sizes};
+use crate::graph::{Graph, Node};
+use crate::op::Op;
+
+/// The multiply-adds of a node for one input, all positions and all attention products included. `None` while a
+/// size is unknown.
+pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
+    let elements = |dims: &[Dim]| product(sizes, dims);
+    let input = |i: usize| node.inputs.get(i).map(|&id| graph.node(id).dims.as_slice()).unwrap_or_default();
+    let weight =
+        |i: usize| node.weights.get(i).map(|&id| graph.weight(id).dims.as_slice()).unwrap_or_default();
+    match node.op {
+        // Each element of the output is a sum over the input's features.
+        Op::Linear | Op::Logits { .. } | Op::Conv1d { .. } => {
+            let terms = elements(weight(0).get(1..).unwrap_or_default())?;
+            elements(&node.dims)?.checked_mul(terms)
+        }
+        // [batch, head, query, key], each a sum over the head's features.
+        Op::Scores { .. } => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
+        // [batch, head, query, head size], each a sum over keys.
+        Op::Context => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
+        Op::Ids(_)
+        | Op::Features
+        | Op::Embed { .. }
+        | Op::Positions { .. }
+        | Op::AddPositions
+        | Op::Transpose
+        | Op::Same
+        | Op::Norm { .. }
+        | Op::SplitHeads(_)
+        | Op::RelativeBias { .. }
+        | Op::Mask(_)
+        | Op::AddMask
+        | Op::Squash(_)
+        | Op::MergeHeads(_)
+        | Op::Residual { .. }
+        | Op::Activate(_)
+        | Op::Gate => Some(0),
+    }
+}
+
+/// The multiply-adds that torchinfo prints for the module of a node: the module's parameters once for each row of
+/// the batch, whatever the sequence length, and once for each output position of a convolution. Products between
+/// activations are not counted by it.
+pub fn torchinfo_multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
+    let mut parameters = 0u64;
+    for &id in &node.weights {
+        parameters = parameters.checked_add(product(sizes, &graph.weight(id).dims)?)?;
+    }
+    let times = match node.op {
+        Op::Conv1d { .. } => product(sizes, &[*node.dims.first()?, *node.dims.get(2)?])?,
+        // Relative positions are looked up in a [query, key] grid: torchinfo takes its first length for a batch.
+        Op::RelativeBias { .. } => product(sizes, &[*node.dims.get(2)?])?,
+        _ => sizes.get(*node.dims.first()?)? as u64,
+    };
+    parameters.checked_mul(times)
+}
+
+/// The bytes of what leaves a node, in f32; nothing for a second name of the same value.
+pub fn output_bytes(node: &Node, sizes: &Sizes) -> Option<u64> {
+    match node.op {
+        Op::Same => Some(0),
+        _ => product(sizes, &node.dims)?.checked_mul(4),
+    }
+}
+
+fn product(sizes: &Sizes, dims: &[Dim]) -> Option<u64> {
+    dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(sizes.get(dim)? as u64))
+}

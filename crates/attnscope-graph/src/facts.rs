@@ -1,0 +1,254 @@
+//! What is said about a model, by whom, and where two sources disagree.
+
+use serde_json::{Map, Value};
+
+use crate::dim::{Dim, Side, Stack};
+
+/// A document of facts beside the tensors: config.json, a header's metadata.
+#[derive(Debug, Clone, Copy)]
+pub struct Config<'a> {
+    /// What it is called, as shown.
+    pub source: &'a str,
+    /// Its contents.
+    pub facts: &'a Map<String, Value>,
+}
+
+/// One fact that the program goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    /// What it is about.
+    pub name: String,
+    /// What holds.
+    pub value: Value,
+    /// Who says so: a config key, the tensors, the family, the user.
+    pub source: String,
+    /// Who says something else, and what.
+    pub disagree: Vec<(String, Value)>,
+}
+
+/// A config whose values cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}: {key}: expected {expected}, found {found}")]
+pub struct FactError {
+    /// The document.
+    pub source_name: String,
+    /// The key in it.
+    pub key: String,
+    /// What the key should hold.
+    pub expected: &'static str,
+    /// What it holds.
+    pub found: String,
+}
+
+/// Every document, in the order in which they are believed.
+pub(crate) struct Configs<'a>(pub(crate) &'a [Config<'a>]);
+
+/// A value with the words that say where it was found.
+pub(crate) struct Said<T> {
+    pub(crate) value: T,
+    pub(crate) source: String,
+    place: (String, String),
+}
+
+impl<T> Said<T> {
+    /// The error that this value is not what its key should hold.
+    pub(crate) fn wrong(&self, expected: &'static str, found: impl Into<String>) -> FactError {
+        let (source_name, key) = self.place.clone();
+        FactError { source_name, key, expected, found: found.into() }
+    }
+
+    fn with<U>(self, value: U) -> Said<U> {
+        Said { value, source: self.source, place: self.place }
+    }
+}
+
+impl<'a> Configs<'a> {
+    /// What each document says under one of the keys: at its top, or under `model`, where fairseq keeps it.
+    pub(crate) fn all(&self, keys: &[&str]) -> Vec<Said<&'a Value>> {
+        let find = |config: &Config<'a>| {
+            let facts: &'a Map<String, Value> = config.facts;
+            let nested = facts.get("model").and_then(Value::as_object);
+            [Some(facts), nested].into_iter().flatten().find_map(|map| {
+                keys.iter().find_map(|&key| {
+                    let value = map.get(key).filter(|v| !v.is_null())?;
+                    let place = (config.source.to_owned(), key.to_owned());
+                    Some(Said { value, source: format!("{}: {key}", config.source), place })
+                })
+            })
+        };
+        self.0.iter().filter_map(find).collect()
+    }
+
+    pub(crate) fn first(&self, keys: &[&str]) -> Option<Said<&'a Value>> {
+        self.all(keys).into_iter().next()
+    }
+
+    pub(crate) fn sizes(&self, keys: &[&str]) -> Result<Vec<Said<usize>>, FactError> {
+        let size = |said: Said<&Value>| {
+            let n = said.value.as_u64().or_else(|| {
+                // GGUF and some exporters write whole numbers as floats.
+                said.value.as_f64().filter(|f| f.fract() == 0.0 && (0.0..9e15).contains(f)).map(|f| f as u64)
+            });
+            match n.and_then(|n| usize::try_from(n).ok()) {
+                Some(n) => Ok(said.with(n)),
+                None => Err(said.wrong("a whole number", said.value.to_string())),
+            }
+        };
+        self.all(keys).into_iter().map(size).collect()
+    }
+
+    pub(crate) fn number(&self, keys: &[&str]) -> Result<Option<Said<f64>>, FactError> {
+        self.first(keys)
+            .map(|said| match said.value.as_f64() {
+                Some(n) => Ok(said.with(n)),
+                None => Err(said.wrong("a number", said.value.to_string())),
+            })
+            .transpose()
+    }
+
+    pub(crate) fn flag(&self, keys: &[&str]) -> Result<Option<Said<bool>>, FactError> {
+        self.first(keys)
+            .map(|said| match said.value.as_bool() {
+                Some(b) => Ok(said.with(b)),
+                None => Err(said.wrong("true or false", said.value.to_string())),
+            })
+            .transpose()
+    }
+
+    pub(crate) fn word(&self, keys: &[&str]) -> Result<Option<Said<&'a str>>, FactError> {
+        self.first(keys)
+            .map(|said| match said.value.as_str() {
+                Some(s) => Ok(said.with(s)),
+                None => Err(said.wrong("a word", said.value.to_string())),
+            })
+            .transpose()
+    }
+}
+
+/// A size, what it is called in the report, and what configs call it: Hugging Face, OpenAI, fairseq, GGUF, .apr.
+pub(crate) struct SizeKeys {
+    pub(crate) dim: Dim,
+    pub(crate) name: &'static str,
+    pub(crate) keys: &'static [&'static str],
+}
+
+/// The sizes that configs speak of.
+pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
+    SizeKeys {
+        dim: Dim::Model,
+        name: "d_model",
+        keys: &[
+            "d_model",
+            "hidden_size",
+            "n_embd",
+            "n_text_state",
+            "encoder_embed_dim",
+            "t5.embedding_length",
+        ],
+    },
+    SizeKeys {
+        dim: Dim::Heads(Stack::Encoder),
+        name: "encoder heads",
+        keys: &[
+            "encoder_attention_heads",
+            "num_heads",
+            "n_audio_head",
+            "num_attention_heads",
+            "n_head",
+            "nhead",
+            "t5.attention.head_count",
+        ],
+    },
+    SizeKeys {
+        dim: Dim::Heads(Stack::Decoder),
+        name: "decoder heads",
+        keys: &[
+            "decoder_attention_heads",
+            "num_heads",
+            "n_text_head",
+            "num_attention_heads",
+            "n_head",
+            "nhead",
+            "t5.attention.head_count",
+        ],
+    },
+    SizeKeys {
+        dim: Dim::Head(Stack::Decoder),
+        name: "d_head",
+        keys: &["d_kv", "head_dim", "t5.attention.key_length"],
+    },
+    SizeKeys {
+        dim: Dim::FeedForward(Stack::Encoder),
+        name: "encoder d_ff",
+        keys: &[
+            "encoder_ffn_dim",
+            "d_ff",
+            "encoder_ffn_embed_dim",
+            "ffn_dim",
+            "intermediate_size",
+            "dim_feedforward",
+            "t5.feed_forward_length",
+        ],
+    },
+    SizeKeys {
+        dim: Dim::FeedForward(Stack::Decoder),
+        name: "decoder d_ff",
+        keys: &[
+            "decoder_ffn_dim",
+            "d_ff",
+            "decoder_ffn_embed_dim",
+            "ffn_dim",
+            "intermediate_size",
+            "dim_feedforward",
+            "t5.feed_forward_length",
+        ],
+    },
+    SizeKeys { dim: Dim::Vocab(Side::Source), name: "source vocabulary", keys: &["vocab_size"] },
+    SizeKeys {
+        dim: Dim::Vocab(Side::Target),
+        name: "target vocabulary",
+        keys: &["decoder_vocab_size", "vocab_size", "n_vocab"],
+    },
+    SizeKeys {
+        dim: Dim::Positions(Side::Source),
+        name: "source positions",
+        keys: &["max_source_positions", "max_position_embeddings", "n_audio_ctx"],
+    },
+    SizeKeys {
+        dim: Dim::Positions(Side::Target),
+        name: "target positions",
+        keys: &["max_target_positions", "max_position_embeddings", "n_text_ctx", "n_ctx"],
+    },
+    SizeKeys { dim: Dim::Mels, name: "mel bands", keys: &["num_mel_bins", "n_mels"] },
+    SizeKeys {
+        dim: Dim::Buckets(Stack::Encoder),
+        name: "relative buckets",
+        keys: &["relative_attention_num_buckets", "t5.attention.relative_buckets_count"],
+    },
+];
+
+/// What configs call the number of layers of a stack.
+pub(crate) fn layer_keys(stack: Stack) -> &'static [&'static str] {
+    match stack {
+        Stack::Encoder => &[
+            "encoder_layers",
+            "num_encoder_layers",
+            "n_audio_layer",
+            "num_layers",
+            "num_hidden_layers",
+            "n_layer",
+            "t5.block_count",
+        ],
+        Stack::Decoder => &["decoder_layers", "num_decoder_layers", "n_text_layer", "t5.decoder_block_count"],
+    }
+}
+
+/// What configs call the token ids that a decoder needs.
+pub(crate) const TOKEN_KEYS: &[&str] = &[
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+];

@@ -1,0 +1,30 @@
+//! BART: learned positions behind an offset of two, embeddings normed, norms after the sums.
+
+use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::wiring::{Activation, Biases, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
+
+/// bart-base, bart-large and their fine-tunes.
+pub(super) const FAMILY: Family = Family {
+    id: "bart",
+    title: "BART",
+    model_types: &["bart", "BartForConditionalGeneration", "BartModel"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[
+        Evidence::Has("src.embed_pos.weight"),
+        Evidence::Lacks("encoder.out.weight"),
+        Evidence::PositionRows(2),
+    ],
+    wiring: Wiring {
+        activation: Activation::Gelu,
+        source_embedding_norm: EmbeddingNorm::AfterPositions,
+        target_embedding_norm: EmbeddingNorm::AfterPositions,
+        source_positions: Positions::Table,
+        target_positions: Positions::Table,
+        position_offset: 2,
+        embedding_scale: EmbeddingScale::None,
+        biases: Biases { logits: true, ..Biases::ALL },
+        ..Wiring::VASWANI
+    },
+    settings: HUGGING_FACE,
+    flexible: false,
+};

@@ -1,0 +1,29 @@
+//! Blenderbot-small: BART without the offset, its decoder norming embeddings before positions.
+
+use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::wiring::{Activation, Biases, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
+
+/// blenderbot_small-90M.
+pub(super) const FAMILY: Family = Family {
+    id: "blenderbot-small",
+    title: "Blenderbot-small",
+    model_types: &["blenderbot-small", "BlenderbotSmallForConditionalGeneration"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[
+        Evidence::Has("src.embed_pos.weight"),
+        Evidence::Lacks("encoder.out.weight"),
+        Evidence::PositionRows(0),
+    ],
+    wiring: Wiring {
+        activation: Activation::Gelu,
+        source_embedding_norm: EmbeddingNorm::AfterPositions,
+        target_embedding_norm: EmbeddingNorm::BeforePositions,
+        source_positions: Positions::Table,
+        target_positions: Positions::Table,
+        embedding_scale: EmbeddingScale::None,
+        biases: Biases { logits: true, ..Biases::ALL },
+        ..Wiring::VASWANI
+    },
+    settings: HUGGING_FACE,
+    flexible: false,
+};

@@ -1,0 +1,26 @@
+//! fairseq's Transformer: whatever its arguments said when it was trained.
+
+use crate::family::{Evidence, Family, Sets, Setting, naming};
+use crate::wiring::{Positions, Wiring};
+
+/// Files that hold fairseq's `args` or `cfg` beside the weights.
+pub(super) const FAMILY: Family = Family {
+    id: "fairseq",
+    title: "fairseq Transformer",
+    model_types: &["fairseq", "transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de"],
+    schemes: &[&naming::FAIRSEQ],
+    evidence: &[Evidence::HasName("encoder.version")],
+    wiring: Wiring {
+        source_positions: Positions::SinusoidFairseq,
+        target_positions: Positions::SinusoidFairseq,
+        position_offset: 2,
+        ..Wiring::VASWANI
+    },
+    settings: &[
+        Setting { keys: &["activation_fn"], sets: Sets::Activation },
+        Setting { keys: &["no_scale_embedding"], sets: Sets::NoEmbeddingScale },
+        Setting { keys: &["encoder_normalize_before"], sets: Sets::NormBefore },
+        Setting { keys: &["encoder_learned_pos"], sets: Sets::LearnedPositions },
+    ],
+    flexible: true,
+};

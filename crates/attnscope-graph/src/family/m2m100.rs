@@ -1,0 +1,29 @@
+//! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids behind an offset of two.
+
+use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::wiring::{NormPlace, Positions, Wiring};
+
+/// m2m100_418M, nllb-200 (dense).
+pub(super) const FAMILY: Family = Family {
+    id: "m2m_100",
+    title: "M2M-100 / NLLB",
+    model_types: &["m2m_100", "M2M100ForConditionalGeneration"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[
+        Evidence::Lacks("src.embed_pos.weight"),
+        Evidence::Has("encoder.out.weight"),
+        Evidence::Lacks("logits.bias"),
+        Evidence::Lacks("src.positions.weight"),
+    ],
+    wiring: Wiring {
+        norm_place: NormPlace::Pre,
+        encoder_final_norm: true,
+        decoder_final_norm: true,
+        source_positions: Positions::SinusoidFairseq,
+        target_positions: Positions::SinusoidFairseq,
+        position_offset: 2,
+        ..Wiring::VASWANI
+    },
+    settings: HUGGING_FACE,
+    flexible: false,
+};

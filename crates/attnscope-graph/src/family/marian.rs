@@ -1,0 +1,22 @@
+//! Marian: the Transformer of 2017 with swish, no norm of embeddings, none at the ends of the stacks.
+
+use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::wiring::{Activation, Biases, Positions, Wiring};
+
+/// opus-mt and its kin.
+pub(super) const FAMILY: Family = Family {
+    id: "marian",
+    title: "Marian",
+    model_types: &["marian", "MarianMTModel"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[Evidence::Lacks("src.embed_pos.weight"), Evidence::Lacks("encoder.out.weight")],
+    wiring: Wiring {
+        activation: Activation::Swish,
+        source_positions: Positions::SinusoidHalves,
+        target_positions: Positions::SinusoidHalves,
+        biases: Biases { logits: true, ..Biases::ALL },
+        ..Wiring::VASWANI
+    },
+    settings: HUGGING_FACE,
+    flexible: false,
+};

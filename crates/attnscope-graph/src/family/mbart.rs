@@ -1,0 +1,28 @@
+//! mBART: BART with norms before the sublayers and one at the end of each stack.
+
+use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::wiring::{Activation, Biases, EmbeddingNorm, NormPlace, Positions, Wiring};
+
+/// mbart-large-cc25, mBART-50, PLBart.
+pub(super) const FAMILY: Family = Family {
+    id: "mbart",
+    title: "mBART",
+    model_types: &["mbart", "MBartForConditionalGeneration", "plbart"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[Evidence::Has("src.embed_pos.weight"), Evidence::Has("encoder.out.weight")],
+    wiring: Wiring {
+        activation: Activation::Gelu,
+        norm_place: NormPlace::Pre,
+        source_embedding_norm: EmbeddingNorm::AfterPositions,
+        target_embedding_norm: EmbeddingNorm::AfterPositions,
+        encoder_final_norm: true,
+        decoder_final_norm: true,
+        source_positions: Positions::Table,
+        target_positions: Positions::Table,
+        position_offset: 2,
+        biases: Biases { logits: true, ..Biases::ALL },
+        ..Wiring::VASWANI
+    },
+    settings: HUGGING_FACE,
+    flexible: false,
+};

@@ -1,0 +1,135 @@
+//! The families: each is a file with data in it and a line in [`FAMILIES`].
+
+mod bart;
+mod blenderbot;
+mod blenderbot_small;
+mod fairseq;
+mod m2m100;
+mod marian;
+mod mbart;
+mod mt5;
+mod pegasus;
+mod t5;
+mod t5_v1_1;
+mod tiny_transformer;
+mod torch_nn;
+mod whisper;
+mod whisper_openai;
+
+mod naming;
+
+use crate::names::NameScheme;
+use crate::wiring::Wiring;
+
+/// Every family, in the order in which they are tried when no config names one.
+pub const FAMILIES: &[&Family] = &[
+    &whisper::FAMILY,
+    &whisper_openai::FAMILY,
+    &fairseq::FAMILY,
+    &mbart::FAMILY,
+    &bart::FAMILY,
+    &blenderbot_small::FAMILY,
+    &pegasus::FAMILY,
+    &m2m100::FAMILY,
+    &blenderbot::FAMILY,
+    &marian::FAMILY,
+    &t5_v1_1::FAMILY,
+    &mt5::FAMILY,
+    &t5::FAMILY,
+    &torch_nn::FAMILY,
+    &tiny_transformer::FAMILY,
+];
+
+/// What is known of a family before a file is seen. There is no code in it.
+#[derive(Debug)]
+pub struct Family {
+    /// Its name in JSON and on the command line.
+    pub id: &'static str,
+    /// Its name to a reader.
+    pub title: &'static str,
+    /// The words by which configs and metadata name it.
+    pub model_types: &'static [&'static str],
+    /// How its weights are called in files.
+    pub schemes: &'static [&'static NameScheme],
+    /// What tells it from families with the same names, when no config does. All must hold.
+    pub evidence: &'static [Evidence],
+    /// How its parts are joined, unless a config or the tensors say otherwise.
+    pub wiring: Wiring,
+    /// The config keys that change the wiring.
+    pub settings: &'static [Setting],
+    /// The family has no fixed shape: biases, norms and position tables are what the file has, and their absence
+    /// is no fault.
+    pub flexible: bool,
+}
+
+/// A fact about a listing of tensors.
+#[derive(Debug, Clone, Copy)]
+pub enum Evidence {
+    /// The file has this weight, in the graph's name for it.
+    Has(&'static str),
+    /// It does not.
+    Lacks(&'static str),
+    /// Some tensor's name ends in this.
+    HasName(&'static str),
+    /// The source's position table has a multiple of 8 rows once this many are taken off.
+    PositionRows(usize),
+    /// The feed-forward layers have two wide maps.
+    Gated,
+    /// They have one.
+    NotGated,
+    /// The embedding table has at least this many rows.
+    VocabAtLeast(usize),
+    /// The embedding table has fewer rows than this.
+    VocabBelow(usize),
+}
+
+/// A config key, or several names of one, and what it changes.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// The key's names, the usual one first.
+    pub keys: &'static [&'static str],
+    /// What its value sets.
+    pub sets: Sets,
+}
+
+/// What the value of a config key means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sets {
+    /// A word for the activation.
+    Activation,
+    /// T5's word for activation and gate: `gated-gelu`.
+    FeedForward,
+    /// true: embeddings are multiplied by √d_model.
+    EmbeddingScale,
+    /// true: they are not.
+    NoEmbeddingScale,
+    /// The number added to a norm's variance.
+    NormEps,
+    /// true: norms stand before their sublayers.
+    NormBefore,
+    /// true: positions are a learned table.
+    LearnedPositions,
+    /// Rows of the relative bias table.
+    RelativeBuckets,
+    /// Distances from here on share a bucket.
+    RelativeMaxDistance,
+    /// true: logits are multiplied by 1/√d_model.
+    LogitScale,
+}
+
+/// The settings that Hugging Face's BART and its descendants share.
+const HUGGING_FACE: &[Setting] = &[
+    Setting { keys: &["activation_function"], sets: Sets::Activation },
+    Setting { keys: &["scale_embedding"], sets: Sets::EmbeddingScale },
+];
+
+/// The settings of T5 and its descendants; the second names are GGUF's.
+const T5: &[Setting] = &[
+    Setting { keys: &["feed_forward_proj"], sets: Sets::FeedForward },
+    Setting { keys: &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"], sets: Sets::NormEps },
+    Setting {
+        keys: &["relative_attention_num_buckets", "t5.attention.relative_buckets_count"],
+        sets: Sets::RelativeBuckets,
+    },
+    Setting { keys: &["relative_attention_max_distance"], sets: Sets::RelativeMaxDistance },
+];

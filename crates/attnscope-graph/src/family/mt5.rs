@@ -1,0 +1,25 @@
+//! mT5: T5 v1.1 with a vocabulary of a hundred languages; its logits are never scaled.
+
+use crate::family::{Evidence, Family, T5, naming, t5};
+use crate::wiring::{Activation, LogitScale, Wiring};
+
+/// mt5-small to mt5-xxl.
+pub(super) const FAMILY: Family = Family {
+    id: "mt5",
+    title: "mT5",
+    model_types: &["mt5", "MT5ForConditionalGeneration"],
+    schemes: &[&naming::T5, &naming::T5_GGUF],
+    evidence: &[
+        Evidence::Has("encoder.0.self_attn.bias.weight"),
+        Evidence::Gated,
+        Evidence::VocabAtLeast(200_000),
+    ],
+    wiring: Wiring {
+        activation: Activation::GeluTanh,
+        gated: true,
+        logit_scale: LogitScale::None,
+        ..t5::WIRING
+    },
+    settings: T5,
+    flexible: false,
+};

@@ -1,0 +1,191 @@
+//! The tables of names that several families share.
+
+use crate::names::{NameScheme, Row};
+
+/// fairseq's layer names, which Hugging Face kept for BART and everything after it.
+pub(super) const FAIRSEQ_LAYERS: &[Row] = &[
+    ("{s}.{n}.self_attn.q", "{s}.layers.{n}.self_attn.q_proj"),
+    ("{s}.{n}.self_attn.k", "{s}.layers.{n}.self_attn.k_proj"),
+    ("{s}.{n}.self_attn.v", "{s}.layers.{n}.self_attn.v_proj"),
+    ("{s}.{n}.self_attn.out", "{s}.layers.{n}.self_attn.out_proj"),
+    ("{s}.{n}.self_attn.norm", "{s}.layers.{n}.self_attn_layer_norm"),
+    ("decoder.{n}.cross_attn.q", "decoder.layers.{n}.encoder_attn.q_proj"),
+    ("decoder.{n}.cross_attn.k", "decoder.layers.{n}.encoder_attn.k_proj"),
+    ("decoder.{n}.cross_attn.v", "decoder.layers.{n}.encoder_attn.v_proj"),
+    ("decoder.{n}.cross_attn.out", "decoder.layers.{n}.encoder_attn.out_proj"),
+    ("decoder.{n}.cross_attn.norm", "decoder.layers.{n}.encoder_attn_layer_norm"),
+    // .apr files may say cross_attn for encoder_attn.
+    ("decoder.{n}.cross_attn.q", "decoder.layers.{n}.cross_attn.q_proj"),
+    ("decoder.{n}.cross_attn.k", "decoder.layers.{n}.cross_attn.k_proj"),
+    ("decoder.{n}.cross_attn.v", "decoder.layers.{n}.cross_attn.v_proj"),
+    ("decoder.{n}.cross_attn.out", "decoder.layers.{n}.cross_attn.out_proj"),
+    ("decoder.{n}.cross_attn.norm", "decoder.layers.{n}.cross_attn_layer_norm"),
+    ("{s}.{n}.ffn.hidden", "{s}.layers.{n}.fc1"),
+    ("{s}.{n}.ffn.out", "{s}.layers.{n}.fc2"),
+    ("{s}.{n}.ffn.norm", "{s}.layers.{n}.final_layer_norm"),
+];
+
+/// fairseq's names outside of layers, kept by Hugging Face.
+pub(super) const FAIRSEQ_EMBEDDINGS: &[Row] = &[
+    ("src.embed", "encoder.embed_tokens"),
+    ("src.embed", "shared"),
+    ("src.embed", "decoder.embed_tokens"),
+    ("tgt.embed", "decoder.embed_tokens"),
+    ("tgt.embed", "shared"),
+    ("src.positions", "encoder.embed_positions"),
+    ("tgt.positions", "decoder.embed_positions"),
+    ("src.embed_pos", "encoder.layernorm_embedding"),
+    ("tgt.embed_pos", "decoder.layernorm_embedding"),
+    ("src.embed_norm", "encoder.layernorm_embedding"),
+    ("tgt.embed_norm", "decoder.layernorm_embedding"),
+    ("encoder.out", "encoder.layer_norm"),
+    ("decoder.out", "decoder.layer_norm"),
+];
+
+/// Hugging Face's names for BART, Marian, Pegasus, M2M-100, Blenderbot and Whisper.
+pub(super) const HUGGING_FACE: NameScheme = NameScheme {
+    id: "Hugging Face",
+    tables: &[
+        FAIRSEQ_LAYERS,
+        FAIRSEQ_EMBEDDINGS,
+        &[
+            ("logits", "lm_head"),
+            ("logits", "proj_out"),
+            ("logits.bias", "final_logits_bias"),
+            ("audio.conv1", "encoder.conv1"),
+            ("audio.conv2", "encoder.conv2"),
+        ],
+    ],
+    buffers: &["final_logits_bias"],
+};
+
+/// Hugging Face's names for T5 and mT5.
+pub(super) const T5: NameScheme = NameScheme {
+    id: "Hugging Face T5",
+    tables: &[&[
+        ("{s}.{n}.self_attn.q", "{s}.block.{n}.layer.0.SelfAttention.q"),
+        ("{s}.{n}.self_attn.k", "{s}.block.{n}.layer.0.SelfAttention.k"),
+        ("{s}.{n}.self_attn.v", "{s}.block.{n}.layer.0.SelfAttention.v"),
+        ("{s}.{n}.self_attn.out", "{s}.block.{n}.layer.0.SelfAttention.o"),
+        ("{s}.{n}.self_attn.norm", "{s}.block.{n}.layer.0.layer_norm"),
+        ("{s}.{n}.self_attn.bias", "{s}.block.{n}.layer.0.SelfAttention.relative_attention_bias"),
+        ("decoder.{n}.cross_attn.q", "decoder.block.{n}.layer.1.EncDecAttention.q"),
+        ("decoder.{n}.cross_attn.k", "decoder.block.{n}.layer.1.EncDecAttention.k"),
+        ("decoder.{n}.cross_attn.v", "decoder.block.{n}.layer.1.EncDecAttention.v"),
+        ("decoder.{n}.cross_attn.out", "decoder.block.{n}.layer.1.EncDecAttention.o"),
+        ("decoder.{n}.cross_attn.norm", "decoder.block.{n}.layer.1.layer_norm"),
+        ("encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.wi"),
+        ("encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.wi_0"),
+        ("encoder.{n}.ffn.gate", "encoder.block.{n}.layer.1.DenseReluDense.wi_1"),
+        ("encoder.{n}.ffn.out", "encoder.block.{n}.layer.1.DenseReluDense.wo"),
+        ("encoder.{n}.ffn.norm", "encoder.block.{n}.layer.1.layer_norm"),
+        ("decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.wi"),
+        ("decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.wi_0"),
+        ("decoder.{n}.ffn.gate", "decoder.block.{n}.layer.2.DenseReluDense.wi_1"),
+        ("decoder.{n}.ffn.out", "decoder.block.{n}.layer.2.DenseReluDense.wo"),
+        ("decoder.{n}.ffn.norm", "decoder.block.{n}.layer.2.layer_norm"),
+        ("src.embed", "encoder.embed_tokens"),
+        ("src.embed", "shared"),
+        ("src.embed", "decoder.embed_tokens"),
+        ("tgt.embed", "decoder.embed_tokens"),
+        ("tgt.embed", "shared"),
+        ("encoder.out", "encoder.final_layer_norm"),
+        ("decoder.out", "decoder.final_layer_norm"),
+        ("logits", "lm_head"),
+    ]],
+    buffers: &[],
+};
+
+/// llama.cpp's names for T5 in GGUF files. Ungated, `ffn_up` is the only wide map; gated, it is the linear branch.
+pub(super) const T5_GGUF: NameScheme = NameScheme {
+    id: "llama.cpp T5",
+    tables: &[&[
+        ("encoder.{n}.self_attn.q", "enc.blk.{n}.attn_q"),
+        ("encoder.{n}.self_attn.k", "enc.blk.{n}.attn_k"),
+        ("encoder.{n}.self_attn.v", "enc.blk.{n}.attn_v"),
+        ("encoder.{n}.self_attn.out", "enc.blk.{n}.attn_o"),
+        ("encoder.{n}.self_attn.norm", "enc.blk.{n}.attn_norm"),
+        ("encoder.{n}.self_attn.bias", "enc.blk.{n}.attn_rel_b"),
+        ("encoder.{n}.ffn.hidden", "enc.blk.{n}.ffn_gate"),
+        ("encoder.{n}.ffn.hidden", "enc.blk.{n}.ffn_up"),
+        ("encoder.{n}.ffn.gate", "enc.blk.{n}.ffn_up"),
+        ("encoder.{n}.ffn.out", "enc.blk.{n}.ffn_down"),
+        ("encoder.{n}.ffn.norm", "enc.blk.{n}.ffn_norm"),
+        ("decoder.{n}.self_attn.q", "dec.blk.{n}.attn_q"),
+        ("decoder.{n}.self_attn.k", "dec.blk.{n}.attn_k"),
+        ("decoder.{n}.self_attn.v", "dec.blk.{n}.attn_v"),
+        ("decoder.{n}.self_attn.out", "dec.blk.{n}.attn_o"),
+        ("decoder.{n}.self_attn.norm", "dec.blk.{n}.attn_norm"),
+        ("decoder.{n}.self_attn.bias", "dec.blk.{n}.attn_rel_b"),
+        ("decoder.{n}.cross_attn.q", "dec.blk.{n}.cross_attn_q"),
+        ("decoder.{n}.cross_attn.k", "dec.blk.{n}.cross_attn_k"),
+        ("decoder.{n}.cross_attn.v", "dec.blk.{n}.cross_attn_v"),
+        ("decoder.{n}.cross_attn.out", "dec.blk.{n}.cross_attn_o"),
+        ("decoder.{n}.cross_attn.norm", "dec.blk.{n}.cross_attn_norm"),
+        ("decoder.{n}.ffn.hidden", "dec.blk.{n}.ffn_gate"),
+        ("decoder.{n}.ffn.hidden", "dec.blk.{n}.ffn_up"),
+        ("decoder.{n}.ffn.gate", "dec.blk.{n}.ffn_up"),
+        ("decoder.{n}.ffn.out", "dec.blk.{n}.ffn_down"),
+        ("decoder.{n}.ffn.norm", "dec.blk.{n}.ffn_norm"),
+        ("src.embed", "token_embd"),
+        ("tgt.embed", "token_embd"),
+        ("encoder.out", "enc.output_norm"),
+        ("decoder.out", "dec.output_norm"),
+        ("logits", "output"),
+    ]],
+    buffers: &[],
+};
+
+/// OpenAI's names for Whisper, kept by whisper.cpp.
+pub(super) const OPENAI_WHISPER: NameScheme = NameScheme {
+    id: "OpenAI Whisper",
+    tables: &[&[
+        ("{s}.{n}.self_attn.q", "{s}.blocks.{n}.attn.query"),
+        ("{s}.{n}.self_attn.k", "{s}.blocks.{n}.attn.key"),
+        ("{s}.{n}.self_attn.v", "{s}.blocks.{n}.attn.value"),
+        ("{s}.{n}.self_attn.out", "{s}.blocks.{n}.attn.out"),
+        ("{s}.{n}.self_attn.norm", "{s}.blocks.{n}.attn_ln"),
+        ("decoder.{n}.cross_attn.q", "decoder.blocks.{n}.cross_attn.query"),
+        ("decoder.{n}.cross_attn.k", "decoder.blocks.{n}.cross_attn.key"),
+        ("decoder.{n}.cross_attn.v", "decoder.blocks.{n}.cross_attn.value"),
+        ("decoder.{n}.cross_attn.out", "decoder.blocks.{n}.cross_attn.out"),
+        ("decoder.{n}.cross_attn.norm", "decoder.blocks.{n}.cross_attn_ln"),
+        ("{s}.{n}.ffn.hidden", "{s}.blocks.{n}.mlp.0"),
+        ("{s}.{n}.ffn.out", "{s}.blocks.{n}.mlp.2"),
+        ("{s}.{n}.ffn.norm", "{s}.blocks.{n}.mlp_ln"),
+        ("audio.conv1", "encoder.conv1"),
+        ("audio.conv2", "encoder.conv2"),
+        ("src.positions.weight", "encoder.positional_embedding"),
+        ("tgt.positions.weight", "decoder.positional_embedding"),
+        ("tgt.embed", "decoder.token_embedding"),
+        ("encoder.out", "encoder.ln_post"),
+        ("decoder.out", "decoder.ln"),
+    ]],
+    buffers: &["encoder.positional_embedding"],
+};
+
+/// fairseq's own files: the output projection has another name, and old ones pack q, k and v.
+pub(super) const FAIRSEQ: NameScheme = NameScheme {
+    id: "fairseq",
+    tables: &[
+        FAIRSEQ_LAYERS,
+        FAIRSEQ_EMBEDDINGS,
+        &[
+            ("logits", "decoder.output_projection"),
+            ("logits.weight", "decoder.embed_out"),
+            ("{s}.{n}.self_attn.q.weight", "{s}.layers.{n}.self_attn.in_proj_weight[0/3]"),
+            ("{s}.{n}.self_attn.k.weight", "{s}.layers.{n}.self_attn.in_proj_weight[1/3]"),
+            ("{s}.{n}.self_attn.v.weight", "{s}.layers.{n}.self_attn.in_proj_weight[2/3]"),
+            ("{s}.{n}.self_attn.q.bias", "{s}.layers.{n}.self_attn.in_proj_bias[0/3]"),
+            ("{s}.{n}.self_attn.k.bias", "{s}.layers.{n}.self_attn.in_proj_bias[1/3]"),
+            ("{s}.{n}.self_attn.v.bias", "{s}.layers.{n}.self_attn.in_proj_bias[2/3]"),
+            ("decoder.{n}.cross_attn.q.weight", "decoder.layers.{n}.encoder_attn.in_proj_weight[0/3]"),
+            ("decoder.{n}.cross_attn.k.weight", "decoder.layers.{n}.encoder_attn.in_proj_weight[1/3]"),
+            ("decoder.{n}.cross_attn.v.weight", "decoder.layers.{n}.encoder_attn.in_proj_weight[2/3]"),
+            ("decoder.{n}.cross_attn.q.bias", "decoder.layers.{n}.encoder_attn.in_proj_bias[0/3]"),
+            ("decoder.{n}.cross_attn.k.bias", "decoder.layers.{n}.encoder_attn.in_proj_bias[1/3]"),
+            ("decoder.{n}.cross_attn.v.bias", "decoder.layers.{n}.encoder_attn.in_proj_bias[2/3]"),
+        ],
+    ],
+    buffers: &[],
+};

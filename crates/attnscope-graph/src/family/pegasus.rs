@@ -1,0 +1,28 @@
+//! Pegasus: sinusoidal positions, norms before the sublayers and one at the end of each stack.
+
+use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::wiring::{Biases, NormPlace, Positions, Wiring};
+
+/// pegasus-large and its fine-tunes.
+pub(super) const FAMILY: Family = Family {
+    id: "pegasus",
+    title: "Pegasus",
+    model_types: &["pegasus", "PegasusForConditionalGeneration"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[
+        Evidence::Lacks("src.embed_pos.weight"),
+        Evidence::Has("encoder.out.weight"),
+        Evidence::Has("logits.bias"),
+    ],
+    wiring: Wiring {
+        norm_place: NormPlace::Pre,
+        encoder_final_norm: true,
+        decoder_final_norm: true,
+        source_positions: Positions::SinusoidHalves,
+        target_positions: Positions::SinusoidHalves,
+        biases: Biases { logits: true, ..Biases::ALL },
+        ..Wiring::VASWANI
+    },
+    settings: HUGGING_FACE,
+    flexible: false,
+};

@@ -1,0 +1,48 @@
+//! T5: no scale in the scores, a relative bias instead of positions, root-mean-square norms.
+
+use crate::family::{Evidence, Family, Sets, Setting, naming};
+use crate::wiring::{
+    Activation, Biases, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, ScoreScale, Wiring,
+};
+
+/// t5-small to t5-11b.
+pub(super) const FAMILY: Family = Family {
+    id: "t5",
+    title: "T5",
+    model_types: &["t5", "T5ForConditionalGeneration", "T5Model"],
+    schemes: &[&naming::T5, &naming::T5_GGUF],
+    evidence: &[Evidence::Has("encoder.0.self_attn.bias.weight"), Evidence::NotGated],
+    wiring: WIRING,
+    settings: SETTINGS,
+    flexible: false,
+};
+
+/// How T5 is joined; the later versions differ in the feed-forward layer and the output.
+pub(super) const WIRING: Wiring = Wiring {
+    score_scale: ScoreScale::None,
+    activation: Activation::Relu,
+    norm: NormKind::Rms,
+    norm_place: NormPlace::Pre,
+    norm_eps: 1e-6,
+    encoder_final_norm: true,
+    decoder_final_norm: true,
+    source_positions: Positions::None,
+    target_positions: Positions::None,
+    embedding_scale: EmbeddingScale::None,
+    relative_bias: true,
+    relative_buckets: 32,
+    relative_max_distance: 128,
+    logit_scale: LogitScale::RsqrtDModel,
+    biases: Biases::NONE,
+    ..Wiring::VASWANI
+};
+
+/// Logits are scaled when the output is tied; newer configs say so in a key of its own, since they no longer tell
+/// the truth about the tie.
+pub(super) const SETTINGS: &[Setting] = &[
+    super::T5[0],
+    super::T5[1],
+    super::T5[2],
+    super::T5[3],
+    Setting { keys: &["scale_decoder_outputs", "tie_word_embeddings"], sets: Sets::LogitScale },
+];

@@ -1,0 +1,25 @@
+//! T5 v1.1 and Flan-T5: a gated feed-forward layer and, mostly, an output of its own.
+
+use crate::family::{Evidence, Family, naming, t5};
+use crate::wiring::{Activation, LogitScale, Wiring};
+
+/// t5-v1_1-*, flan-t5-*, and checkpoints derived from them.
+pub(super) const FAMILY: Family = Family {
+    id: "t5-v1_1",
+    title: "T5 v1.1 / Flan-T5",
+    model_types: &["t5", "T5ForConditionalGeneration", "T5Model"],
+    schemes: &[&naming::T5, &naming::T5_GGUF],
+    evidence: &[
+        Evidence::Has("encoder.0.self_attn.bias.weight"),
+        Evidence::Gated,
+        Evidence::VocabBelow(200_000),
+    ],
+    wiring: Wiring {
+        activation: Activation::GeluTanh,
+        gated: true,
+        logit_scale: LogitScale::None,
+        ..t5::WIRING
+    },
+    settings: t5::SETTINGS,
+    flexible: false,
+};

@@ -1,0 +1,31 @@
+//! Whisper under Hugging Face's names.
+
+use crate::family::{Evidence, Family, Sets, Setting, naming};
+use crate::wiring::{Activation, Biases, EmbeddingScale, Front, NormPlace, Positions, Wiring};
+
+/// whisper-tiny to whisper-large-v3. The config's `scale_embedding` is not applied by the model, so it is not read.
+pub(super) const FAMILY: Family = Family {
+    id: "whisper",
+    title: "Whisper",
+    model_types: &["whisper", "WhisperForConditionalGeneration"],
+    schemes: &[&naming::HUGGING_FACE],
+    evidence: &[Evidence::Has("audio.conv1.weight")],
+    wiring: WIRING,
+    settings: &[Setting { keys: &["activation_function"], sets: Sets::Activation }],
+    flexible: false,
+};
+
+/// How Whisper is joined, whoever names its weights.
+pub(super) const WIRING: Wiring = Wiring {
+    activation: Activation::Gelu,
+    norm_place: NormPlace::Pre,
+    encoder_final_norm: true,
+    decoder_final_norm: true,
+    source_positions: Positions::Table,
+    target_positions: Positions::Table,
+    embedding_scale: EmbeddingScale::None,
+    shared_embeddings: false,
+    front: Front::Audio,
+    biases: Biases { k: false, ..Biases::ALL },
+    ..Wiring::VASWANI
+};

@@ -1,0 +1,15 @@
+//! Whisper under OpenAI's names, in OpenAI's own files and in whisper.cpp's.
+
+use crate::family::{Evidence, Family, naming, whisper};
+
+/// tiny.en to large-v3, as downloaded by the `whisper` package, and `ggml-*.bin`.
+pub(super) const FAMILY: Family = Family {
+    id: "whisper",
+    title: "Whisper",
+    model_types: &["whisper"],
+    schemes: &[&naming::OPENAI_WHISPER],
+    evidence: &[Evidence::Has("audio.conv1.weight")],
+    wiring: whisper::WIRING,
+    settings: &[],
+    flexible: false,
+};

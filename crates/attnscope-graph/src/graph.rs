@@ -1,0 +1,170 @@
+//! The model as a value: nodes in the order in which they are computed, and the weights they use.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::dim::{Dim, Stack};
+use crate::op::Op;
+
+/// A node's name everywhere: command line, JSON, drawings, trace files, errors.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodePath(String);
+
+impl NodePath {
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The layer it is in: `decoder.1.cross_attn.q` is in layer 1 of the decoder.
+    pub fn layer(&self) -> Option<(Stack, usize)> {
+        let (first, rest) = self.0.split_once('.')?;
+        let stack = Stack::ALL.into_iter().find(|s| s.name() == first)?;
+        Some((stack, rest.split('.').next()?.parse().ok()?))
+    }
+
+    /// The path within its layer, `cross_attn.q`; the whole path outside of layers.
+    pub fn within_layer(&self) -> &str {
+        match self.layer() {
+            Some(_) => self.0.splitn(3, '.').nth(2).unwrap_or_default(),
+            None => &self.0,
+        }
+    }
+
+    /// The part it belongs to: `cross_attn` of `decoder.1.cross_attn.q`, `src` of `src.embed`.
+    pub fn part(&self) -> &str {
+        self.within_layer().split('.').next().unwrap_or_default()
+    }
+
+    /// Its last segment.
+    pub fn leaf(&self) -> &str {
+        self.0.rsplit('.').next().unwrap_or_default()
+    }
+}
+
+impl From<String> for NodePath {
+    fn from(path: String) -> Self {
+        Self(path)
+    }
+}
+
+impl fmt::Display for NodePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// A node's place in [`Graph::nodes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub(crate) usize);
+
+/// A weight's place in [`Graph::weights`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub(crate) usize);
+
+impl WeightId {
+    /// As an index into [`Graph::weights`] or a table beside it.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl NodeId {
+    /// As an index into [`Graph::nodes`] or a table beside it.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// One step of the model: what it computes, from what, and the name it has everywhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub path: NodePath,
+    /// What it computes.
+    pub op: Op,
+    /// From what, in the operation's order.
+    pub inputs: Vec<NodeId>,
+    /// The shape that leaves it.
+    pub dims: Vec<Dim>,
+    /// The weights it uses, in the operation's order: table or matrix first, bias second.
+    pub weights: Vec<WeightId>,
+}
+
+/// A weight that the graph asks for. Whether a checkpoint has it is in the [`crate::Binding`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weight {
+    /// The path of the node that owns it, then `weight` or `bias`.
+    pub path: String,
+    /// Its shape.
+    pub dims: Vec<Dim>,
+}
+
+/// Nodes and weights. Immutable once built; costs, values and findings are tables beside it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    weights: Vec<Weight>,
+    by_path: HashMap<NodePath, NodeId>,
+    weight_by_path: HashMap<String, WeightId>,
+}
+
+impl Graph {
+    /// Every node, inputs before the nodes that use them.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Every weight, each once however many nodes share it.
+    pub fn weights(&self) -> &[Weight] {
+        &self.weights
+    }
+
+    /// A node by its number.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// A weight by its number.
+    pub fn weight(&self, id: WeightId) -> &Weight {
+        &self.weights[id.0]
+    }
+
+    /// Each node with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(i, n)| (NodeId(i), n))
+    }
+
+    /// The node of that name.
+    pub fn find(&self, path: &str) -> Option<NodeId> {
+        self.by_path.get(&NodePath(path.to_owned())).copied()
+    }
+
+    /// How many layers a stack has.
+    pub fn layers(&self, stack: Stack) -> usize {
+        let in_stack = |n: &Node| n.path.layer().filter(|(s, _)| *s == stack).map(|(_, layer)| layer + 1);
+        self.nodes.iter().filter_map(in_stack).max().unwrap_or(0)
+    }
+
+    /// Adds a weight, or finds the one of that path.
+    pub(crate) fn add_weight(&mut self, path: String, dims: Vec<Dim>) -> WeightId {
+        let next = WeightId(self.weights.len());
+        let id = *self.weight_by_path.entry(path.clone()).or_insert(next);
+        if id == next {
+            self.weights.push(Weight { path, dims });
+        }
+        id
+    }
+
+    /// Adds a node; its shape follows from the operation's shape rule.
+    pub(crate) fn add(&mut self, path: String, op: Op, inputs: &[NodeId], weights: &[WeightId]) -> NodeId {
+        let id = NodeId(self.nodes.len());
+        let input_dims: Vec<&[Dim]> = inputs.iter().map(|&i| self.node(i).dims.as_slice()).collect();
+        let weight_dims: Vec<&[Dim]> = weights.iter().map(|&w| self.weight(w).dims.as_slice()).collect();
+        let dims = op.output(&input_dims, &weight_dims);
+        let path = NodePath(path);
+        self.by_path.insert(path.clone(), id);
+        self.nodes.push(Node { path, op, inputs: inputs.to_vec(), dims, weights: weights.to_vec() });
+        id
+    }
+}

@@ -1,0 +1,222 @@
+//! How the weights of the graph are called in files: tables of names, and how a name is found in a listing.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::dim::Stack;
+
+/// A name and shape as a file gives them. The graph binds to these, not to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// The tensor's name.
+    pub name: String,
+    /// Its shape, slowest dimension first.
+    pub shape: Vec<usize>,
+    /// How it is stored, as shown: `f16`, `q4_k`.
+    pub dtype: &'static str,
+    /// Its size in the file.
+    pub bytes: u64,
+    /// Tensors with the same number here share their bytes.
+    pub storage: Option<usize>,
+}
+
+/// One row of a table: what the graph calls a module or a weight, and what a file calls it.
+///
+/// `{s}` stands for `encoder` or `decoder`, `{n}` for a layer. A row names a module, and `.weight` or `.bias` is
+/// appended on both sides, unless the left side itself ends in one of them; then the right side is a whole tensor
+/// name. A right side that ends in `[i/n]` is the i-th of n equal groups of rows of that tensor.
+pub type Row = (&'static str, &'static str);
+
+/// A way of naming the weights, used by one or more families.
+#[derive(Debug)]
+pub struct NameScheme {
+    /// Its name as shown.
+    pub id: &'static str,
+    /// Its tables. Rows with the same left side are alternatives, tried in order.
+    pub tables: &'static [&'static [Row]],
+    /// Ends of the names of tensors that are constants of the model, not parameters.
+    pub buffers: &'static [&'static str],
+}
+
+/// A tensor in a file, or a part of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Index into the listing.
+    pub tensor: usize,
+    /// The rows that are meant, where the tensor packs several weights.
+    pub rows: Option<Range<usize>>,
+}
+
+impl Found {
+    /// The shape of what was found.
+    pub fn shape(&self, tensors: &[TensorSpec]) -> Vec<usize> {
+        let mut shape = tensors[self.tensor].shape.clone();
+        if let (Some(rows), Some(first)) = (&self.rows, shape.first_mut()) {
+            *first = rows.len();
+        }
+        shape
+    }
+}
+
+impl NameScheme {
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.tables.iter().flat_map(|t| t.iter())
+    }
+
+    /// What files may call a weight of the graph, best first, without any prefix.
+    pub(crate) fn candidates(&self, weight_path: &str) -> Vec<String> {
+        let slot = Slot::parse(weight_path);
+        let fill = |template: &str| match slot.layer {
+            Some((stack, n)) => template.replace("{s}", stack.name()).replace("{n}", &n.to_string()),
+            None => template.to_owned(),
+        };
+        let named = |&(left, right): &Row| {
+            if left == slot.general || left == slot.specific {
+                return Some(fill(right));
+            }
+            let module = slot.general.strip_suffix(slot.leaf).and_then(|m| m.strip_suffix('.'));
+            let specific = slot.specific.strip_suffix(slot.leaf).and_then(|m| m.strip_suffix('.'));
+            (Some(left) == module || Some(left) == specific).then(|| format!("{}.{}", fill(right), slot.leaf))
+        };
+        self.rows().filter_map(named).collect()
+    }
+
+    /// Whether a tensor is a constant of the model, not a parameter.
+    pub(crate) fn is_buffer(&self, tensor_name: &str) -> bool {
+        self.buffers.iter().any(|end| tensor_name.ends_with(end))
+    }
+
+    /// The rows that name tensors of layers, ready to be matched against many names.
+    pub(crate) fn patterns(&self) -> Patterns {
+        let mut patterns = Vec::new();
+        for &(left, right) in self.rows() {
+            let whole = left.ends_with(".weight") || left.ends_with(".bias");
+            let endings: &[&str] = if whole { &[""] } else { &[".weight", ".bias"] };
+            let right = right.split('[').next().unwrap_or(right);
+            for stack in Stack::ALL {
+                if !left.starts_with("{s}") && !left.starts_with(stack.name()) {
+                    continue;
+                }
+                let right = right.replace("{s}", stack.name());
+                let Some((head, tail)) = right.split_once("{n}") else { continue };
+                for ending in endings {
+                    patterns.push(Pattern { stack, head: head.to_owned(), tail: format!("{tail}{ending}") });
+                }
+            }
+        }
+        Patterns(patterns)
+    }
+}
+
+/// What surrounds a layer's number in the names of one stack.
+struct Pattern {
+    stack: Stack,
+    head: String,
+    tail: String,
+}
+
+/// All patterns of a scheme.
+pub(crate) struct Patterns(Vec<Pattern>);
+
+impl Patterns {
+    /// The layer a tensor is of, and what stands before the scheme's own name, if the name is one of the scheme's.
+    pub(crate) fn layer_of<'n>(&self, name: &'n str) -> Option<(Stack, usize, &'n str)> {
+        self.0.iter().find_map(|pattern| {
+            let rest = name.strip_suffix(pattern.tail.as_str())?;
+            let digits = rest.len() - rest.bytes().rev().take_while(u8::is_ascii_digit).count();
+            let (before, number) = rest.split_at(digits);
+            let prefix = before.strip_suffix(pattern.head.as_str())?;
+            let starts_a_name = prefix.is_empty() || prefix.ends_with('.');
+            starts_a_name.then_some((pattern.stack, number.parse().ok()?, prefix))
+        })
+    }
+}
+
+/// A weight's path with its layer taken out, so that it can be looked up in a table.
+struct Slot<'a> {
+    layer: Option<(Stack, usize)>,
+    /// `{s}.{n}.self_attn.q.weight`
+    general: String,
+    /// `encoder.{n}.self_attn.q.weight`: for names that differ between the stacks.
+    specific: String,
+    leaf: &'a str,
+}
+
+impl<'a> Slot<'a> {
+    fn parse(path: &'a str) -> Self {
+        let leaf = path.rsplit('.').next().unwrap_or(path);
+        let node = crate::graph::NodePath::from(path.to_owned());
+        let layer = node.layer();
+        let (general, specific) = match layer {
+            Some((stack, _)) => {
+                let rest = node.within_layer();
+                (format!("{{s}}.{{n}}.{rest}"), format!("{}.{{n}}.{rest}", stack.name()))
+            }
+            None => (path.to_owned(), path.to_owned()),
+        };
+        Self { layer, general, specific, leaf }
+    }
+}
+
+/// A scheme applied to a listing with a prefix: finds tensors by what the graph calls them.
+pub(crate) struct Lookup<'a> {
+    pub(crate) scheme: &'a NameScheme,
+    pub(crate) prefix: String,
+    pub(crate) tensors: &'a [TensorSpec],
+    by_name: HashMap<&'a str, usize>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(crate) fn new(scheme: &'a NameScheme, prefix: String, tensors: &'a [TensorSpec]) -> Self {
+        let by_name = tensors.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+        Self { scheme, prefix, tensors, by_name }
+    }
+
+    /// The tensor of a weight, by the first of its names that the file has.
+    pub(crate) fn find(&self, weight_path: &str) -> Option<Found> {
+        self.find_all(weight_path).into_iter().next()
+    }
+
+    /// Every tensor that goes by one of the weight's names.
+    pub(crate) fn find_all(&self, weight_path: &str) -> Vec<Found> {
+        self.scheme.candidates(weight_path).iter().filter_map(|c| self.locate(c)).collect()
+    }
+
+    /// The name the file would use for a weight it does not have.
+    pub(crate) fn expected_name(&self, weight_path: &str) -> Option<String> {
+        let name = self.scheme.candidates(weight_path).into_iter().next()?;
+        Some(format!("{}{}", self.prefix, name.split('[').next().unwrap_or(&name)))
+    }
+
+    /// With the prefix, then with less and less of it: `lm_head` stands beside `model.`, not in it.
+    fn locate(&self, candidate: &str) -> Option<Found> {
+        let (name, part) = match candidate.split_once('[') {
+            Some((name, part)) => (name, Some(part.trim_end_matches(']'))),
+            None => (candidate, None),
+        };
+        let tensor =
+            self.prefixes().find_map(|prefix| self.by_name.get(format!("{prefix}{name}").as_str()))?;
+        let rows = match part {
+            Some(part) => Some(rows_of(part, *self.tensors[*tensor].shape.first()?)?),
+            None => None,
+        };
+        Some(Found { tensor: *tensor, rows })
+    }
+
+    fn prefixes(&self) -> impl Iterator<Item = &str> {
+        let mut next = Some(self.prefix.as_str());
+        std::iter::from_fn(move || {
+            let current = next?;
+            next = current.strip_suffix('.').map(|p| p.rfind('.').map_or("", |dot| &p[..=dot]));
+            Some(current)
+        })
+    }
+}
+
+/// `1/3` of 96 rows is 32..64.
+fn rows_of(part: &str, rows: usize) -> Option<Range<usize>> {
+    let (i, n) = part.split_once('/')?;
+    let (i, n) = (i.parse::<usize>().ok()?, n.parse::<usize>().ok()?);
+    let each = rows.checked_div(n)?;
+    (rows.is_multiple_of(n) && i < n).then(|| i * each..(i + 1) * each)
+}

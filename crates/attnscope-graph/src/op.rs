@@ -1,0 +1,214 @@
+//! The closed set of operations. Every facet of an operation (shape, kernel, drawing, words, counts) is an
+//! exhaustive match over [`Op`]: a missing facet does not compile.
+
+use std::fmt;
+
+use crate::dim::{Dim, Side, Sizes, Stack};
+use crate::wiring::{Activation, NormKind, Positions, Squash};
+
+/// What one node computes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Op {
+    /// Token ids, given by the user.
+    Ids(Side),
+    /// Log-mel features, computed from audio or given by the user.
+    Features,
+    /// Rows of a table, multiplied by a factor.
+    Embed {
+        /// What each row is multiplied by.
+        scale: Factor,
+    },
+    /// A vector for each position, from a table or from sines.
+    Positions {
+        /// Where they come from.
+        kind: Positions,
+        /// The row that position 0 takes.
+        offset: usize,
+        /// Whose positions.
+        side: Side,
+    },
+    /// The sum of embeddings and positions.
+    AddPositions,
+    /// A convolution along time, kernel 3, zero-padded by 1.
+    Conv1d {
+        /// 1, or 2 to halve the frames.
+        stride: usize,
+    },
+    /// Channels first to channels last.
+    Transpose,
+    /// Another name for a value: the start or the end of a layer.
+    Same,
+    /// Normalisation over the features of each position.
+    Norm {
+        /// Mean-centred or not.
+        kind: NormKind,
+        /// Added to the variance.
+        eps: f64,
+    },
+    /// x·Wᵀ + b.
+    Linear,
+    /// [batch, length, heads × d_head] to [batch, heads, length, d_head].
+    SplitHeads(Stack),
+    /// q·kᵀ, multiplied by a factor.
+    Scores {
+        /// What the products are multiplied by.
+        scale: Factor,
+    },
+    /// A learned bias by distance between query and key.
+    RelativeBias {
+        /// Whose self-attention: the encoder's looks both ways.
+        stack: Stack,
+        /// Distances from here on share the last bucket.
+        max_distance: usize,
+    },
+    /// 0 where a query may see a key, −∞ where it may not.
+    Mask(MaskKind),
+    /// Scores plus bias plus mask, as far as they exist.
+    AddMask,
+    /// Scores to weights, row by row.
+    Squash(Squash),
+    /// weights·v.
+    Context,
+    /// [batch, heads, length, d_head] to [batch, length, heads × d_head].
+    MergeHeads(Stack),
+    /// The stream plus a sublayer's output.
+    Residual {
+        /// How often the output is added; 1 but for a known mistake.
+        gain: f32,
+    },
+    /// The activation, element by element.
+    Activate(Activation),
+    /// The product of the activated projection and a second one.
+    Gate,
+    /// The output projection, multiplied by a factor.
+    Logits {
+        /// What the decoder's output is multiplied by first.
+        scale: Factor,
+    },
+}
+
+/// Which cells of a score matrix are shut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaskKind {
+    /// The queries.
+    pub queries: Side,
+    /// The keys.
+    pub keys: Side,
+    /// Keys after the query are shut.
+    pub causal: bool,
+    /// Keys that are padding are shut.
+    pub padding: bool,
+}
+
+impl fmt::Display for MaskKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.causal, self.padding) {
+            (true, true) => write!(f, "causal + {} padding", self.keys.word()),
+            (true, false) => write!(f, "causal"),
+            (false, true) => write!(f, "{} padding", self.keys.word()),
+            (false, false) => write!(f, "none"),
+        }
+    }
+}
+
+/// A constant that follows from a dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Factor {
+    /// 1.
+    One,
+    /// √n.
+    Sqrt(Dim),
+    /// 1/√n.
+    Rsqrt(Dim),
+}
+
+impl Factor {
+    /// Its value, once the dimension is known.
+    pub fn value(self, sizes: &Sizes) -> Option<f64> {
+        match self {
+            Self::One => Some(1.0),
+            Self::Sqrt(dim) => sizes.get(dim).map(|n| (n as f64).sqrt()),
+            Self::Rsqrt(dim) => sizes.get(dim).map(|n| 1.0 / (n as f64).sqrt()),
+        }
+    }
+
+    /// As it is written: `1/√64`, or `1/√K` with letters.
+    pub fn text(self, sizes: &Sizes, symbolic: bool) -> String {
+        let name = |dim: Dim| match sizes.get(dim) {
+            Some(n) if !symbolic => n.to_string(),
+            _ => dim.symbol(sizes),
+        };
+        match self {
+            Self::One => "1".into(),
+            Self::Sqrt(dim) => format!("√{}", name(dim)),
+            Self::Rsqrt(dim) => format!("1/√{}", name(dim)),
+        }
+    }
+}
+
+impl Op {
+    /// The operation's name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ids(_) => "ids",
+            Self::Features => "features",
+            Self::Embed { .. } => "embed",
+            Self::Positions { .. } => "positions",
+            Self::AddPositions => "add_positions",
+            Self::Conv1d { .. } => "conv1d",
+            Self::Transpose => "transpose",
+            Self::Same => "same",
+            Self::Norm { .. } => "norm",
+            Self::Linear => "linear",
+            Self::SplitHeads(_) => "split_heads",
+            Self::Scores { .. } => "scores",
+            Self::RelativeBias { .. } => "relative_bias",
+            Self::Mask(_) => "mask",
+            Self::AddMask => "add_mask",
+            Self::Squash(_) => "squash",
+            Self::Context => "context",
+            Self::MergeHeads(_) => "merge_heads",
+            Self::Residual { .. } => "residual",
+            Self::Activate(_) => "activate",
+            Self::Gate => "gate",
+            Self::Logits { .. } => "logits",
+        }
+    }
+
+    /// The shape rule: what leaves the operation, from what enters it.
+    pub(crate) fn output(&self, inputs: &[&[Dim]], weights: &[&[Dim]]) -> Vec<Dim> {
+        let input = |i: usize| inputs.get(i).copied().unwrap_or_default();
+        let weight = |i: usize| weights.get(i).copied().unwrap_or_default();
+        let at = |dims: &[Dim], i: usize| dims.get(i).copied().unwrap_or(Dim::Fixed(1));
+        match *self {
+            Self::Ids(side) => vec![Dim::Batch, side.length()],
+            Self::Features => vec![Dim::Batch, Dim::Mels, Dim::Frames],
+            Self::Embed { .. } => vec![Dim::Batch, at(input(0), 1), at(weight(0), 1)],
+            Self::Positions { side, .. } => vec![Dim::Fixed(1), side.length(), Dim::Model],
+            Self::Conv1d { stride } => {
+                vec![Dim::Batch, at(weight(0), 0), if stride == 1 { Dim::Frames } else { Dim::Source }]
+            }
+            Self::Transpose => vec![at(input(0), 0), at(input(0), 2), at(input(0), 1)],
+            Self::Linear | Self::Logits { .. } => vec![at(input(0), 0), at(input(0), 1), at(weight(0), 0)],
+            Self::SplitHeads(s) => vec![at(input(0), 0), Dim::Heads(s), at(input(0), 1), Dim::Head(s)],
+            // [batch, head, query, head size] · [batch, head, key, head size]ᵀ
+            Self::Scores { .. } => vec![at(input(0), 0), at(input(0), 1), at(input(0), 2), at(input(1), 2)],
+            Self::RelativeBias { stack, .. } => {
+                let length = stack.side().length();
+                vec![Dim::Fixed(1), Dim::Heads(stack), length, length]
+            }
+            Self::Mask(kind) => vec![Dim::Batch, Dim::Fixed(1), kind.queries.length(), kind.keys.length()],
+            // [batch, head, query, key] · [batch, head, key, head size]
+            Self::Context => vec![at(input(0), 0), at(input(0), 1), at(input(0), 2), at(input(1), 3)],
+            Self::MergeHeads(s) => vec![at(input(0), 0), at(input(0), 2), Dim::Inner(s)],
+            Self::AddPositions
+            | Self::Same
+            | Self::Norm { .. }
+            | Self::AddMask
+            | Self::Squash(_)
+            | Self::Residual { .. }
+            | Self::Activate(_)
+            | Self::Gate => input(0).to_vec(),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Every degree of freedom in which encoder-decoder Transformers differ, in one value.
+//!
+//! A family is a default wiring; a config edits it; a hypothesis about a broken model is another edit. The serde
+//! names are the words of the JSON output.
+
+use serde::{Deserialize, Serialize};
+
+use crate::dim::{Side, Stack};
+
+/// How the parts of a model are joined. [`crate::build`] turns it into a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Wiring {
+    /// What the scores are divided by.
+    pub score_scale: ScoreScale,
+    /// What turns scores into weights.
+    pub squash: Squash,
+    /// How often a sublayer's output is added to the stream.
+    pub residual_gain: f32,
+    /// The feed-forward layer's activation.
+    pub activation: Activation,
+    /// Whether the activation multiplies a second projection.
+    pub gated: bool,
+    /// Mean-centred or root-mean-square.
+    pub norm: NormKind,
+    /// Before the sublayer or after the sum.
+    pub norm_place: NormPlace,
+    /// Added to the variance.
+    pub norm_eps: f64,
+    /// The norm of the source's embeddings.
+    pub source_embedding_norm: EmbeddingNorm,
+    /// The norm of the target's embeddings.
+    pub target_embedding_norm: EmbeddingNorm,
+    /// A norm after the last layer of the encoder.
+    pub encoder_final_norm: bool,
+    /// A norm after the last layer of the decoder.
+    pub decoder_final_norm: bool,
+    /// What is known of positions in the source.
+    pub source_positions: Positions,
+    /// What is known of positions in the target.
+    pub target_positions: Positions,
+    /// The row of the position table that position 0 takes.
+    pub position_offset: usize,
+    /// What embeddings are multiplied by.
+    pub embedding_scale: EmbeddingScale,
+    /// A learned bias by distance, added to the scores of self-attention.
+    pub relative_bias: bool,
+    /// Rows of the relative bias table.
+    pub relative_buckets: usize,
+    /// Distances from here on share the last bucket.
+    pub relative_max_distance: usize,
+    /// The decoder's self-attention sees no later position.
+    pub causal_mask: Switch,
+    /// No attention sees padding.
+    pub padding_mask: Switch,
+    /// What cross-attention may not see.
+    pub cross_mask: CrossMask,
+    /// The decoder reads the target moved right by one, behind a start token.
+    pub decoder_shift: Switch,
+    /// What the logits are multiplied by.
+    pub logit_scale: LogitScale,
+    /// The output projection is the target's embedding table.
+    pub tied_output: bool,
+    /// Source and target share one embedding table.
+    pub shared_embeddings: bool,
+    /// Tokens or audio.
+    pub front: Front,
+    /// Which maps add a bias.
+    pub biases: Biases,
+}
+
+/// What the scores are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScoreScale {
+    /// √d_head.
+    DHead,
+    /// √d_model: a common mistake.
+    DModel,
+    /// Nothing: T5 folds the scale into its weights.
+    None,
+}
+
+/// What turns a row of scores into weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Squash {
+    /// exp, divided by the row's sum.
+    Softmax,
+    /// 1 / (1 + exp(−x)), cell by cell.
+    Sigmoid,
+}
+
+/// The feed-forward layer's activation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// max(0, x).
+    Relu,
+    /// x·Φ(x), with the error function.
+    Gelu,
+    /// x·Φ(x), Φ by a tanh.
+    GeluTanh,
+    /// x·σ(x), also called SiLU.
+    Swish,
+    /// x·σ(1.702·x).
+    QuickGelu,
+    /// tanh(x).
+    Tanh,
+}
+
+impl Activation {
+    /// Its name in JSON and in drawings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Relu => "relu",
+            Self::Gelu => "gelu",
+            Self::GeluTanh => "gelu_tanh",
+            Self::Swish => "swish",
+            Self::QuickGelu => "quick_gelu",
+            Self::Tanh => "tanh",
+        }
+    }
+
+    /// The activation that a config means by a word; `None` if the word is not known.
+    pub fn from_config(word: &str) -> Option<Self> {
+        Some(match word {
+            "relu" => Self::Relu,
+            "gelu" | "gelu_python" => Self::Gelu,
+            "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_tanh" | "gelu_accurate" => Self::GeluTanh,
+            "swish" | "silu" => Self::Swish,
+            "quick_gelu" => Self::QuickGelu,
+            "tanh" => Self::Tanh,
+            _ => return None,
+        })
+    }
+}
+
+/// What a norm subtracts and divides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// Mean and standard deviation.
+    Layer,
+    /// Root mean square only.
+    Rms,
+}
+
+/// Where a sublayer's norm stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormPlace {
+    /// Before the sublayer; the sum stays raw.
+    Pre,
+    /// After the sum.
+    Post,
+}
+
+/// Where embeddings are normed, if they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmbeddingNorm {
+    /// Nowhere.
+    None,
+    /// After positions are added.
+    AfterPositions,
+    /// Before positions are added: Blenderbot's small decoder.
+    BeforePositions,
+}
+
+/// Where the model's sense of position comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// A table in the checkpoint, learned or stored.
+    Table,
+    /// Computed: sines in the first half of the width, cosines in the second.
+    SinusoidHalves,
+    /// Computed: sines and cosines in turn.
+    SinusoidInterleaved,
+    /// Computed as fairseq does: halves, frequencies spaced over one step fewer.
+    SinusoidFairseq,
+    /// Nothing is added to the embeddings.
+    None,
+}
+
+impl Positions {
+    /// True where the values are computed, not stored.
+    pub fn is_sinusoid(self) -> bool {
+        !matches!(self, Self::Table | Self::None)
+    }
+}
+
+/// What embeddings are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmbeddingScale {
+    /// √d_model.
+    SqrtDModel,
+    /// Nothing.
+    None,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Switch {
+    /// In force.
+    On,
+    /// Not there.
+    Off,
+}
+
+/// What cross-attention may not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CrossMask {
+    /// The source's padding.
+    Padding,
+    /// Later source positions: a mistake, since the whole source is known.
+    Causal,
+}
+
+/// What the logits are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogitScale {
+    /// Nothing.
+    None,
+    /// 1/√d_model, as T5 does with a tied output.
+    RsqrtDModel,
+}
+
+/// What the encoder reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Front {
+    /// Token ids, looked up.
+    Tokens,
+    /// A log-mel spectrogram through two convolutions.
+    Audio,
+}
+
+/// Which maps add a bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Biases {
+    /// The q projection.
+    pub q: bool,
+    /// The k projection.
+    pub k: bool,
+    /// The v projection.
+    pub v: bool,
+    /// The output projection of attention.
+    pub attn_out: bool,
+    /// Both maps of the feed-forward layer.
+    pub ffn: bool,
+    /// Norms.
+    pub norm: bool,
+    /// The output projection of the model.
+    pub logits: bool,
+}
+
+impl Biases {
+    /// Every map but the output projection.
+    pub const ALL: Self =
+        Self { q: true, k: true, v: true, attn_out: true, ffn: true, norm: true, logits: false };
+    /// None at all.
+    pub const NONE: Self =
+        Self { q: false, k: false, v: false, attn_out: false, ffn: false, norm: false, logits: false };
+}
+
+impl Wiring {
+    /// The Transformer as it was published in 2017, which families differ from.
+    pub const VASWANI: Self = Self {
+        score_scale: ScoreScale::DHead,
+        squash: Squash::Softmax,
+        residual_gain: 1.0,
+        activation: Activation::Relu,
+        gated: false,
+        norm: NormKind::Layer,
+        norm_place: NormPlace::Post,
+        norm_eps: 1e-5,
+        source_embedding_norm: EmbeddingNorm::None,
+        target_embedding_norm: EmbeddingNorm::None,
+        encoder_final_norm: false,
+        decoder_final_norm: false,
+        source_positions: Positions::SinusoidInterleaved,
+        target_positions: Positions::SinusoidInterleaved,
+        position_offset: 0,
+        embedding_scale: EmbeddingScale::SqrtDModel,
+        relative_bias: false,
+        relative_buckets: 0,
+        relative_max_distance: 0,
+        causal_mask: Switch::On,
+        padding_mask: Switch::On,
+        cross_mask: CrossMask::Padding,
+        decoder_shift: Switch::On,
+        logit_scale: LogitScale::None,
+        tied_output: true,
+        shared_embeddings: true,
+        front: Front::Tokens,
+        biases: Biases::ALL,
+    };
+
+    /// Where a side's positions come from.
+    pub fn positions(&self, side: Side) -> Positions {
+        match side {
+            Side::Source => self.source_positions,
+            Side::Target => self.target_positions,
+        }
+    }
+
+    /// Where a side's embeddings are normed.
+    pub fn embedding_norm(&self, side: Side) -> EmbeddingNorm {
+        match side {
+            Side::Source => self.source_embedding_norm,
+            Side::Target => self.target_embedding_norm,
+        }
+    }
+
+    /// Whether a stack ends in a norm.
+    pub fn final_norm(&self, stack: Stack) -> bool {
+        match stack {
+            Stack::Encoder => self.encoder_final_norm,
+            Stack::Decoder => self.decoder_final_norm,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The words that explain a node: a formula and a sentence, for every operation.
+
+use crate::dim::Sizes;
+use crate::graph::Node;
+use crate::op::Op;
+use crate::wiring::{NormKind, Positions, Squash};
+
+/// The formula of a node, with numbers where they are known.
+pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
+    match node.op {
+        Op::Ids(side) => format!("{} token ids", side.word()),
+        Op::Features => "log-mel spectrogram".into(),
+        Op::Embed { scale: crate::Factor::One } => "E[id]".into(),
+        Op::Embed { scale } => format!("E[id] × {}", scale.text(sizes, symbolic)),
+        Op::Positions { kind, offset, .. } => match kind {
+            Positions::Table if offset > 0 => format!("P[position + {offset}]"),
+            Positions::Table => "P[position]".into(),
+            _ => "sin, cos of position × frequency".into(),
+        },
+        Op::AddPositions => "embeddings + positions".into(),
+        Op::Conv1d { stride } => format!("conv, kernel 3, stride {stride}"),
+        Op::Transpose => "channels last".into(),
+        Op::Same => "the same value".into(),
+        Op::Norm { kind: NormKind::Layer, .. } => "(x − mean) / √(var + eps) × g + b".into(),
+        Op::Norm { kind: NormKind::Rms, .. } => "x / √(mean x² + eps) × g".into(),
+        Op::Linear if node.weights.len() > 1 => "x·Wᵀ + b".into(),
+        Op::Linear => "x·Wᵀ".into(),
+        Op::SplitHeads(_) => "split into heads".into(),
+        Op::Scores { scale: crate::Factor::One } => "q·kᵀ, scale 1".into(),
+        Op::Scores { scale } => format!("q·kᵀ × {}", scale.text(sizes, symbolic)),
+        Op::RelativeBias { .. } => "table[bucket(key − query)]".into(),
+        Op::Mask(_) => "0 where open, −∞ where shut".into(),
+        Op::AddMask => match node.inputs.len() {
+            3 => "scores + bias + mask".into(),
+            2 => "scores + mask".into(),
+            _ => "scores".into(),
+        },
+        Op::Squash(Squash::Softmax) => "softmax over keys".into(),
+        Op::Squash(Squash::Sigmoid) => "sigmoid of each cell".into(),
+        Op::Context => "weights·v".into(),
+        Op::MergeHeads(_) => "heads side by side".into(),
+        Op::Residual { gain: 1.0 } => "x + sublayer(x)".into(),
+        Op::Residual { gain } => format!("x + {gain} × sublayer(x)"),
+        Op::Activate(activation) => activation.name().into(),
+        Op::Gate => "act × gate".into(),
+        Op::Logits { scale: crate::Factor::One } => "x·Eᵀ".into(),
+        Op::Logits { scale } => format!("x·Eᵀ × {}", scale.text(sizes, symbolic)),
+    }
+}
+
+/// A sentence on what a node is for.
+pub fn sentence(node: &Node) -> &'static str {
+    match node.op {
+        Op::Ids(_) => "The token ids that enter this side of the model.",
+        Op::Features => "The audio as the encoder sees it: the energy in each mel band of each frame.",
+        Op::Embed { .. } => "Each id is replaced by its row of the embedding table.",
+        Op::Positions { .. } => "A vector for each position, so that order is visible to attention.",
+        Op::AddPositions => "Embeddings with their positions: what the first layer reads.",
+        Op::Conv1d { .. } => {
+            "Neighbouring frames are mixed into features; the second convolution halves the frames."
+        }
+        Op::Transpose => "Frames become positions: time moves to where tokens are in text models.",
+        Op::Same => "A second name for a value, at the border of a layer.",
+        Op::Norm { .. } => "Each position's features are brought to a common scale.",
+        Op::Linear => "A learned map, the same at every position.",
+        Op::SplitHeads(_) => "The width is cut into heads that attend independently.",
+        Op::Scores { .. } => "How well each query fits each key, before anything is hidden.",
+        Op::RelativeBias { .. } => "A learned preference for distances, one a head, added to the scores.",
+        Op::Mask(_) => "Which keys each query may see.",
+        Op::AddMask => "The scores with what must not be seen pushed to minus infinity.",
+        Op::Squash(_) => "How much of each key's value every query takes.",
+        Op::Context => "The values, averaged with the weights, head by head.",
+        Op::MergeHeads(_) => "The heads' results side by side again.",
+        Op::Residual { .. } => "The sublayer's result is added to the stream that passed it by.",
+        Op::Activate(_) => "The non-linearity, element by element.",
+        Op::Gate => "One projection lets the other through, feature by feature.",
+        Op::Logits { .. } => "A score for every token of the vocabulary at every position.",
+    }
+}
