@@ -3,6 +3,7 @@
 use crate::dim::{Dim, Sizes};
 use crate::graph::{Graph, Node};
 use crate::op::Op;
+use crate::recognise::Model;
 
 /// The multiply-adds of a node for one input, all positions and all attention products included. `None` while a
 /// size is unknown.
@@ -43,16 +44,17 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
 
 /// The multiply-adds that torchinfo prints for the module of a node: the module's parameters once for each row of
 /// the batch, whatever the sequence length, and once for each output position of a convolution. Products between
-/// activations are not counted by it.
-pub fn torchinfo_multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
+/// activations are not counted by it, and neither are buffers.
+pub fn torchinfo_multiply_adds(model: &Model, node: &Node, sizes: &Sizes) -> Option<u64> {
     let mut parameters = 0u64;
-    for &id in &node.weights {
-        parameters = parameters.checked_add(product(sizes, &graph.weight(id).dims)?)?;
+    for &id in node.weights.iter().filter(|&&id| !model.is_buffer(id)) {
+        parameters = parameters.checked_add(product(sizes, &model.graph.weight(id).dims)?)?;
     }
     let times = match node.op {
         Op::Conv1d { .. } => product(sizes, &[*node.dims.first()?, *node.dims.get(2)?])?,
-        // Relative positions are looked up in a [query, key] grid: torchinfo takes its first length for a batch.
+        // A table that is looked up without a batch: its first length, the queries, is taken for one.
         Op::RelativeBias { .. } => product(sizes, &[*node.dims.get(2)?])?,
+        Op::Positions { .. } => product(sizes, &[*node.dims.get(1)?])?,
         _ => sizes.get(*node.dims.first()?)? as u64,
     };
     parameters.checked_mul(times)

@@ -9,7 +9,7 @@ use crate::build::{Layers, build};
 use crate::dim::{Dim, Sizes, Stack};
 use crate::facts::{Config, Configs, Fact, FactError, SIZE_KEYS, TOKEN_KEYS, layer_keys};
 use crate::family::{Evidence, FAMILIES, Family};
-use crate::graph::Graph;
+use crate::graph::{Graph, WeightId};
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe::{self, Sources};
 use crate::other::{Other, classify};
@@ -79,6 +79,14 @@ pub fn recognise(
 }
 
 impl Model {
+    /// Whether a weight is bound to a constant of the model, not to a parameter.
+    pub fn is_buffer(&self, weight: WeightId) -> bool {
+        match self.binding.slot(weight) {
+            Slot::Bound(found) => self.scheme.is_buffer(&self.tensors[found.tensor].name),
+            Slot::Missing { .. } | Slot::Mismatched { .. } => false,
+        }
+    }
+
     /// Distinct elements of the weights that the file has, buffers apart: (parameters, buffers).
     pub fn parameters(&self) -> (u64, u64) {
         let (mut parameters, mut buffers) = (0, 0);

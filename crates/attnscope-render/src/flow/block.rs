@@ -1,0 +1,185 @@
+//! One box from one or a few nodes: its title, its shape, and everything that is known about it.
+
+use attnscope_graph::{Dim, Node, NormKind, NormPlace, Op, Positions, Slot, Stack, WeightId, words};
+
+use super::{View, thousands};
+use crate::diagram::{Block, Kind};
+
+/// How the names of a drawing are shortened: what they all begin with, and the layer that stands for all.
+pub(super) struct Naming<'a> {
+    /// The path of a node as it reads in this drawing.
+    pub(super) path: &'a dyn Fn(&str) -> String,
+    /// The name of a weight's tensor as it reads in this drawing.
+    pub(super) tensor: &'a dyn Fn(&str, WeightId) -> String,
+}
+
+/// True for a node that a reader does not take for a step of its own: it joins the box of its input.
+pub(super) fn joins_input(node: &Node) -> bool {
+    match node.op {
+        Op::SplitHeads(_) | Op::MergeHeads(_) | Op::Same | Op::Transpose => true,
+        Op::AddMask => node.inputs.len() == 1,
+        Op::Ids(_)
+        | Op::Features
+        | Op::Embed { .. }
+        | Op::Positions { .. }
+        | Op::AddPositions
+        | Op::Conv1d { .. }
+        | Op::Norm { .. }
+        | Op::Linear
+        | Op::Scores { .. }
+        | Op::RelativeBias { .. }
+        | Op::Mask(_)
+        | Op::Squash(_)
+        | Op::Context
+        | Op::Residual { .. }
+        | Op::Activate(_)
+        | Op::Gate
+        | Op::Logits { .. } => false,
+    }
+}
+
+/// The colour of an operation.
+pub(super) fn kind(op: &Op) -> Kind {
+    match op {
+        Op::Ids(_) | Op::Features => Kind::Input,
+        Op::Embed { .. } | Op::Positions { .. } | Op::AddPositions => Kind::Embedding,
+        Op::Linear | Op::Conv1d { .. } => Kind::Linear,
+        Op::SplitHeads(_)
+        | Op::Scores { .. }
+        | Op::AddMask
+        | Op::Squash(_)
+        | Op::Context
+        | Op::MergeHeads(_) => Kind::Attention,
+        Op::RelativeBias { .. } | Op::Mask(_) => Kind::Mask,
+        Op::Norm { .. } | Op::Residual { .. } | Op::Same | Op::Transpose => Kind::Stream,
+        Op::Activate(_) | Op::Gate => Kind::Activation,
+        Op::Logits { .. } => Kind::Output,
+    }
+}
+
+/// The box of a node and of the nodes that join it.
+pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Block {
+    let model = view.model;
+    let Some((&first, joined)) = nodes.split_first() else { return outside("", "") };
+    let mut lines = vec![step(view, first)];
+    for node in joined {
+        lines.extend(joined_line(view, node));
+    }
+    let mut hole = false;
+    let mut parameters = 0;
+    for &weight in &first.weights {
+        let (line, elements) = weight_line(view, weight, naming);
+        hole |= !matches!(model.binding.slot(weight), Slot::Bound(_));
+        lines.push(line);
+        parameters += elements;
+    }
+    if matches!(first.op, Op::Linear | Op::Conv1d { .. }) && first.weights.len() == 1 {
+        lines.push("no bias".into());
+    }
+    if parameters > 0 {
+        lines.push(format!("{} parameters", thousands(parameters)));
+    }
+    lines.retain(|l| !l.is_empty());
+    Block {
+        path: (naming.path)(first.path.as_str()),
+        title: first.path.leaf().to_owned(),
+        shape: view.shape(&first.dims),
+        lines,
+        kind: kind(&first.op),
+        hole,
+    }
+}
+
+/// A box for a value that comes from elsewhere.
+pub(super) fn outside(path: &str, shape: &str) -> Block {
+    Block {
+        path: path.to_owned(),
+        title: path.to_owned(),
+        shape: shape.to_owned(),
+        lines: Vec::new(),
+        kind: Kind::Outside,
+        hole: false,
+    }
+}
+
+/// What a node does, with the facts that matter for it.
+pub(super) fn step(view: &View<'_>, node: &Node) -> String {
+    let sizes = &view.model.sizes;
+    match node.op {
+        Op::Mask(kind) => kind.to_string(),
+        Op::Norm { kind, eps } => format!("{}, eps {eps:e}, {}", norm_name(kind), norm_place(view, node)),
+        Op::Positions { kind, offset, .. } => positions(kind, offset),
+        _ => words::formula(node, sizes, view.symbolic),
+    }
+}
+
+fn norm_name(kind: NormKind) -> &'static str {
+    match kind {
+        NormKind::Layer => "LayerNorm",
+        NormKind::Rms => "RMSNorm",
+    }
+}
+
+fn norm_place(view: &View<'_>, node: &Node) -> &'static str {
+    match (node.path.layer(), view.model.wiring.norm_place) {
+        (None, _) => "at the end",
+        (Some(_), NormPlace::Pre) => "before the sublayer",
+        (Some(_), NormPlace::Post) => "after the sum",
+    }
+}
+
+/// Where positions come from, in words.
+pub(super) fn positions(kind: Positions, offset: usize) -> String {
+    let words = match kind {
+        Positions::Table => "table of positions",
+        Positions::SinusoidHalves => "sinusoids, sines then cosines",
+        Positions::SinusoidInterleaved => "sinusoids, sine and cosine in turn",
+        Positions::SinusoidFairseq => "sinusoids, fairseq's",
+        Positions::None => "no positions",
+    };
+    if offset > 0 { format!("{words}, from row {offset}") } else { words.into() }
+}
+
+/// What a joined node adds: the split into heads, a second name.
+fn joined_line(view: &View<'_>, node: &Node) -> Option<String> {
+    match node.op {
+        Op::SplitHeads(stack) => Some(heads(view, stack)),
+        Op::MergeHeads(_) => Some(format!("heads side by side {}", view.shape(&node.dims))),
+        _ => None,
+    }
+}
+
+/// `4 heads × 32`, or letters while the file does not say.
+pub(super) fn heads(view: &View<'_>, stack: Stack) -> String {
+    let (count, size) = (view.dim(Dim::Heads(stack)), view.dim(Dim::Head(stack)));
+    match view.model.sizes.get(Dim::Heads(stack)) {
+        Some(_) => format!("{count} heads × {size}"),
+        None => format!("{count} heads × {size} ({count} unknown)"),
+    }
+}
+
+/// A weight's name, shape and type, or what is wrong with it; and its elements.
+fn weight_line(view: &View<'_>, weight: WeightId, naming: &Naming<'_>) -> (String, u64) {
+    let model = view.model;
+    match model.binding.slot(weight) {
+        Slot::Missing { name } => (format!("MISSING {}", (naming.tensor)(name, weight)), 0),
+        Slot::Mismatched { found, expected, shape } => {
+            let name = (naming.tensor)(&model.tensors[found.tensor].name, weight);
+            (format!("{name} {shape:?}, expected {expected:?}"), 0)
+        }
+        Slot::Bound(found) => {
+            let tensor = &model.tensors[found.tensor];
+            let name = (naming.tensor)(&tensor.name, weight);
+            let shape = found.shape(&model.tensors);
+            let text = if view.symbolic {
+                let dims = &model.graph.weight(weight).dims;
+                attnscope_graph::ShapeText { dims, sizes: &model.sizes, symbolic: true }.to_string()
+            } else {
+                format!("{shape:?}")
+            };
+            let rows = found.rows.as_ref().map(|r| format!(" rows {}–{}", r.start, r.end.saturating_sub(1)));
+            let elements = shape.iter().map(|&n| n as u64).product();
+            (format!("{name}{} {text} {}", rows.unwrap_or_default(), tensor.dtype), elements)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Layers that are alike are drawn once.
+
+use attnscope_graph::{Model, Selector, Slot, Stack};
+
+/// Layers `first..=last` of a stack, alike in every respect that a drawing shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerGroup {
+    /// The stack.
+    pub stack: Stack,
+    /// The first of them.
+    pub first: usize,
+    /// The last of them.
+    pub last: usize,
+}
+
+impl LayerGroup {
+    /// How many layers are in it.
+    pub fn len(&self) -> usize {
+        self.last - self.first + 1
+    }
+
+    /// Never true; here because a length without it looks odd.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// `encoder.0`, or `encoder.0–5`.
+    pub fn path(&self) -> String {
+        match self.len() {
+            1 => format!("{}.{}", self.stack.name(), self.first),
+            _ => format!("{}.{}–{}", self.stack.name(), self.first, self.last),
+        }
+    }
+
+    /// A path of the first layer as it reads for all: `decoder.N.cross_attn.q`.
+    pub(super) fn general(&self, path: &str) -> String {
+        let own = format!("{}.{}.", self.stack.name(), self.first);
+        match path.strip_prefix(&own) {
+            Some(rest) if self.len() > 1 => format!("{}.N.{rest}", self.stack.name()),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// A tensor's name of the first layer as it reads for all: its last number of that value becomes N.
+    pub(super) fn general_name(&self, name: &str, in_layer: bool) -> String {
+        if self.len() == 1 || !in_layer {
+            return name.to_owned();
+        }
+        let number = self.first.to_string();
+        let mut segments: Vec<&str> = name.split('.').collect();
+        // The layer is the first number of a name; later ones count parts of it (T5's layer.1, Whisper's mlp.0).
+        if let Some(layer) = segments.iter_mut().find(|s| **s == number) {
+            *layer = "N";
+        }
+        segments.join(".")
+    }
+
+    /// The layers of the group that a selector picks in one part; alike, so drawn together if they are neighbours.
+    pub(super) fn pick(&self, model: &Model, part: &str, selector: Option<&Selector>) -> Vec<Self> {
+        let picked = |n: &usize| {
+            let prefix = format!("{}.{n}.{part}.", self.stack.name());
+            let mut nodes = model.graph.nodes().iter().filter(|node| node.path.as_str().starts_with(&prefix));
+            nodes.any(|node| selector.is_none_or(|s| s.matches(&node.path)))
+        };
+        let mut groups: Vec<Self> = Vec::new();
+        for n in (self.first..=self.last).filter(picked) {
+            match groups.last_mut() {
+                Some(group) if group.last + 1 == n => group.last = n,
+                _ => groups.push(Self { stack: self.stack, first: n, last: n }),
+            }
+        }
+        groups
+    }
+}
+
+/// The layers of a stack, neighbours that are alike together.
+pub(super) fn layer_groups(model: &Model, stack: Stack) -> Vec<LayerGroup> {
+    let mut groups: Vec<(String, LayerGroup)> = Vec::new();
+    for n in 0..model.graph.layers(stack) {
+        let signature = signature(model, stack, n);
+        match groups.last_mut() {
+            Some((alike, group)) if *alike == signature => group.last = n,
+            _ => groups.push((signature, LayerGroup { stack, first: n, last: n })),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Everything about a layer that a drawing shows, without the layer's number.
+fn signature(model: &Model, stack: Stack, layer: usize) -> String {
+    let mut text = String::new();
+    for node in model.graph.nodes().iter().filter(|n| n.path.layer() == Some((stack, layer))) {
+        text += &format!("{} {:?} {:?}", node.path.within_layer(), node.op, node.dims);
+        for &weight in &node.weights {
+            text += &match model.binding.slot(weight) {
+                Slot::Bound(found) => {
+                    let tensor = &model.tensors[found.tensor];
+                    format!(" {} {:?}", tensor.dtype, found.shape(&model.tensors))
+                }
+                Slot::Missing { .. } => " missing".into(),
+                Slot::Mismatched { shape, .. } => format!(" mismatched {shape:?}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,153 @@
+//! One part of a layer (an attention, a feed-forward layer) node by node.
+
+use std::collections::HashMap;
+
+use attnscope_graph::{Node, NodeId, Op};
+
+use super::block::{Naming, block, joins_input, outside};
+use super::{LayerGroup, View};
+use crate::diagram::{Arrow, Block, Diagram};
+
+/// The diagram of `part` in the first layer of a group, which stands for all of them.
+pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagram {
+    let graph = &view.model.graph;
+    let prefix = format!("{}.{}.{part}.", group.stack.name(), group.first);
+    let nodes: Vec<(NodeId, &Node)> =
+        graph.iter().filter(|(_, n)| n.path.as_str().starts_with(&prefix)).collect();
+    let common = common_prefix(view, group, &nodes);
+    let naming = Naming {
+        path: &|path| group.general(path),
+        tensor: &|name, weight| {
+            let in_layer = owned_by_layer(view, group, weight);
+            let name = group.general_name(name, in_layer);
+            name.strip_prefix(&common).map(str::to_owned).unwrap_or(name)
+        },
+    };
+    let mut drawing = Drawing::default();
+    let groups = merge(&nodes);
+    for members in &groups {
+        let blocks: Vec<&Node> = members.iter().map(|&id| graph.node(id)).collect();
+        drawing.place(members, block(view, &blocks, &naming));
+    }
+    for members in &groups {
+        for &id in members {
+            drawing.join(view, group, id, graph.node(id));
+        }
+    }
+    drawing.order_outside();
+    let mut facts = Vec::new();
+    if !common.is_empty() {
+        facts.push(format!("weights: {common}*"));
+    }
+    Diagram { title: title(group, part), facts, blocks: drawing.blocks, arrows: drawing.arrows }
+}
+
+fn title(group: &LayerGroup, part: &str) -> String {
+    let times = if group.len() > 1 { format!(" × {}", group.len()) } else { String::new() };
+    format!("{}.{part}{times}", group.path())
+}
+
+fn owned_by_layer(view: &View<'_>, group: &LayerGroup, weight: attnscope_graph::WeightId) -> bool {
+    let path = &view.model.graph.weight(weight).path;
+    // A table that the first layer keeps for all is named as it is.
+    path.starts_with(&format!("{}.{}.", group.stack.name(), group.first))
+        && !path.ends_with("self_attn.bias.weight")
+}
+
+/// Nodes with those that join them.
+fn merge(nodes: &[(NodeId, &Node)]) -> Vec<Vec<NodeId>> {
+    let mut groups: Vec<Vec<NodeId>> = Vec::new();
+    let mut place: HashMap<NodeId, usize> = HashMap::new();
+    for &(id, node) in nodes {
+        let host = node.inputs.first().filter(|_| joins_input(node)).and_then(|i| place.get(i)).copied();
+        let at = host.unwrap_or_else(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[at].push(id);
+        place.insert(id, at);
+    }
+    groups
+}
+
+#[derive(Default)]
+struct Drawing {
+    blocks: Vec<Block>,
+    arrows: Vec<Arrow>,
+    place: HashMap<NodeId, usize>,
+}
+
+impl Drawing {
+    fn place(&mut self, members: &[NodeId], block: Block) {
+        for &id in members {
+            self.place.insert(id, self.blocks.len());
+        }
+        self.blocks.push(block);
+    }
+
+    /// Arrows into a node; a value from outside of the part gets a box of its own.
+    fn join(&mut self, view: &View<'_>, group: &LayerGroup, id: NodeId, node: &Node) {
+        let graph = &view.model.graph;
+        for (i, &input) in node.inputs.iter().enumerate() {
+            let from = match self.place.get(&input) {
+                Some(&from) => from,
+                None => {
+                    let source = graph.node(input);
+                    let path = group.general(source.path.as_str());
+                    self.place(&[input], outside(&path, &view.shape(&source.dims)));
+                    self.blocks.len() - 1
+                }
+            };
+            let Some(&to) = self.place.get(&id) else { continue };
+            let label = match node.op {
+                Op::Residual { .. } if i == 0 => "residual",
+                _ => "",
+            };
+            let known = self.arrows.iter().any(|a| a.from == from && a.to == to);
+            if from != to && !known {
+                self.arrows.push(Arrow { from, to, label: label.into() });
+            }
+        }
+    }
+
+    /// Values from outside come first, so that a layout keeps them at the top.
+    fn order_outside(&mut self) {
+        let mut order: Vec<usize> = (0..self.blocks.len()).collect();
+        order.sort_by_key(|&i| self.blocks[i].kind != crate::diagram::Kind::Outside);
+        let mut new_place = vec![0; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            new_place[old] = new;
+        }
+        self.blocks = order.iter().map(|&i| self.blocks[i].clone()).collect();
+        for arrow in &mut self.arrows {
+            (arrow.from, arrow.to) = (new_place[arrow.from], new_place[arrow.to]);
+        }
+    }
+}
+
+/// What the names of all tensors of a drawing begin with, up to a dot.
+fn common_prefix(view: &View<'_>, group: &LayerGroup, nodes: &[(NodeId, &Node)]) -> String {
+    let mut common: Option<String> = None;
+    for &weight in nodes.iter().flat_map(|(_, n)| &n.weights) {
+        if !owned_by_layer(view, group, weight) {
+            continue;
+        }
+        let name = match view.model.binding.slot(weight) {
+            attnscope_graph::Slot::Missing { name } => name,
+            attnscope_graph::Slot::Bound(found) | attnscope_graph::Slot::Mismatched { found, .. } => {
+                &view.model.tensors[found.tensor].name
+            }
+        };
+        let name = group.general_name(name, true);
+        common = Some(match common {
+            None => name,
+            Some(common) => shared(&common, &name),
+        });
+    }
+    let common = common.unwrap_or_default();
+    common.rfind('.').map_or_else(String::new, |dot| common[..=dot].to_owned())
+}
+
+fn shared(a: &str, b: &str) -> String {
+    a.chars().zip(b.chars()).take_while(|(x, y)| x == y).map(|(x, _)| x).collect()
+}

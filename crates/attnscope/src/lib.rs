@@ -1,0 +1,20 @@
+//! attnscope as a library: open a model, know it, draw it.
+//!
+//! ```
+//! use attnscope::Opened;
+//!
+//! let demo = Opened::open("demo", None)?;
+//! let model = demo.encoder_decoder()?;
+//! assert_eq!(model.parameters().0, 1_174_528);
+//! # Ok::<(), attnscope::Failure>(())
+//! ```
+
+pub mod cli;
+mod failure;
+mod open;
+
+pub use attnscope_checkpoint as checkpoint;
+pub use attnscope_graph as graph;
+pub use attnscope_render as render;
+pub use failure::Failure;
+pub use open::Opened;
