@@ -17,8 +17,6 @@ pub(crate) enum Ink {
     Plain,
     /// Stands back: lines, shapes.
     Faint,
-    /// Stands out.
-    Bold,
     /// A border of this kind of box.
     Border(Kind),
     /// A title in this kind of box.
@@ -168,7 +166,6 @@ fn escape(to: Ink) -> &'static str {
     match to {
         Ink::Plain => "\x1b[0m",
         Ink::Faint => "\x1b[0;2m",
-        Ink::Bold => "\x1b[0;1m",
         Ink::Alarm => "\x1b[0;1;31m",
         Ink::Border(kind) => hue(kind, false),
         Ink::Title(kind) => hue(kind, true),

@@ -26,7 +26,8 @@ pub fn draw(diagram: &Diagram, options: Options, style: Style) -> Result<String,
 
 /// A scene as text: title, facts, an empty line, the drawing.
 pub fn text(scene: &Scene, style: Style) -> String {
-    let head = scene.title.iter().map(|line| (line, true)).chain(scene.facts.iter().map(|line| (line, false)));
+    let head =
+        scene.title.iter().map(|line| (line, true)).chain(scene.facts.iter().map(|line| (line, false)));
     let mut out = String::new();
     for (line, bold) in head {
         let line = line.trim_end();
@@ -98,7 +99,9 @@ fn frame(canvas: &mut Canvas, boxed: &Boxed, glyphs: Glyphs) {
         canvas.put(left, y, down, ink);
         canvas.put(right, y, down, ink);
     }
-    for ((x, y), corner) in [(left, top), (right, top), (right, bottom), (left, bottom)].into_iter().zip(corners) {
+    for ((x, y), corner) in
+        [(left, top), (right, top), (right, bottom), (left, bottom)].into_iter().zip(corners)
+    {
         canvas.put(x, y, corner, ink);
     }
     if boxed.hole && boxed.width >= MISSING.len() + 2 {

@@ -18,23 +18,29 @@ const HANG: usize = 2;
 /// Breaks `text` into lines of at most `columns`: at spaces, else after dots, underscores and the like,
 /// else anywhere. Nothing but the spaces at a break is lost.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    wrap_judged(text, columns).0
+}
+
+/// The lines, and how much the breaks hurt: nothing at spaces between words, most within a word.
+pub(crate) fn wrap_judged(text: &str, columns: usize) -> (Vec<String>, usize) {
     let columns = columns.max(2);
     // A hanging indent in a very narrow box would leave no room for the text itself.
     let hang = if columns >= 4 * HANG { HANG } else { 0 };
-    let mut lines = Vec::new();
+    let (mut lines, mut hurt) = (Vec::new(), 0);
     let mut rest = text.trim();
     while !rest.is_empty() {
         let indent = if lines.is_empty() { 0 } else { hang };
-        let cut = cut(rest, columns - indent);
-        let (head, tail) = rest.split_at(cut);
+        let (at, cost) = cut(rest, columns - indent);
+        let (head, tail) = rest.split_at(at);
         lines.push(format!("{}{}", " ".repeat(indent), head.trim_end()));
         rest = tail.trim_start();
+        hurt += cost;
     }
-    lines
+    (lines, hurt)
 }
 
-/// The byte at which the first line of `text` ends.
-fn cut(text: &str, columns: usize) -> usize {
+/// The byte at which the first line of `text` ends, and how much that hurts.
+fn cut(text: &str, columns: usize) -> (usize, usize) {
     let (mut used, mut hard, mut depth) = (0, 0, 0_usize);
     // A space between words, a space within brackets (a shape is better kept whole), a joint of a name.
     let (mut space, mut inner, mut joint) = (None, None, None);
@@ -43,21 +49,21 @@ fn cut(text: &str, columns: usize) -> usize {
             '[' | '(' => depth += 1,
             ']' | ')' => depth = depth.saturating_sub(1),
             // A space may hang over the edge: it is dropped there.
-            ' ' if depth == 0 => space = Some(at),
-            ' ' => inner = Some(at),
+            ' ' if depth == 0 => space = Some((at, 0)),
+            ' ' => inner = Some((at, 1)),
             _ => {}
         }
         used += char_width(c);
         if used > columns {
             let first = text.chars().next().map_or(1, char::len_utf8);
-            return space.or(inner).or(joint).unwrap_or(hard.max(first));
+            return space.or(inner).or(joint).unwrap_or((hard.max(first), 8));
         }
         hard = at + c.len_utf8();
         if matches!(c, '.' | '_' | '/' | '-' | ':' | ',') {
-            joint = Some(hard);
+            joint = Some((hard, 2));
         }
     }
-    text.len()
+    (text.len(), 0)
 }
 
 /// `text` shortened in the middle to at most `columns`, `dots` standing for what is left out. The two ends

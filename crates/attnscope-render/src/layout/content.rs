@@ -3,7 +3,7 @@
 use crate::diagram::Block;
 use crate::glyphs::Glyphs;
 use crate::scene::Role;
-use crate::wrap::{width, wrap};
+use crate::wrap::{width, wrap, wrap_judged};
 
 /// Columns a border and its padding take on both sides together.
 pub(super) const FRAME: usize = 4;
@@ -76,15 +76,26 @@ impl Content {
         placed
     }
 
-    /// The narrowest box that gives the same lines as one of `total` columns: wrapping often leaves a
-    /// margin that nobody needs. The shape does not count where it was pushed to the right.
+    /// The narrowest box that needs no more rows and no worse breaks than one of `total` columns: wrapping
+    /// often leaves a margin that nobody needs.
     pub(super) fn tight_width(&self, total: usize, hole: bool) -> usize {
         if total >= self.natural_width(hole) {
             return self.natural_width(hole);
         }
-        let rows = self.rows(total);
-        let fewest = (FRAME + 2..=total).rev().take_while(|&narrower| self.rows(narrower) == rows).last();
-        fewest.unwrap_or(total)
+        let judge = |columns: usize| (self.rows(columns), self.hurt(columns));
+        let (rows, hurt) = judge(total);
+        let narrower = (FRAME + 2..=total).rev().take_while(|&columns| {
+            let (these_rows, this_hurt) = judge(columns);
+            these_rows <= rows && this_hurt <= hurt
+        });
+        narrower.last().unwrap_or(total)
+    }
+
+    /// How much the line breaks of a box of `total` columns hurt.
+    fn hurt(&self, total: usize) -> usize {
+        let columns = total.saturating_sub(FRAME).max(2);
+        let texts = self.lines.iter().chain([&self.title, &self.shape]);
+        texts.map(|text| wrap_judged(text, columns).1).sum()
     }
 
     /// Rows of text in a box of `total` columns.

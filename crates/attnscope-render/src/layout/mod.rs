@@ -144,7 +144,8 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     fn edges(&self) -> Vec<Edge> {
-        let lines = self.diagram.arrows.iter().enumerate().filter(|(index, _)| self.shown[*index] != Shown::InWords);
+        let lines =
+            self.diagram.arrows.iter().enumerate().filter(|(index, _)| self.shown[*index] != Shown::InWords);
         lines
             .map(|(index, arrow)| Edge {
                 arrow: index,
@@ -186,7 +187,8 @@ impl Draft<'_> {
         order::arrange(&mut layers);
         let columns = place::place(&layers, &contents, blocks, &edges, self.width)
             .map_err(|place::TooWide(items)| Misfit::Items(items))?;
-        let mut scene = route::scene(&layers, &columns, &contents, blocks, &edges).map_err(Misfit::Edge)?;
+        let mut scene =
+            route::scene(&layers, &columns, &contents, blocks, &edges, self.width).map_err(Misfit::Edge)?;
         scene.glyphs = self.glyphs;
         scene.title = wrap(&self.glyphs.text(&self.diagram.title), self.width);
         scene.facts =
@@ -206,7 +208,8 @@ impl Draft<'_> {
                 self.shown[edge.arrow] = if labelled { Shown::LabelInBox } else { Shown::InWords };
             }
             Misfit::Items(items) => {
-                let boxes: Vec<usize> = items.iter().copied().filter(|&item| item < self.rank.len()).collect();
+                let boxes: Vec<usize> =
+                    items.iter().copied().filter(|&item| item < self.rank.len()).collect();
                 if !self.split(&boxes) {
                     self.say_longest(&items, &edges);
                 }
@@ -216,8 +219,10 @@ impl Draft<'_> {
 
     /// Puts the right half of the fullest rank among `boxes` into a rank of its own.
     fn split(&mut self, boxes: &[usize]) -> bool {
-        let beside = |block: usize| boxes.iter().filter(|&&other| self.rank[other] == self.rank[block]).count();
-        let Some(&fullest) = boxes.iter().max_by_key(|&&block| beside(block)).filter(|&&block| beside(block) > 1)
+        let beside =
+            |block: usize| boxes.iter().filter(|&&other| self.rank[other] == self.rank[block]).count();
+        let Some(&fullest) =
+            boxes.iter().max_by_key(|&&block| beside(block)).filter(|&&block| beside(block) > 1)
         else {
             return false;
         };
@@ -231,7 +236,8 @@ impl Draft<'_> {
     /// Turns the longest arrow that has a lane among `items`, or any, into words.
     fn say_longest(&mut self, items: &[usize], edges: &[Edge]) {
         let layers = Layers::new(self.rank.clone(), edges);
-        let sources: Vec<usize> = items.iter().filter_map(|&item| layers.lane(item)).map(|lane| lane.source).collect();
+        let sources: Vec<usize> =
+            items.iter().filter_map(|&item| layers.lane(item)).map(|lane| lane.source).collect();
         let span = |edge: &&Edge| self.rank[edge.to] - self.rank[edge.from];
         let laned = edges.iter().filter(|edge| sources.contains(&edge.from)).max_by_key(span);
         if let Some(edge) = laned.or(edges.iter().max_by_key(span)) {

@@ -35,7 +35,10 @@ pub(super) fn place(
 ) -> Result<Columns, TooWide> {
     let natural: Vec<usize> = (0..layers.order.len())
         .map(|item| match contents.get(item) {
-            Some(content) => content.natural_width(blocks[item].hole).max(ports(item, edges, true)).min(total),
+            Some(content) => {
+                let wish = content.natural_width(blocks[item].hole).max(ports(item, edges, true));
+                odd(wish).min(total)
+            }
             None => 1,
         })
         .collect();
@@ -63,9 +66,15 @@ pub(super) fn place(
     };
     for (item, content) in contents.iter().enumerate() {
         let needed = ports(item, edges, false);
-        width[item] = content.tight_width(width[item], blocks[item].hole).max(needed).min(width[item]);
+        let wish = content.tight_width(width[item], blocks[item].hole).max(needed);
+        width[item] = odd(wish).min(width[item]);
     }
     Ok(settle(layers, blocks, &apart, width, total))
+}
+
+/// A box of odd width has a middle column, and boxes with one can stand exactly above each other.
+fn odd(width: usize) -> usize {
+    width | 1
 }
 
 /// Columns the arrowheads on top of a box need, with or without their labels.
@@ -125,8 +134,11 @@ fn shrink(
         if needed <= total {
             return Ok(width);
         }
-        let widest =
-            chain.iter().copied().filter(|&item| width[item] > narrowest[item]).max_by_key(|&item| width[item]);
+        let widest = chain
+            .iter()
+            .copied()
+            .filter(|&item| width[item] > narrowest[item])
+            .max_by_key(|&item| width[item]);
         match widest {
             Some(item) => width[item] -= 1,
             None => return Err(TooWide(chain)),
@@ -138,7 +150,14 @@ fn shrink(
 struct Pull {
     top: usize,
     bottom: usize,
+    /// Cost per half column.
     weight: i64,
+    /// Cost of not being exactly aligned: for the links of a chain. A box between two others is better
+    /// centred than aligned with one of them.
+    bend: i64,
+    /// Twice the distance from the middle that costs nothing: a lane may leave or enter a box anywhere and
+    /// is still straight.
+    free: Option<i64>,
 }
 
 struct Settling<'a> {
@@ -152,7 +171,7 @@ struct Settling<'a> {
 /// Finds columns that keep connected boxes above each other: starts at the left and moves single items and
 /// aligned groups, pushing neighbours along, as long as that makes the arrows shorter.
 fn settle(layers: &Layers, blocks: &[Block], apart: &[Apart], width: Vec<usize>, total: usize) -> Columns {
-    let pulls = pulls(layers, blocks);
+    let pulls = pulls(layers, blocks, &width);
     let settling = Settling { order: &layers.order, apart, width: &width, pulls, total };
     let mut x = vec![0; width.len()];
     for apart in apart {
@@ -162,7 +181,7 @@ fn settle(layers: &Layers, blocks: &[Block], apart: &[Apart], width: Vec<usize>,
     for _ in 0..60 {
         let before = best;
         for item in 0..width.len() {
-            for group in [vec![item], settling.aligned(&x, item)] {
+            for group in settling.groups(&x, item) {
                 for by in settling.steps(&x, &group) {
                     let Some(trial) = settling.moved(&x, &group, by) else { continue };
                     let cost = settling.cost(&trial);
@@ -181,19 +200,30 @@ fn settle(layers: &Layers, blocks: &[Block], apart: &[Apart], width: Vec<usize>,
     Columns { x, width }
 }
 
-fn pulls(layers: &Layers, blocks: &[Block]) -> Vec<Pull> {
+fn pulls(layers: &Layers, blocks: &[Block], width: &[usize]) -> Vec<Pull> {
     let boxes = layers.blocks();
     let all = layers.links.iter().flatten().filter(|(top, bottom)| top != bottom);
-    all.map(|&(top, bottom)| {
-        let weight = match (top < boxes, bottom < boxes) {
+    let all = all.map(|&(top, bottom)| {
+        let under = Some(width[top].max(width[bottom]).saturating_sub(6) as i64);
+        let (weight, free) = match (top < boxes, bottom < boxes) {
             // What is merely added at the side must not bend the main line.
-            (true, true) if blocks[top].kind == Kind::Mask => 2,
-            (true, true) => 8,
-            _ => 1,
+            (true, true) if blocks[top].kind == Kind::Mask => (2, None),
+            (true, true) => (8, None),
+            // A lane follows the boxes, hardly the boxes it; straight at its start rather than at its end.
+            (true, false) => (2, under),
+            _ => (1, under),
         };
-        Pull { top, bottom, weight }
-    })
-    .collect()
+        Pull { top, bottom, weight, bend: 0, free }
+    });
+    let mut pulls: Vec<Pull> = all.collect();
+    let heavy: Vec<(usize, usize)> =
+        pulls.iter().filter(|pull| pull.weight == 8).map(|pull| (pull.top, pull.bottom)).collect();
+    for pull in pulls.iter_mut().filter(|pull| pull.weight == 8) {
+        let chained =
+            heavy.iter().filter(|(top, bottom)| *top == pull.top || *bottom == pull.bottom).count() == 1;
+        pull.bend = if chained { 300 } else { 0 };
+    }
+    pulls
 }
 
 impl Settling<'_> {
@@ -211,21 +241,32 @@ impl Settling<'_> {
     fn cost(&self, x: &[usize]) -> i64 {
         let each = self.pulls.iter().map(|pull| {
             let away = self.offset(x, pull).abs();
-            pull.weight * (if away <= 1 { away } else { 64 * away + away * away / 8 })
+            pull.weight
+                * match pull.free {
+                    Some(free) => 4 * (away - free).max(0) + away.min(1),
+                    None if away <= 1 => 0,
+                    None => pull.bend + 64 * away + away * away / 4,
+                }
         });
         each.sum()
     }
 
-    /// `item` and everything that hangs straight above or below it.
-    fn aligned(&self, x: &[usize], item: usize) -> Vec<usize> {
+    /// What is worth moving together with `item`: nothing, what hangs straight below it, above it, or both.
+    fn groups(&self, x: &[usize], item: usize) -> [Vec<usize>; 4] {
+        let hanging = |up, down| self.aligned(x, item, up, down);
+        [vec![item], hanging(false, true), hanging(true, false), hanging(true, true)]
+    }
+
+    /// `item` and everything straight above or below it.
+    fn aligned(&self, x: &[usize], item: usize, up: bool, down: bool) -> Vec<usize> {
         let mut group = vec![item];
         let mut next = 0;
         while let Some(&member) = group.get(next) {
             next += 1;
             for pull in self.pulls.iter().filter(|pull| self.offset(x, pull).abs() <= 1) {
-                let other = if pull.top == member {
+                let other = if down && pull.top == member {
                     pull.bottom
-                } else if pull.bottom == member {
+                } else if up && pull.bottom == member {
                     pull.top
                 } else {
                     continue;
@@ -274,7 +315,8 @@ impl Settling<'_> {
                 x[apart.left] = x[apart.left].min(most);
             }
         }
-        let inside = self.order.iter().all(|&item| x[item] >= 0 && x[item] + width(item) <= self.total as i64);
+        let inside =
+            self.order.iter().all(|&item| x[item] >= 0 && x[item] + width(item) <= self.total as i64);
         inside.then(|| x.into_iter().map(|x| x as usize).collect())
     }
 

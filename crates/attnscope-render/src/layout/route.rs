@@ -9,6 +9,7 @@ use super::tracks::{self, Tracks};
 use crate::diagram::Block;
 use crate::glyphs::Glyphs;
 use crate::scene::{Boxed, Role, Route, Run, Scene};
+use crate::wrap::width;
 
 /// A channel with everything decided but the row it starts in.
 struct Channel {
@@ -19,8 +20,14 @@ struct Channel {
 }
 
 impl Channel {
-    fn new(layers: &Layers, columns: &Columns, edges: &[Edge], rank: usize) -> Result<Self, usize> {
-        let nets = ports::nets(layers, columns, edges, rank).map_err(|ports::NoPort(edge)| edge)?;
+    fn new(
+        layers: &Layers,
+        columns: &Columns,
+        edges: &[Edge],
+        rank: usize,
+        total: usize,
+    ) -> Result<Self, usize> {
+        let nets = ports::nets(layers, columns, edges, rank, total).map_err(|ports::NoPort(edge)| edge)?;
         let tracks = tracks::tracks(&nets).map_err(|tracks::Tangled(net)| some_edge(&nets[net], edges))?;
         Ok(Channel { nets, tracks, y: 0 })
     }
@@ -49,10 +56,11 @@ pub(super) fn scene(
     contents: &[Content],
     blocks: &[Block],
     edges: &[Edge],
+    total: usize,
 ) -> Result<Scene, usize> {
     let mut channels = Vec::new();
     for rank in 0..layers.count.saturating_sub(1) {
-        channels.push(Channel::new(layers, columns, edges, rank)?);
+        channels.push(Channel::new(layers, columns, edges, rank, total)?);
     }
     let (tops, height) = rows(layers, columns, contents, &mut channels);
     let boxes: Vec<Boxed> = (0..blocks.len())
@@ -64,12 +72,20 @@ pub(super) fn scene(
     }
     let right = boxes.iter().map(|boxed| boxed.right() + 1).max().unwrap_or(0);
     let lanes = columns.x.iter().skip(blocks.len()).map(|x| x + 1).max().unwrap_or(0);
+    let labels =
+        arrows.iter().filter_map(|route| route.label.as_ref()).map(|label| label.x + width(&label.text));
+    let width = right.max(lanes).max(labels.max().unwrap_or(0));
     let (title, facts) = (Vec::new(), Vec::new());
-    Ok(Scene { glyphs: Glyphs::Unicode, title, facts, width: right.max(lanes), height, boxes, arrows })
+    Ok(Scene { glyphs: Glyphs::Unicode, title, facts, width, height, boxes, arrows })
 }
 
 /// The top row of every rank; sets the channels' rows on the way.
-fn rows(layers: &Layers, columns: &Columns, contents: &[Content], channels: &mut [Channel]) -> (Vec<usize>, usize) {
+fn rows(
+    layers: &Layers,
+    columns: &Columns,
+    contents: &[Content],
+    channels: &mut [Channel],
+) -> (Vec<usize>, usize) {
     let mut y = 0;
     let mut tops = Vec::new();
     for rank in 0..layers.count {
@@ -112,8 +128,12 @@ fn route(layers: &Layers, channels: &[Channel], boxes: &[Boxed], edge: &Edge, in
     bend(&mut points, track, column);
     let end = boxes[edge.to].y.checked_sub(1)?;
     points.push((column, end));
-    let label = (!edge.label.is_empty())
-        .then(|| Run { x: column + 2, y: end, text: edge.label.clone(), role: Role::Detail });
+    let label = (!edge.label.is_empty()).then(|| Run {
+        x: column + 2,
+        y: end,
+        text: edge.label.clone(),
+        role: Role::Detail,
+    });
     Some(Route { from: edge.from, to: edge.to, points, label })
 }
 

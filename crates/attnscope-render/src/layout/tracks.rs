@@ -62,9 +62,14 @@ fn rows(nets: &[Net], order: &[usize]) -> Vec<Option<usize>> {
 
 /// Crossings weigh most, after lines on top of each other; then rows.
 fn cost(nets: &[Net], order: &[usize]) -> usize {
-    let mut cost = 1000 * order.iter().enumerate().map(|(at, &above)| {
-        order[at + 1..].iter().filter(|&&below| collides(&nets[above], &nets[below])).count()
-    }).sum::<usize>();
+    let mut cost = 1000
+        * order
+            .iter()
+            .enumerate()
+            .map(|(at, &above)| {
+                order[at + 1..].iter().filter(|&&below| collides(&nets[above], &nets[below])).count()
+            })
+            .sum::<usize>();
     for (at, &above) in order.iter().enumerate() {
         for &below in &order[at + 1..] {
             cost += 10 * crossings(&nets[above], &nets[below]);

@@ -33,7 +33,11 @@ impl Sketch {
 
     pub fn arrow(mut self, from: &str, to: &str, label: &str) -> Self {
         let find = |title: &str| {
-            self.0.blocks.iter().position(|block| block.title == title).unwrap_or_else(|| panic!("no {title}"))
+            self.0
+                .blocks
+                .iter()
+                .position(|block| block.title == title)
+                .unwrap_or_else(|| panic!("no {title}"))
         };
         let arrow = Arrow { from: find(from), to: find(to), label: label.to_owned() };
         self.0.arrows.push(arrow);
@@ -55,7 +59,10 @@ fn linear(sketch: Sketch, names: [&str; 3], shapes: [&str; 3], prefix: &str) -> 
 pub fn cross_attention(prefix: &str) -> Diagram {
     let sketch = Sketch::new(
         "decoder.0.cross_attn",
-        &["Marian · 4 heads × 32 · post-norm", "queries come from the decoder, keys and values from the encoder"],
+        &[
+            "Marian · 4 heads × 32 · post-norm",
+            "queries come from the decoder, keys and values from the encoder",
+        ],
     )
     .block(Kind::Outside, "decoder.0.self_attn.norm", "[T, 128]", &[])
     .block(Kind::Outside, "encoder.out", "[S, 128]", &[]);
@@ -65,7 +72,12 @@ pub fn cross_attention(prefix: &str) -> Diagram {
         .block(Kind::Attention, "masked_scores", "[4, T, S]", &["scores + mask"])
         .block(Kind::Attention, "weights", "[4, T, S]", &["softmax over S"])
         .block(Kind::Attention, "context", "[T, 128]", &["weights · v, heads joined"])
-        .block(Kind::Linear, "out", "[T, 128]", &[&format!("{prefix}out_proj.weight [128, 128] f16"), "+ bias"])
+        .block(
+            Kind::Linear,
+            "out",
+            "[T, 128]",
+            &[&format!("{prefix}out_proj.weight [128, 128] f16"), "+ bias"],
+        )
         .block(Kind::Stream, "residual", "[T, 128]", &["x + out"])
         .block(Kind::Stream, "norm", "[T, 128]", &["LayerNorm, eps 1e-5"])
         .arrow("decoder.0.self_attn.norm", "q", "")
@@ -90,7 +102,12 @@ pub fn whole_model() -> Diagram {
         .block(Kind::Input, "src.ids", "[S]", &["tokens of the source sentence"])
         .block(Kind::Embedding, "src.embed", "[S, 128]", &["shared.weight [5000, 128]", "× √128"])
         .block(Kind::Embedding, "src.embed_pos", "[S, 128]", &["+ sinusoidal positions"])
-        .block(Kind::Stack, "encoder × 2", "[S, 128]", &["self-attention · feed-forward", "post-norm, 4 heads"])
+        .block(
+            Kind::Stack,
+            "encoder × 2",
+            "[S, 128]",
+            &["self-attention · feed-forward", "post-norm, 4 heads"],
+        )
         .block(Kind::Stream, "encoder.out", "[S, 128]", &[])
         .block(Kind::Input, "tgt.ids", "[T]", &["target, shifted right"])
         .block(Kind::Embedding, "tgt.embed", "[T, 128]", &["shared.weight [5000, 128]", "× √128"])
@@ -117,7 +134,12 @@ pub fn self_attention() -> Diagram {
         .block(Kind::Stream, "norm", "[S, 512]", &["RMSNorm, eps 1e-6"]);
     linear(sketch, ["q", "k", "v"], ["[S, 512]"; 3], "SelfAttention.")
         .block(Kind::Attention, "scores", "[8, S, S]", &["q·kᵀ, not scaled"])
-        .block(Kind::Mask, "bias", "[8, S, S]", &["relative_attention_bias [32, 8]", "32 buckets, distance ≤ 128"])
+        .block(
+            Kind::Mask,
+            "bias",
+            "[8, S, S]",
+            &["relative_attention_bias [32, 8]", "32 buckets, distance ≤ 128"],
+        )
         .hole()
         .block(Kind::Mask, "mask", "[1, 1, S]", &["source padding"])
         .block(Kind::Attention, "masked_scores", "[8, S, S]", &["scores + bias + mask"])
@@ -165,7 +187,8 @@ pub fn feed_forward() -> Diagram {
 
 /// Names as hostile and as wide as they come.
 pub fn strange_names() -> Diagram {
-    let long = "model.decoder.layers.11.encoder_attn.q_proj.weight_quantized_blockwise_scales [1024, 1024] bf16";
+    let long =
+        "model.decoder.layers.11.encoder_attn.q_proj.weight_quantized_blockwise_scales [1024, 1024] bf16";
     Sketch::new("奇妙な名前", &["names from a stranger's checkpoint"])
         .block(Kind::Input, "入力", "[数, 128]", &["重み.注意機構.クエリ [128, 128]"])
         .block(Kind::Linear, "a\u{1b}[31mred", "[T]", &[long, "x\u{202e}desrever"])
@@ -174,4 +197,16 @@ pub fn strange_names() -> Diagram {
         .arrow("入力", "a\u{1b}[31mred", "")
         .arrow("a\u{1b}[31mred", "出力", "ラベル")
         .done()
+}
+
+/// All samples with a name for their snapshots.
+pub fn all() -> Vec<(&'static str, Diagram)> {
+    vec![
+        ("cross_attention", cross_attention("")),
+        ("long_names", cross_attention("model.decoder.layers.0.encoder_attn.")),
+        ("whole_model", whole_model()),
+        ("self_attention", self_attention()),
+        ("feed_forward", feed_forward()),
+        ("strange_names", strange_names()),
+    ]
 }
