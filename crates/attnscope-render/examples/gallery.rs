@@ -1,0 +1,34 @@
+//! Shows the sample drawings: `cargo run -p attnscope-render --example gallery -- WIDTH [ascii] [color]`, or
+//! writes them in every format into a folder: `… -- WIDTH --to DIR`.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub)]
+
+#[path = "../tests/samples/mod.rs"]
+mod samples;
+
+use attnscope_render::html::{Section, page};
+use attnscope_render::{Glyphs, Options, Style, dot, draw, layout, mermaid, svg};
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let width = args.first().and_then(|width| width.parse().ok()).unwrap_or(100);
+    let glyphs = if args.iter().any(|arg| arg == "ascii") { Glyphs::Ascii } else { Glyphs::Unicode };
+    let style = Style { color: args.iter().any(|arg| arg == "color") };
+    let options = Options { width, glyphs };
+    let diagrams = samples::all();
+    let Some(folder) = args.iter().position(|arg| arg == "--to").and_then(|at| args.get(at + 1)) else {
+        for (_, diagram) in &diagrams {
+            println!("{}", draw(diagram, options, style).unwrap());
+        }
+        return;
+    };
+    for (name, diagram) in &diagrams {
+        let write =
+            |kind: &str, text: String| std::fs::write(format!("{folder}/{name}.{kind}"), text).unwrap();
+        write("svg", svg(&layout(diagram, options).unwrap(), name));
+        write("mmd", mermaid(diagram));
+        write("dot", dot(diagram));
+    }
+    let section = |(name, diagram): (&str, _)| Section { heading: name.to_owned(), diagrams: vec![diagram] };
+    let sections: Vec<Section> = diagrams.into_iter().map(section).collect();
+    std::fs::write(format!("{folder}/page.html"), page("Samples", &sections).unwrap()).unwrap();
+}

@@ -1,0 +1,51 @@
+//! A diagram for Graphviz. `dot -Tpdf` lays it out.
+
+use crate::diagram::{Block, Diagram};
+use crate::glyphs::clean;
+use crate::palette::{HOLE, hue};
+use std::fmt::Write as _;
+
+/// Writes a directed graph from top to bottom. Arrows that name no block are left out.
+pub fn dot(diagram: &Diagram) -> String {
+    let mut out = String::from("digraph attnscope {\n");
+    let head = std::iter::once(&diagram.title).chain(&diagram.facts).filter(|line| !line.is_empty());
+    let head: String = head.map(|line| format!("{}\\l", escape(&clean(line)))).collect();
+    // Writing to a string cannot fail; the result is dropped here and below.
+    let _ = writeln!(
+        out,
+        "  graph [rankdir=TB, labelloc=t, labeljust=l, fontname=\"Helvetica\", label=\"{head}\"];"
+    );
+    out.push_str("  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11];\n");
+    out.push_str("  edge [color=\"#4a4a4a\", fontname=\"Helvetica\", fontsize=10, arrowsize=0.7];\n");
+    for (index, block) in diagram.blocks.iter().enumerate() {
+        let _ = writeln!(out, "  n{index} [{}];", attributes(block));
+    }
+    let blocks = diagram.blocks.len();
+    for arrow in diagram.arrows.iter().filter(|arrow| arrow.from < blocks && arrow.to < blocks) {
+        let label = escape(&clean(arrow.label.trim()));
+        let label = if label.is_empty() { label } else { format!(" [label=\"{label}\"]") };
+        let _ = writeln!(out, "  n{} -> n{}{label};", arrow.from, arrow.to);
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn attributes(block: &Block) -> String {
+    let head = format!("{}  {}", clean(&block.title), clean(&block.shape));
+    let missing = block.hole.then(|| "MISSING".to_owned());
+    let lines =
+        missing.into_iter().chain([head.trim().to_owned()]).chain(block.lines.iter().map(|line| clean(line)));
+    let label: String = lines.map(|line| format!("{}\\l", escape(&line))).collect();
+    let looks = if block.hole {
+        format!("fillcolor=\"#ffffff\", color=\"{HOLE}\", style=\"rounded,filled,dashed\", penwidth=2.5")
+    } else {
+        let hue = hue(block.kind);
+        format!("fillcolor=\"{}\", color=\"{}\"", hue.fill, hue.line)
+    };
+    format!("label=\"{label}\", tooltip=\"{}\", {looks}", escape(&clean(&block.path)))
+}
+
+/// A backslash would start one of Graphviz's own escapes, an `&` an HTML entity.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('&', "&amp;")
+}

@@ -1,0 +1,75 @@
+//! A diagram as a Mermaid flowchart. Mermaid lays it out.
+
+use crate::diagram::{Block, Diagram};
+use crate::glyphs::clean;
+use crate::palette::{HOLE, KINDS, hue};
+use std::fmt::Write as _;
+
+/// Writes a flowchart from top to bottom. Arrows that name no block are left out.
+pub fn mermaid(diagram: &Diagram) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail; the result is dropped here and below.
+    if !diagram.title.is_empty() {
+        // The title is YAML: a JSON string is one that needs no thought.
+        let _ = writeln!(out, "---\ntitle: \"{}\"\n---", yaml(&clean(&diagram.title)));
+    }
+    out.push_str("flowchart TB\n");
+    for fact in &diagram.facts {
+        let _ = writeln!(out, "  %% {}", clean(fact).replace(['{', '}'], ""));
+    }
+    for (index, block) in diagram.blocks.iter().enumerate() {
+        let class = if block.hole { "hole" } else { hue(block.kind).name };
+        let _ = writeln!(out, "  n{index}[\"{}\"]:::{class}", label(block));
+    }
+    let blocks = diagram.blocks.len();
+    for arrow in diagram.arrows.iter().filter(|arrow| arrow.from < blocks && arrow.to < blocks) {
+        let carries = clean(arrow.label.trim());
+        let _ = match carries.as_str() {
+            "" => writeln!(out, "  n{} --> n{}", arrow.from, arrow.to),
+            carries => writeln!(out, "  n{} -->|\"{}\"| n{}", arrow.from, escape(carries), arrow.to),
+        };
+    }
+    for kind in KINDS.into_iter().filter(|kind| diagram.blocks.iter().any(|b| b.kind == *kind && !b.hole)) {
+        let hue = hue(kind);
+        let _ = writeln!(out, "  classDef {} fill:{},stroke:{},color:#1a1a1a", hue.name, hue.fill, hue.line);
+    }
+    if diagram.blocks.iter().any(|block| block.hole) {
+        let _ = writeln!(
+            out,
+            "  classDef hole fill:#ffffff,stroke:{HOLE},color:#1a1a1a,stroke-width:3px,stroke-dasharray:6 4"
+        );
+    }
+    out
+}
+
+fn label(block: &Block) -> String {
+    let mut lines = Vec::new();
+    if block.hole {
+        lines.push("MISSING".to_owned());
+    }
+    lines.push(
+        format!("<b>{}</b> {}", escape(&clean(&block.title)), escape(&clean(&block.shape)))
+            .trim_end()
+            .to_owned(),
+    );
+    lines.extend(block.lines.iter().map(|line| escape(&clean(line))));
+    lines.join("<br>")
+}
+
+/// Mermaid's own escapes: `#` and a number. Everything that its parser or Markdown would act on.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '#' | '&' | '<' | '>' | '`' | '\\' | '*' | '_' | '{' | '}' | ';' | '|' | '%' | '$' => {
+                let _ = write!(out, "#{};", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn yaml(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
