@@ -10,6 +10,7 @@ mod dot;
 mod flow;
 mod glyphs;
 pub mod html;
+pub mod json;
 mod layout;
 mod markup;
 mod mermaid;
@@ -22,7 +23,7 @@ mod wrap;
 
 pub use diagram::{Arrow, Block, Diagram, Kind};
 pub use dot::dot;
-pub use flow::{Component, FlowOptions, LayerGroup, NothingSelected, flow, thousands};
+pub use flow::{Component, FlowOptions, LayerGroup, NothingSelected, fill, flow, legend, thousands};
 pub use glyphs::{Glyphs, clean};
 pub use layout::{LayoutError, Options, layout};
 pub use mermaid::mermaid;

@@ -5,6 +5,7 @@
 
 mod block;
 mod layers;
+mod legend;
 mod overview;
 mod part;
 
@@ -12,6 +13,7 @@ use attnscope_graph::{Model, Selector, ShapeText, Stack};
 
 use crate::diagram::Diagram;
 pub use layers::LayerGroup;
+pub use legend::{fill, legend};
 use layers::layer_groups;
 
 /// What is drawn.

@@ -1,0 +1,120 @@
+//! The command line: one enum of commands, one way to run each.
+
+mod convert;
+mod flow;
+mod inspect;
+mod output;
+mod summary;
+mod tour;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::failure::Failure;
+use output::Output;
+
+/// A debugger for encoder-decoder Transformers: open a checkpoint, know the model, see how data flows through it.
+#[derive(Debug, Parser)]
+#[command(name = "attnscope", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed).")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a checkpoint is: format, family, every fact and who says so, what is missing
+    Inspect(inspect::Inspect),
+    /// Draw how data flows through the model, from the checkpoint's headers alone
+    Flow(flow::Flow),
+    /// A table of layers: shapes, parameters, multiply-adds, memory
+    Summary(summary::Summary),
+    /// Write a checkpoint in another format without losing a bit
+    Convert(convert::Convert),
+}
+
+/// The model that a command works on.
+#[derive(Debug, Args)]
+struct ModelArgs {
+    /// A checkpoint file, a Hugging Face-style folder, or `demo`, the trained model inside this binary
+    #[arg(default_value = "demo")]
+    model: String,
+    /// The number of attention heads, where the file does not say (or says it wrongly)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    heads: Option<u32>,
+}
+
+/// Where results go and how they look.
+#[derive(Debug, Args)]
+struct OutputArgs {
+    /// Write the result to a file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Columns of text output [default: the terminal's, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(60..=1000))]
+    width: Option<u16>,
+    /// Plain ASCII instead of Unicode drawing characters
+    #[arg(long)]
+    ascii: bool,
+    /// Colour on a terminal, always, or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    color: Color,
+    /// No notes on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TextOrJson {
+    Text,
+    Json,
+}
+
+impl ModelArgs {
+    fn open(&self) -> Result<crate::Opened, Failure> {
+        crate::Opened::open(&self.model, self.heads.map(|n| n as usize))
+    }
+}
+
+/// Parses the command line, runs the command, reports what went wrong.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // --help and --version are not errors; everything else is bad usage.
+            let code = if e.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            let _ = e.print();
+            return code;
+        }
+    };
+    let result = match &cli.command {
+        None => tour::run(),
+        Some(Command::Inspect(c)) => c.run(),
+        Some(Command::Flow(c)) => c.run(),
+        Some(Command::Summary(c)) => c.run(),
+        Some(Command::Convert(c)) => c.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "error: {}\nhelp: {}", line(&failure.error), line(&failure.help));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One line, with nothing in it that a terminal would obey.
+fn line(text: &str) -> String {
+    attnscope_render::clean(text)
+}

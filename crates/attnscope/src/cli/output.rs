@@ -1,0 +1,109 @@
+//! Where results go: standard output or a file, whole or not at all.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+
+use attnscope_render::{Glyphs, Options, Style};
+
+use super::{Color, OutputArgs};
+use crate::failure::Failure;
+
+/// The settings of one command's output, worked out from flags, terminal and locale.
+pub(super) struct Output<'a> {
+    args: &'a OutputArgs,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(args: &'a OutputArgs) -> Self {
+        Self { args }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        let from_env = || std::env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok());
+        let detected = || from_env().or_else(terminal_width).filter(|&w| w > 0);
+        match self.args.width {
+            Some(width) => usize::from(width),
+            None => detected().unwrap_or(100).clamp(60, 160),
+        }
+    }
+
+    pub(super) fn glyphs(&self) -> Glyphs {
+        if self.args.ascii || !locale_is_utf8() { Glyphs::Ascii } else { Glyphs::Unicode }
+    }
+
+    pub(super) fn style(&self) -> Style {
+        let to_terminal = self.args.output.is_none() && std::io::stdout().is_terminal();
+        let color = match self.args.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none(),
+        };
+        Style { color }
+    }
+
+    pub(super) fn layout(&self) -> Options {
+        Options { width: self.width(), glyphs: self.glyphs() }
+    }
+
+    /// A remark for the user that is not part of the result.
+    pub(super) fn note(&self, text: &str) {
+        if !self.args.quiet {
+            let _ = writeln!(std::io::stderr(), "note: {}", super::line(text));
+        }
+    }
+
+    /// Writes the result: to a temporary name that is renamed when whole, or to standard output.
+    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+        match &self.args.output {
+            Some(path) => write_file(path, text.as_bytes()),
+            None => match std::io::stdout().lock().write_all(text.as_bytes()) {
+                // The reader has seen enough: `attnscope flow | head`.
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+                Err(e) => Err(Failure::new(format!("standard output: {e}"), "check where the output goes")),
+                Ok(()) => Ok(()),
+            },
+        }
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| {
+        Failure::new(format!("{}: {e}", path.display()), "give a file name in a folder that you may write to")
+    };
+    let folder = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new().prefix(".attnscope-").tempfile_in(folder).map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    share_permissions(file.as_file()).map_err(failed)?;
+    file.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}
+
+/// A temporary file is private; a result is as readable as any file the user makes.
+#[cfg(unix)]
+fn share_permissions(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn share_permissions(_: &std::fs::File) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}
+
+/// A locale that is set and is not UTF-8 gets ASCII; where none is set, nobody has asked for less.
+fn locale_is_utf8() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    set.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
