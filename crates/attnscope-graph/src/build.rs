@@ -49,8 +49,10 @@ impl Builder {
         let ids = self.graph.add(format!("{s}.ids"), Op::Ids(side), &[], &[]);
         let table = self.embedding_table(side);
         let scale = match self.wiring.embedding_scale {
-            EmbeddingScale::SqrtDModel => Factor::Sqrt(Dim::Model),
-            EmbeddingScale::None => Factor::One,
+            EmbeddingScale::SqrtDModel if side == Side::Source || self.wiring.scales_target => {
+                Factor::Sqrt(Dim::Model)
+            }
+            EmbeddingScale::SqrtDModel | EmbeddingScale::None => Factor::One,
         };
         let embed = self.graph.add(format!("{s}.embed"), Op::Embed { scale }, &[ids], &[table]);
         self.add_positions(side, embed)

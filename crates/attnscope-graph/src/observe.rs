@@ -61,6 +61,7 @@ pub(crate) fn configure(
                 sources,
                 &["source_positions", "target_positions"],
             )?,
+            Sets::TiedOutput => on(&mut |b| w.tied_output = b, sources, &["tied_output"])?,
             Sets::LogitScale => on(
                 &mut |b| w.logit_scale = if b { LogitScale::RsqrtDModel } else { LogitScale::None },
                 sources,
@@ -145,8 +146,12 @@ pub(crate) fn observe(
     }
 }
 
-/// An output projection of its own is used whatever the config says of ties.
+/// An output projection of its own is used, unless a config that can be believed says that it is a copy.
 fn observe_output(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
+    w.biases.logits = lookup.find("logits.bias").is_some();
+    if w.tied_output && sources.get("tied_output").is_some() {
+        return;
+    }
     let table = lookup.find("tgt.embed.weight").or_else(|| lookup.find("src.embed.weight"));
     match (lookup.find("logits.weight"), table) {
         (Some(own), Some(table)) => w.tied_output = one_tensor(lookup, own.tensor, table.tensor),
@@ -154,7 +159,6 @@ fn observe_output(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
         // Absent: tied, or missing where the family always has one.
         (None, _) => {}
     }
-    w.biases.logits = lookup.find("logits.bias").is_some();
     sources.set("tied_output", "tensors");
 }
 

@@ -42,6 +42,8 @@ pub struct Wiring {
     pub position_offset: usize,
     /// What embeddings are multiplied by.
     pub embedding_scale: EmbeddingScale,
+    /// Whether the target's embeddings are multiplied too: Blenderbot-small forgets to.
+    pub scales_target: bool,
     /// A learned bias by distance, added to the scores of self-attention.
     pub relative_bias: bool,
     /// Rows of the relative bias table.
@@ -287,6 +289,7 @@ impl Wiring {
         target_positions: Positions::SinusoidInterleaved,
         position_offset: 0,
         embedding_scale: EmbeddingScale::SqrtDModel,
+        scales_target: true,
         relative_bias: false,
         relative_buckets: 0,
         relative_max_distance: 0,

@@ -21,6 +21,7 @@ pub(super) const FAMILY: Family = Family {
         source_positions: Positions::Table,
         target_positions: Positions::Table,
         embedding_scale: EmbeddingScale::None,
+        scales_target: false,
         biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },

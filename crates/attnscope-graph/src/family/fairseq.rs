@@ -20,6 +20,10 @@ pub(super) const FAMILY: Family = Family {
         Setting { keys: &["activation_fn"], sets: Sets::Activation },
         Setting { keys: &["no_scale_embedding"], sets: Sets::NoEmbeddingScale },
         Setting { keys: &["encoder_normalize_before"], sets: Sets::NormBefore },
+        Setting {
+            keys: &["share_decoder_input_output_embed", "share_all_embeddings"],
+            sets: Sets::TiedOutput,
+        },
         Setting { keys: &["encoder_learned_pos"], sets: Sets::LearnedPositions },
     ],
     flexible: true,

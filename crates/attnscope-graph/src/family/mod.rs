@@ -113,6 +113,8 @@ pub enum Sets {
     RelativeBuckets,
     /// Distances from here on share a bucket.
     RelativeMaxDistance,
+    /// true: the output projection is the target's table, even where a file stores it again.
+    TiedOutput,
     /// true: logits are multiplied by 1/√d_model.
     LogitScale,
 }
