@@ -5,7 +5,6 @@ use std::io::Read;
 use std::ops::Range;
 
 use flate2::read::DeflateDecoder;
-use half::bf16;
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
@@ -172,7 +171,7 @@ impl Layout {
             DType::F64 => plain(bytes, |b| f64::from_le_bytes(b) as f32, out),
             DType::F32 => plain(bytes, f32::from_le_bytes, out),
             DType::F16 => plain(bytes, |b| f16_to_f32(u16::from_le_bytes(b)), out),
-            DType::BF16 => plain(bytes, |b| bf16::from_le_bytes(b).to_f32(), out),
+            DType::BF16 => plain(bytes, |b| bf16_to_f32(u16::from_le_bytes(b)), out),
             DType::F8E4M3 => plain(bytes, |[b]| f8_e4m3(b), out),
             DType::F8E5M2 => plain(bytes, |[b]| f8_e5m2(b), out),
             DType::I64 => plain(bytes, |b| i64::from_le_bytes(b) as f32, out),
@@ -205,19 +204,27 @@ fn plain<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f32, out: &mut
 }
 
 /// 1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinities, one NaN of each sign.
+#[inline(always)]
 pub(crate) fn f8_e4m3(b: u8) -> f32 {
-    let sign = if b & 0x80 == 0 { 1.0 } else { -1.0 };
-    let (exponent, mantissa) = (i32::from(b >> 3 & 15), f32::from(b & 7));
-    match (exponent, b & 7) {
-        (15, 7) => f32::NAN.copysign(sign),
-        (0, _) => sign * mantissa * 2f32.powi(-9),
-        _ => sign * (8.0 + mantissa) * 2f32.powi(exponent - 10),
-    }
+    let sign = u32::from(b & 0x80) << 24;
+    let magnitude = u32::from(b & 0x7f);
+    // The exponent moves from bias 7 to bias 127; a subnormal is its mantissa times 2^-9.
+    let normal = (magnitude << 20) + (120 << 23);
+    let subnormal = (magnitude as f32 * (1.0 / 512.0)).to_bits();
+    let finite = if magnitude < 8 { subnormal } else { normal };
+    f32::from_bits(sign | if magnitude == 0x7f { 0x7fc0_0000 } else { finite })
 }
 
 /// The upper byte of an f16.
+#[inline(always)]
 pub(crate) fn f8_e5m2(b: u8) -> f32 {
     f16_to_f32(u16::from(b) << 8)
+}
+
+/// The upper half of an f32.
+#[inline(always)]
+pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Without branches, table or subnormal arithmetic, so that a loop over it becomes vector instructions on any

@@ -39,7 +39,7 @@ pub struct Stats {
 impl Stats {
     /// Of values in memory.
     pub fn of_f32(values: &[f32]) -> Self {
-        merge(values.chunks(SUB_BLOCK).map(|v| kernel::run(v, f64::from)))
+        merge(values.chunks(SUB_BLOCK).map(|v| kernel::run(v, |x| x)))
     }
 
     /// Of the little-endian bytes of a plain type; `None` for one that is not.
@@ -127,7 +127,7 @@ fn partial(layout: Layout, scale: f32, count: usize, bytes: &[u8]) -> Partial {
         layout.widen(scale, some, &mut values);
         values.truncate(left);
         left -= values.len();
-        whole.merge(kernel::run(&values, f64::from));
+        whole.merge(kernel::run(&values, |x| x));
     }
     whole
 }
@@ -135,22 +135,20 @@ fn partial(layout: Layout, scale: f32, count: usize, bytes: &[u8]) -> Partial {
 fn plain(dtype: DType, bytes: &[u8]) -> Partial {
     match dtype {
         DType::F64 => kernel::run(bytes.as_chunks().0, f64::from_le_bytes),
-        DType::F32 => kernel::run(bytes.as_chunks().0, |b| f32::from_le_bytes(b).into()),
-        DType::F16 => kernel::run(bytes.as_chunks().0, |b| values::f16_to_f32(u16::from_le_bytes(b)).into()),
-        DType::BF16 => kernel::run(bytes.as_chunks().0, |b| {
-            f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16).into()
-        }),
-        DType::F8E4M3 => kernel::run(bytes, |b| values::f8_e4m3(b).into()),
-        DType::F8E5M2 => kernel::run(bytes, |b| values::f16_to_f32(u16::from(b) << 8).into()),
+        DType::F32 => kernel::run(bytes.as_chunks().0, f32::from_le_bytes),
+        DType::F16 => kernel::run(bytes.as_chunks().0, |b| values::f16_to_f32(u16::from_le_bytes(b))),
+        DType::BF16 => kernel::run(bytes.as_chunks().0, |b| values::bf16_to_f32(u16::from_le_bytes(b))),
+        DType::F8E4M3 => kernel::run(bytes, values::f8_e4m3),
+        DType::F8E5M2 => kernel::run(bytes, values::f8_e5m2),
         DType::I64 => kernel::run(bytes.as_chunks().0, |b| i64::from_le_bytes(b) as f64),
-        DType::I32 => kernel::run(bytes.as_chunks().0, |b| i32::from_le_bytes(b).into()),
-        DType::I16 => kernel::run(bytes.as_chunks().0, |b| i16::from_le_bytes(b).into()),
-        DType::I8 => kernel::run(bytes, |b| b.cast_signed().into()),
+        DType::I32 => kernel::run(bytes.as_chunks().0, |b| f64::from(i32::from_le_bytes(b))),
+        DType::I16 => kernel::run(bytes.as_chunks().0, |b| f32::from(i16::from_le_bytes(b))),
+        DType::I8 => kernel::run(bytes, |b| f32::from(b.cast_signed())),
         DType::U64 => kernel::run(bytes.as_chunks().0, |b| u64::from_le_bytes(b) as f64),
-        DType::U32 => kernel::run(bytes.as_chunks().0, |b| u32::from_le_bytes(b).into()),
-        DType::U16 => kernel::run(bytes.as_chunks().0, |b| u16::from_le_bytes(b).into()),
-        DType::U8 => kernel::run(bytes, f64::from),
-        DType::Bool => kernel::run(bytes, |b| f64::from(u8::from(b != 0))),
+        DType::U32 => kernel::run(bytes.as_chunks().0, |b| f64::from(u32::from_le_bytes(b))),
+        DType::U16 => kernel::run(bytes.as_chunks().0, |b| f32::from(u16::from_le_bytes(b))),
+        DType::U8 => kernel::run(bytes, f32::from),
+        DType::Bool => kernel::run(bytes, |b| f32::from(u8::from(b != 0))),
         _ => Partial::default(),
     }
 }
