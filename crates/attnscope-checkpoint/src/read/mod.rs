@@ -5,3 +5,6 @@ pub(crate) mod fields;
 pub(crate) mod ggml;
 pub(crate) mod ggml_types;
 pub(crate) mod gguf;
+
+#[cfg(test)]
+pub(crate) mod hostile;

@@ -57,7 +57,7 @@ impl Budget {
         match self.0.checked_sub(bytes) {
             Some(left) => self.0 = left,
             None => {
-                let found = MAX_KEPT - self.0 + bytes;
+                let found = (MAX_KEPT - self.0).saturating_add(bytes);
                 return Err(ErrorKind::TooLarge { place: "metadata".into(), found, cap: MAX_KEPT });
             }
         }
@@ -88,13 +88,14 @@ fn value(
         },
         8 => {
             let length = f.u64(key)?;
+            let text = f.take(length, key)?;
             match keep {
                 Some(budget) => {
                     budget.spend(length)?;
                     // Vocabularies hold bytes that are not whole characters.
-                    String::from_utf8_lossy(f.take(length, key)?).into()
+                    String::from_utf8_lossy(text).into()
                 }
-                None => f.take(length, key).map(|_| Value::Null)?,
+                None => Value::Null,
             }
         }
         9 => array(f, key, depth, keep)?,
