@@ -1,0 +1,202 @@
+//! Writes checkpoints, a piece of a tensor at a time, to a temporary file that takes its name only when it is
+//! whole.
+
+mod apr;
+mod npz;
+mod safetensors;
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind};
+use crate::read::fields::elements;
+use crate::values::Sink;
+
+/// A format that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Hugging Face's safetensors, in one file.
+    Safetensors,
+    /// `.apr`, version 2, with both checksums.
+    Apr,
+    /// NumPy's zip of arrays, not compressed.
+    Npz,
+}
+
+impl Target {
+    /// Whether the format can hold elements of this type as they are.
+    pub fn holds(self, dtype: DType) -> bool {
+        match self {
+            Self::Safetensors => safetensors::name(dtype).is_some(),
+            Self::Apr => apr::holds(dtype),
+            Self::Npz => npz::name(dtype).is_some(),
+        }
+    }
+
+    /// Whether the format has a place for metadata.
+    pub fn holds_metadata(self) -> bool {
+        self != Self::Npz
+    }
+
+    /// The name shown to the user.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Apr => "apr",
+            Self::Npz => "npz",
+        }
+    }
+}
+
+/// Pours a tensor's bytes, row-major and contiguous, into a sink. It is called once, when its turn comes.
+pub type Provider<'a> = Box<dyn Fn(&mut Sink<'_>) -> Result<(), Error> + 'a>;
+
+/// A tensor to be written.
+pub struct Entry<'a> {
+    /// Its name.
+    pub name: String,
+    /// How its elements are stored, before and after.
+    pub dtype: DType,
+    /// Its shape, slowest dimension first.
+    pub shape: Vec<usize>,
+    /// Its bytes.
+    pub bytes: Provider<'a>,
+}
+
+impl std::fmt::Debug for Entry<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: {} {:?}", self.name, self.dtype, self.shape)
+    }
+}
+
+impl Entry<'_> {
+    fn size(&self) -> Result<u64, ErrorKind> {
+        let place = format!("tensor {:?}", self.name);
+        let size = self.dtype.bytes_for(elements(&self.shape, &place)?);
+        size.map(|n| n as u64).ok_or_else(|| {
+            let expected = format!("a shape that fills whole blocks of {}", self.dtype);
+            ErrorKind::invalid(place, expected, format!("{:?}", self.shape))
+        })
+    }
+}
+
+/// Writes `entries` and `metadata` to `path`. Nothing is left behind on an error, and a file that was there
+/// before stays as it was. `inputs` are the files from which the tensors come: none of them is overwritten.
+pub fn write(
+    target: Target,
+    path: &Path,
+    inputs: &[&Path],
+    entries: Vec<Entry<'_>>,
+    metadata: &Map<String, Value>,
+) -> Result<(), Error> {
+    check(target, path, inputs, &entries, metadata).map_err(|kind| Error::new(path, kind))?;
+    let at = |e| Error::new(path, ErrorKind::Io(e));
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = temporary(folder).map_err(at)?;
+    let mut out = Out { file: BufWriter::with_capacity(1 << 20, file.as_file()), path, written: 0 };
+    match target {
+        Target::Safetensors => safetensors::write(&mut out, entries, metadata)?,
+        Target::Apr => apr::write(&mut out, entries, metadata)?,
+        Target::Npz => npz::write(&mut out, &entries)?,
+    }
+    out.file.flush().map_err(at)?;
+    drop(out);
+    // Otherwise a crash soon after could leave the new name with nothing under it.
+    file.as_file().sync_all().map_err(at)?;
+    file.persist(path).map_err(|e| at(e.error))?;
+    Ok(())
+}
+
+/// A temporary file beside the target, with the permissions of any other new file rather than a secret's.
+fn temporary(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".attnscope-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}
+
+/// Everything that can be refused before a byte is written.
+fn check(
+    target: Target,
+    path: &Path,
+    inputs: &[&Path],
+    entries: &[Entry<'_>],
+    metadata: &Map<String, Value>,
+) -> Result<(), ErrorKind> {
+    if let Some(input) = inputs.iter().find(|input| same_file(input, path)) {
+        let what = format!("the output is the input {} itself", input.display());
+        return Err(ErrorKind::Unsupported { what, help: "give another name for the output".into() });
+    }
+    if !metadata.is_empty() && !target.holds_metadata() {
+        let what = format!("{} has no place for metadata ({} keys)", target.name(), metadata.len());
+        return Err(ErrorKind::Unsupported { what, help: "choose safetensors or apr".into() });
+    }
+    let mut seen = HashSet::new();
+    for entry in entries {
+        if !seen.insert(entry.name.as_str()) {
+            return Err(ErrorKind::Duplicate { name: entry.name.clone() });
+        }
+        if !target.holds(entry.dtype) {
+            let what = format!("{} cannot hold tensor {:?} of {}", target.name(), entry.name, entry.dtype);
+            let help = "choose a format that holds it, or allow its values to be widened".into();
+            return Err(ErrorKind::Unsupported { what, help });
+        }
+        entry.size()?;
+    }
+    Ok(())
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    #[cfg(unix)]
+    if let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) {
+        use std::os::unix::fs::MetadataExt;
+        return (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
+    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// The file being written. Its errors are about the target, not about a tensor's source.
+struct Out<'a> {
+    file: BufWriter<&'a File>,
+    path: &'a Path,
+    written: u64,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all(bytes).map_err(|e| self.error(e))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
+        Error::new(self.path, kind)
+    }
+}
+
+/// Pours an entry into `put` and holds it to the size that the headers have promised.
+fn pour(entry: &Entry<'_>, path: &Path, put: &mut Sink<'_>) -> Result<(), Error> {
+    let size = entry.size().map_err(|kind| Error::new(path, kind))?;
+    let mut poured = 0;
+    (entry.bytes)(&mut |bytes| {
+        poured += bytes.len() as u64;
+        put(bytes)
+    })?;
+    if poured == size {
+        return Ok(());
+    }
+    let place = format!("tensor {:?}", entry.name);
+    Err(Error::new(path, ErrorKind::invalid(place, format!("{size} bytes"), poured)))
+}
+
+#[cfg(test)]
+mod tests;
