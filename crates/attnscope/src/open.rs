@@ -39,7 +39,10 @@ impl Opened {
         let recognised = recognise(specs(&checkpoint), &configs, heads).map_err(|e| {
             Failure::new(
                 format!("{}: {e}", checkpoint.path().display()),
-                format!("correct {:?} in {}, or remove it: sizes are read off the tensors", e.key, e.source_name),
+                format!(
+                    "correct {:?} in {}, or remove it: sizes are read off the tensors",
+                    e.key, e.source_name
+                ),
             )
         })?;
         Ok(Self { name: name.to_owned(), checkpoint, recognised })

@@ -13,8 +13,8 @@ use attnscope_graph::{Model, Selector, ShapeText, Stack};
 
 use crate::diagram::Diagram;
 pub use layers::LayerGroup;
-pub use legend::{fill, legend};
 use layers::layer_groups;
+pub use legend::{fill, legend};
 
 /// What is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -95,7 +95,12 @@ impl Convert {
         let Some(group) = shared.first().filter(|_| !self.allows(Loss::Untie)) else { return Ok(()) };
         let names: Vec<&str> = group.iter().map(|t| t.name.as_str()).collect();
         Err(Failure::new(
-            format!("{}: {} share their bytes; {} would hold copies", self.input, names.join(" and "), target.name()),
+            format!(
+                "{}: {} share their bytes; {} would hold copies",
+                self.input,
+                names.join(" and "),
+                target.name()
+            ),
             "--allow untie writes copies",
         ))
     }
@@ -110,7 +115,10 @@ impl Convert {
             match (target, config.source.as_str()) {
                 // A string a key is all that safetensors holds: a config goes in as one JSON text.
                 (Target::Safetensors, "config.json") => {
-                    metadata.insert("config".into(), Value::String(Value::Object(config.facts.clone()).to_string()));
+                    metadata.insert(
+                        "config".into(),
+                        Value::String(Value::Object(config.facts.clone()).to_string()),
+                    );
                 }
                 _ => {
                     for (key, value) in &config.facts {
@@ -130,7 +138,12 @@ impl Convert {
         Ok(metadata)
     }
 
-    fn entry<'c>(&self, checkpoint: &'c Checkpoint, t: &'c TensorInfo, target: Target) -> Result<Entry<'c>, Failure> {
+    fn entry<'c>(
+        &self,
+        checkpoint: &'c Checkpoint,
+        t: &'c TensorInfo,
+        target: Target,
+    ) -> Result<Entry<'c>, Failure> {
         if target.holds(t.dtype) {
             return Ok(checkpoint.entry(t));
         }
@@ -151,7 +164,13 @@ impl Convert {
             format!("{} has no type that holds {} exactly; write another format", target.name(), t.dtype)
         };
         Err(Failure::new(
-            format!("{}: tensor {:?} is {}, which {} cannot hold", self.input, t.name, t.dtype, target.name()),
+            format!(
+                "{}: tensor {:?} is {}, which {} cannot hold",
+                self.input,
+                t.name,
+                t.dtype,
+                target.name()
+            ),
             help,
         ))
     }

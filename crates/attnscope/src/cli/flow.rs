@@ -73,10 +73,7 @@ impl Flow {
             symbolic: self.symbolic,
         };
         let diagrams = attnscope_render::flow(model, &options).map_err(|e| {
-            Failure::new(
-                format!("{}: {e}", opened.name),
-                format!("there are: {}", e.known.join(", ")),
-            )
+            Failure::new(format!("{}: {e}", opened.name), format!("there are: {}", e.known.join(", ")))
         })?;
         let title = headline(&opened, model);
         let text = match self.format {
@@ -130,5 +127,8 @@ fn page(title: &str, diagrams: &[Diagram]) -> Result<String, Failure> {
 }
 
 fn layout_failed(e: LayoutError) -> Failure {
-    Failure::new(format!("the drawing failed: {e}"), "please report this with the output of `attnscope inspect`")
+    Failure::new(
+        format!("the drawing failed: {e}"),
+        "please report this with the output of `attnscope inspect`",
+    )
 }

@@ -83,12 +83,20 @@ fn head(output: &Output<'_>, opened: &Opened) -> String {
     let bytes: u64 = c.files().map(|(_, bytes)| bytes).sum();
     let files = c.files().count();
     let in_files = if files > 1 { format!(" in {files} files") } else { String::new() };
-    table.row(["format", &format!("{}, {} bytes{in_files}, {} tensors", c.format(), thousands(bytes), c.tensors().len())]);
+    table.row([
+        "format",
+        &format!("{}, {} bytes{in_files}, {} tensors", c.format(), thousands(bytes), c.tensors().len()),
+    ]);
     if let Recognised::EncoderDecoder(model) = &opened.recognised {
         let (parameters, buffers) = model.parameters();
-        let buffers = if buffers > 0 { format!(", and {} values in buffers", thousands(buffers)) } else { String::new() };
+        let buffers = if buffers > 0 {
+            format!(", and {} values in buffers", thousands(buffers))
+        } else {
+            String::new()
+        };
         table.row(["family", &format!("{}, encoder-decoder", model.family.title)]);
-        let prefix = if model.prefix.is_empty() { String::new() } else { format!(" behind {:?}", model.prefix) };
+        let prefix =
+            if model.prefix.is_empty() { String::new() } else { format!(" behind {:?}", model.prefix) };
         table.row(["names", &format!("{}{prefix}", model.scheme.id)]);
         table.row(["parameters", &format!("{}{buffers}", thousands(parameters))]);
     }
@@ -97,7 +105,10 @@ fn head(output: &Output<'_>, opened: &Opened) -> String {
         table.row(["checksum", &format!("{}: {}", check.what, check_words(check.state))]);
     }
     let tokenizers: Vec<String> = c.tokenizer().iter().map(|t| t.name().to_owned()).collect();
-    table.row(["tokenizer", &if tokenizers.is_empty() { "none found beside the weights".into() } else { tokenizers.join(", ") }]);
+    table.row([
+        "tokenizer",
+        &if tokenizers.is_empty() { "none found beside the weights".into() } else { tokenizers.join(", ") },
+    ]);
     for shared in c.shared() {
         let names: Vec<&str> = shared.iter().map(|t| t.name.as_str()).collect();
         table.row(["shared bytes", &names.join(" = ")]);
@@ -167,7 +178,8 @@ fn binding(output: &Output<'_>, model: &Model) -> String {
         model.graph.weights().len(),
         b.unused.len()
     );
-    let mut table = Table::new(vec![Column::left(""), Column::left(""), Column::left("")], output.glyphs()).flexible(1);
+    let mut table =
+        Table::new(vec![Column::left(""), Column::left(""), Column::left("")], output.glyphs()).flexible(1);
     for (id, name) in b.missing() {
         table.row(["missing", name, &model.graph.weight(id).path]);
     }
@@ -212,7 +224,8 @@ fn tensors(output: &Output<'_>, opened: &Opened, stats: Option<&[Option<Stats>]>
     }
     let mut table = Table::new(columns, output.glyphs()).flexible(0);
     for (i, t) in opened.checkpoint.tensors().iter().enumerate() {
-        let mut row = vec![t.name.clone(), t.dtype.to_string(), format!("{:?}", t.shape), thousands(t.bytes())];
+        let mut row =
+            vec![t.name.clone(), t.dtype.to_string(), format!("{:?}", t.shape), thousands(t.bytes())];
         match stats.and_then(|s| s.get(i)) {
             Some(Some(s)) => row.extend([
                 number(s.min),
@@ -278,7 +291,8 @@ fn document(opened: &Opened, listed: bool, stats: Option<&[Option<Stats>]>) -> S
             }
         }
         if listed {
-            let list = c.tensors().iter().enumerate().map(|(i, t)| tensor_document(t, stats.and_then(|s| s.get(i))));
+            let list =
+                c.tensors().iter().enumerate().map(|(i, t)| tensor_document(t, stats.and_then(|s| s.get(i))));
             map.insert("tensors".into(), list.collect());
         }
     }
@@ -320,8 +334,7 @@ fn model_document(model: &Model) -> serde_json::Map<String, Value> {
 }
 
 fn tensor_document(t: &TensorInfo, stats: Option<&Option<Stats>>) -> Value {
-    let mut entry =
-        value!({ "name": t.name, "dtype": t.dtype.name(), "shape": t.shape, "bytes": t.bytes() });
+    let mut entry = value!({ "name": t.name, "dtype": t.dtype.name(), "shape": t.shape, "bytes": t.bytes() });
     if let (Some(stats), Value::Object(map)) = (stats, &mut entry) {
         let stats = stats.as_ref().map(|s| {
             let finite = |x: f64| x.is_finite().then_some(x);

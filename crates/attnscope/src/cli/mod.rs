@@ -19,7 +19,9 @@ use output::Output;
 /// A debugger for encoder-decoder Transformers: open a checkpoint, know the model, see how data flows through it.
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed).")]
+#[command(
+    after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed)."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -108,7 +110,8 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "error: {}\nhelp: {}", line(&failure.error), line(&failure.help));
+            let _ =
+                writeln!(std::io::stderr(), "error: {}\nhelp: {}", line(&failure.error), line(&failure.help));
             ExitCode::from(2)
         }
     }

@@ -138,18 +138,28 @@ impl Rows {
         ];
         let mut table = Table::new(columns, output.glyphs()).flexible(0);
         for row in &self.rows {
-            let label = format!("{}{} ({}:{}-{})", "  ".repeat(row.depth - 1), row.name(), row.kind, row.depth, row.index);
+            let label = format!(
+                "{}{} ({}:{}-{})",
+                "  ".repeat(row.depth - 1),
+                row.name(),
+                row.kind,
+                row.depth,
+                row.index
+            );
             let or_dash = |n: u64| if n == 0 { "–".to_owned() } else { thousands(n) };
             let shape = if row.leaf { format!("{:?}", row.shape) } else { String::new() };
             let parameters = if row.tied { "(tied)".to_owned() } else { or_dash(row.parameters) };
             table.row([label, shape, parameters, or_dash(row.torchinfo), or_dash(row.multiply_adds)]);
         }
-        let mut text = output.glyphs().text(&format!("{name} · {} · batch {b}, source {s}, target {t}", model.family.title));
+        let mut text = output
+            .glyphs()
+            .text(&format!("{name} · {} · batch {b}, source {s}, target {t}", model.family.title));
         text.push_str("\n\n");
         text += &table.render(output.width());
         text.push('\n');
         let (parameters, buffers) = model.parameters();
-        let mut totals = Table::new(vec![Column::left(""), Column::right(""), Column::left("")], output.glyphs());
+        let mut totals =
+            Table::new(vec![Column::left(""), Column::right(""), Column::left("")], output.glyphs());
         let mb = |n: u64| format!("{:.2} MB", n as f64 / 1e6);
         let m = |n: u64| format!("{:.2} M", n as f64 / 1e6);
         let [forward, kept] = [self.forward_backward(), self.total(|r| r.bytes)];
@@ -157,10 +167,18 @@ impl Rows {
         if buffers > 0 {
             totals.row(["Buffers", &thousands(buffers), "constants in the file, not parameters"]);
         }
-        totals.row(["Mult-adds", &m(self.total(|r| r.torchinfo)), "torchinfo's count: parameters × batch, sequence length left out"]);
+        totals.row([
+            "Mult-adds",
+            &m(self.total(|r| r.torchinfo)),
+            "torchinfo's count: parameters × batch, sequence length left out",
+        ]);
         totals.row(["MACs", &m(self.total(|r| r.multiply_adds)), "all positions and attention products"]);
         totals.row(["Input size", &mb(self.input_bytes), "ids at 8 bytes, features at 4"]);
-        totals.row(["Forward/backward size", &mb(forward), "torchinfo's: twice the outputs of layers with parameters"]);
+        totals.row([
+            "Forward/backward size",
+            &mb(forward),
+            "torchinfo's: twice the outputs of layers with parameters",
+        ]);
         totals.row(["Params size", &mb(parameters * 4), "in f32"]);
         totals.row(["Estimated total size", &mb(self.input_bytes + forward + parameters * 4), ""]);
         totals.row(["Forward memory", &mb(kept), "every tensor of a traced run kept, in f32"]);
@@ -299,6 +317,8 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::Residual { .. } | Op::AddPositions => "Add",
         Op::Activate(_) => "Activation",
         Op::Gate => "Mul",
-        Op::Ids(_) | Op::Features | Op::Transpose | Op::Same | Op::SplitHeads(_) | Op::MergeHeads(_) => return None,
+        Op::Ids(_) | Op::Features | Op::Transpose | Op::Same | Op::SplitHeads(_) | Op::MergeHeads(_) => {
+            return None;
+        }
     })
 }
