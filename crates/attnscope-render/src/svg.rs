@@ -225,7 +225,7 @@ fn draw_run(out: &mut String, run: &Run, boxed: &Boxed) {
         Role::Shape => writeln!(
             out,
             r#"<text class="muted" x="{}" y="{y}" text-anchor="end" fill="{MUTED}">{}</text>"#,
-            (boxed.right() as f64 - 1.0) * COLUMN + COLUMN,
+            (boxed.right() as f64 - 0.8) * COLUMN,
             escape(text)
         ),
         Role::Detail => {

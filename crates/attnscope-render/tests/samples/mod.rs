@@ -1,5 +1,5 @@
 //! Diagrams like those the program makes of real models.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::panic)]
 
 use attnscope_render::{Arrow, Block, Diagram, Kind};
 
