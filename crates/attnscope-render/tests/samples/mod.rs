@@ -199,6 +199,24 @@ pub fn strange_names() -> Diagram {
         .done()
 }
 
+/// Two values that both go to two places: lines have to cross.
+pub fn crossing() -> Diagram {
+    Sketch::new("two by two", &[])
+        .block(Kind::Outside, "a", "[T]", &["the first value"])
+        .block(Kind::Outside, "b", "[S]", &["the second value"])
+        .block(Kind::Attention, "c", "[T, S]", &["takes both"])
+        .block(Kind::Attention, "d", "[T, S]", &["takes both too"])
+        .block(Kind::Output, "e", "[T]", &["c + d + a"])
+        .arrow("a", "c", "")
+        .arrow("b", "c", "")
+        .arrow("a", "d", "")
+        .arrow("b", "d", "")
+        .arrow("c", "e", "")
+        .arrow("d", "e", "")
+        .arrow("a", "e", "a")
+        .done()
+}
+
 /// All samples with a name for their snapshots.
 pub fn all() -> Vec<(&'static str, Diagram)> {
     vec![
@@ -208,5 +226,6 @@ pub fn all() -> Vec<(&'static str, Diagram)> {
         ("self_attention", self_attention()),
         ("feed_forward", feed_forward()),
         ("strange_names", strange_names()),
+        ("crossing", crossing()),
     ]
 }
