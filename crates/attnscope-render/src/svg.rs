@@ -165,8 +165,7 @@ fn crossings(scene: &Scene) -> BTreeSet<(usize, usize)> {
         .flat_map(|route| route.points.windows(2).map(move |pair| (route.from, pair[0], pair[1])))
         .collect();
     let mut found = BTreeSet::new();
-    for &(owner, (x, y0), (x1, y1)) in pieces.iter().filter(|(_, a, b)| a.0 == b.0) {
-        debug_assert_eq!(x, x1);
+    for &(owner, (x, y0), (_, y1)) in pieces.iter().filter(|(_, a, b)| a.0 == b.0) {
         for &(other, (left, y), (right, _)) in pieces.iter().filter(|(_, a, b)| a.1 == b.1) {
             let within = y0 < y && y < y1 && left.min(right) < x && x < left.max(right);
             if owner != other && within {

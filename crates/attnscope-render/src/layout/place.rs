@@ -224,7 +224,7 @@ fn pulls(layers: &Layers, blocks: &[Block], width: &[usize]) -> Vec<Pull> {
         let under = Some(width[top].max(width[bottom]).saturating_sub(6) as i64);
         let (weight, free) = match (top < boxes, bottom < boxes) {
             // What is merely added at the side must not bend the main line.
-            (true, true) if blocks[top].kind == Kind::Mask => (2, None),
+            (true, true) if blocks[top].kind == Kind::Mask || enters_at_the_side(layers, top) => (2, None),
             (true, true) => (8, None),
             // A lane follows the boxes, hardly the boxes it; straight at its start rather than at its end.
             (true, false) => (2, under),
@@ -241,6 +241,11 @@ fn pulls(layers: &Layers, blocks: &[Block], width: &[usize]) -> Vec<Pull> {
         pull.bend = if chained { 300 } else { 0 };
     }
     pulls
+}
+
+/// A block without inputs further down than the top: something joins the main line here.
+fn enters_at_the_side(layers: &Layers, block: usize) -> bool {
+    layers.rank[block] > 0 && !layers.links.iter().flatten().any(|&(_, bottom)| bottom == block)
 }
 
 impl Settling<'_> {
