@@ -2,6 +2,7 @@
 //!
 //! Text is cleaned and transliterated *before* layout, so that a column counted is a column printed.
 
+use crate::wrap::char_width;
 use std::fmt::Write as _;
 
 /// The set of characters a drawing is made of.
@@ -30,18 +31,33 @@ impl Glyphs {
 /// characters without a width of their own that would put columns out of line.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    // Combining marks the last letter may still take; a mark needs a letter to stand on.
+    let mut room = 0_u8;
     for c in text.chars() {
+        let mark = char_width(c) == 0;
+        let fits = !mark || room > 0;
+        room = match (mark, c.is_alphanumeric()) {
+            (true, _) => room.saturating_sub(1),
+            (false, true) => MARKS,
+            (false, false) => 0,
+        };
         match c {
             // A tab has no fixed width, and a line break would tear a box open.
             '\t' => out.push_str("\\t"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
-            c if c.is_control() || is_invisible(c) => escape(&mut out, c),
+            c if !fits || c.is_control() || is_invisible(c) => {
+                escape(&mut out, c);
+                room = 0;
+            }
             c => out.push(c),
         }
     }
     out
 }
+
+/// Vietnamese needs two on one letter; towers of them reach into the lines above.
+const MARKS: u8 = 3;
 
 fn escape(out: &mut String, c: char) {
     // Writing to a string cannot fail.
@@ -130,6 +146,7 @@ mod tests {
     fn a_name_cannot_steer_the_terminal() {
         assert_eq!(clean("w\u{1b}[31m"), "w\\u{1b}[31m");
         assert_eq!(clean("a\u{202e}b\u{9b}c\r\n\t"), "a\\u{202e}b\\u{9b}c\\r\\n\\t");
-        assert_eq!(clean("plain 重み √"), "plain 重み √");
+        assert_eq!(clean("plain 重み √ e\u{301}"), "plain 重み √ e\u{301}");
+        assert_eq!(clean("\u{301}.\u{301}"), "\\u{301}.\\u{301}");
     }
 }

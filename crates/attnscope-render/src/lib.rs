@@ -3,6 +3,35 @@
 //! A [`Diagram`] says what is drawn. [`layout()`] gives it places in character cells, a [`Scene`];
 //! [`text()`] and [`svg()`] draw that. [`mermaid()`] and [`dot()`] hand the diagram to programs that lay it
 //! out themselves. [`html::page`] puts drawings in a page, [`Table`] sets rows and columns for the terminal.
+//!
+//! ```
+//! use attnscope_render::{Arrow, Block, Diagram, Kind, Options, Style, draw};
+//!
+//! let block = |title: &str, shape: &str, kind| Block {
+//!     path: format!("encoder.0.self_attn.{title}"),
+//!     title: title.into(),
+//!     shape: shape.into(),
+//!     lines: vec![],
+//!     kind,
+//!     hole: false,
+//! };
+//! let diagram = Diagram {
+//!     blocks: vec![block("scores", "[4, S, S]", Kind::Attention), block("weights", "[4, S, S]", Kind::Attention)],
+//!     arrows: vec![Arrow { from: 0, to: 1, label: "softmax".into() }],
+//!     ..Diagram::default()
+//! };
+//! let drawing = [
+//!     " ┌───────────────────┐",
+//!     " │ scores  [4, S, S] │",
+//!     " └─────────┬─────────┘",
+//!     "           ▼ softmax",
+//!     "┌─────────────────────┐",
+//!     "│ weights   [4, S, S] │",
+//!     "└─────────────────────┘",
+//!     "",
+//! ];
+//! assert_eq!(draw(&diagram, Options::default(), Style::default()), Ok(drawing.join("\n")));
+//! ```
 
 mod canvas;
 mod diagram;

@@ -56,12 +56,13 @@ fn label(block: &Block) -> String {
     lines.join("<br>")
 }
 
-/// Mermaid's own escapes: `#` and a number. Everything that its parser or Markdown would act on.
+/// Mermaid's own escapes: `#` and a number. For what its parser would act on within quotes: markup, Markdown,
+/// formulas, directives.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '"' | '#' | '&' | '<' | '>' | '`' | '\\' | '*' | '_' | '{' | '}' | ';' | '|' | '%' | '$' => {
+            '"' | '#' | '&' | '<' | '>' | '`' | '\\' | '%' | '$' => {
                 let _ = write!(out, "#{};", u32::from(c));
             }
             c => out.push(c),

@@ -3,6 +3,9 @@
 use crate::diagram::Kind;
 use crate::glyphs::Glyphs;
 
+/// Written into the border of a box whose weights are not all there.
+pub(crate) const MISSING: &str = " MISSING ";
+
 /// Everything that is drawn, in character cells; (0, 0) is the top left corner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scene {

@@ -165,8 +165,7 @@ fn crossings(scene: &Scene) -> BTreeSet<(usize, usize)> {
         .flat_map(|route| route.points.windows(2).map(move |pair| (route.from, pair[0], pair[1])))
         .collect();
     let mut found = BTreeSet::new();
-    for &(owner, (x, y0), (x1, y1)) in pieces.iter().filter(|(_, a, b)| a.0 == b.0) {
-        debug_assert_eq!(x, x1);
+    for &(owner, (x, y0), (_, y1)) in pieces.iter().filter(|(_, a, b)| a.0 == b.0) {
         for &(other, (left, y), (right, _)) in pieces.iter().filter(|(_, a, b)| a.1 == b.1) {
             let within = y0 < y && y < y1 && left.min(right) < x && x < left.max(right);
             if owner != other && within {
@@ -225,7 +224,7 @@ fn draw_run(out: &mut String, run: &Run, boxed: &Boxed) {
         Role::Shape => writeln!(
             out,
             r#"<text class="muted" x="{}" y="{y}" text-anchor="end" fill="{MUTED}">{}</text>"#,
-            (boxed.right() as f64 - 1.0) * COLUMN + COLUMN,
+            (boxed.right() as f64 - 0.8) * COLUMN,
             escape(text)
         ),
         Role::Detail => {

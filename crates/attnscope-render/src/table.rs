@@ -142,19 +142,37 @@ mod tests {
 
     #[test]
     fn the_flexible_column_gives_way_in_the_middle() {
-        insta::assert_snapshot!(tensors(Glyphs::Unicode).render(50), @r"");
+        insta::assert_snapshot!(tensors(Glyphs::Unicode).render(50), @r"
+        tensor                      shape       parameters
+        ──────────────────────────  ──────────  ──────────
+        model.decoder…_proj.weight  [128, 128]      16,384
+        重み.注意機構               [128]              128
+        bias\u{1b}[31m
+        ");
     }
 
     #[test]
     fn ascii_is_ascii() {
         let text = tensors(Glyphs::Ascii).render(60);
         assert!(text.is_ascii());
-        insta::assert_snapshot!(text, @r"");
+        insta::assert_snapshot!(text, @r"
+        tensor                                shape       parameters
+        ------------------------------------  ----------  ----------
+        model.decoder.lay...tn.q_proj.weight  [128, 128]      16,384
+        \u{91cd}\u{307f}....\u{6a5f}\u{69cb}  [128]              128
+        bias\u{1b}[31m
+        ");
     }
 
     #[test]
     fn wide_enough_is_left_alone() {
-        insta::assert_snapshot!(tensors(Glyphs::Unicode).render(200), @r"");
+        insta::assert_snapshot!(tensors(Glyphs::Unicode).render(200), @r"
+        tensor                                             shape       parameters
+        ─────────────────────────────────────────────────  ──────────  ──────────
+        model.decoder.layers.0.encoder_attn.q_proj.weight  [128, 128]      16,384
+        重み.注意機構                                      [128]              128
+        bias\u{1b}[31m
+        ");
     }
 
     #[test]

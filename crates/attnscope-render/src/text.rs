@@ -4,7 +4,7 @@ use crate::canvas::{Canvas, DOWN, Ink, LEFT, RIGHT, UP};
 use crate::diagram::Diagram;
 use crate::glyphs::Glyphs;
 use crate::layout::{LayoutError, Options, layout};
-use crate::scene::{Boxed, Role, Route, Scene};
+use crate::scene::{Boxed, MISSING, Role, Route, Scene};
 
 /// How text is written out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -12,9 +12,6 @@ pub struct Style {
     /// ANSI colours by kind of box. The visible text is the same with and without.
     pub color: bool,
 }
-
-/// Written into the border of a box whose weights are not all there.
-const MISSING: &str = " MISSING ";
 
 /// Lays out a diagram and writes it as text, a line break at the end.
 ///
@@ -104,7 +101,7 @@ fn frame(canvas: &mut Canvas, boxed: &Boxed, glyphs: Glyphs) {
     {
         canvas.put(x, y, corner, ink);
     }
-    if boxed.hole && boxed.width >= MISSING.len() + 2 {
+    if boxed.hole && boxed.width > MISSING.len() + 2 {
         canvas.text(left + 2, top, MISSING, ink);
     }
     for run in &boxed.runs {

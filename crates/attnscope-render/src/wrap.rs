@@ -42,8 +42,9 @@ pub(crate) fn wrap_judged(text: &str, columns: usize) -> (Vec<String>, usize) {
 /// The byte at which the first line of `text` ends, and how much that hurts.
 fn cut(text: &str, columns: usize) -> (usize, usize) {
     let (mut used, mut hard, mut depth) = (0, 0, 0_usize);
-    // A space between words, a space within brackets (a shape is better kept whole), a joint of a name.
-    let (mut space, mut inner, mut joint) = (None, None, None);
+    // A space between words, a space within brackets (a shape is better kept whole), a joint between the
+    // parts of a path, one within a part.
+    let (mut space, mut inner, mut part, mut joint) = (None, None, None, None);
     for (at, c) in text.char_indices() {
         match c {
             '[' | '(' => depth += 1,
@@ -56,11 +57,14 @@ fn cut(text: &str, columns: usize) -> (usize, usize) {
         used += char_width(c);
         if used > columns {
             let first = text.chars().next().map_or(1, char::len_utf8);
-            return space.or(inner).or(joint).unwrap_or((hard.max(first), 8));
+            return space.or(inner).or(part).or(joint).unwrap_or((hard.max(first), 8));
         }
         hard = at + c.len_utf8();
-        if matches!(c, '.' | '_' | '/' | '-' | ':' | ',') {
-            joint = Some((hard, 2));
+        match c {
+            // Not too early, or a line would be left nearly empty.
+            '.' | '/' if 3 * used >= columns => part = Some((hard, 2)),
+            '.' | '/' | '_' | '-' | ':' | ',' => joint = Some((hard, 3)),
+            _ => {}
         }
     }
     (text.len(), 0)
@@ -99,7 +103,7 @@ mod tests {
     fn breaks_at_spaces_then_joints_then_anywhere() {
         assert_eq!(wrap("q_proj.weight [128, 128] f16", 20), ["q_proj.weight", "  [128, 128] f16"]);
         assert_eq!(wrap("[128, 128, 64] f16", 12), ["[128, 128,", "  64] f16"]);
-        assert_eq!(wrap("model.decoder.layers.0.q_proj", 16), ["model.decoder.", "  layers.0.q_", "  proj"]);
+        assert_eq!(wrap("model.decoder.layers.0.q_proj", 16), ["model.decoder.", "  layers.0.", "  q_proj"]);
         assert_eq!(wrap("aaaaaaaaaaaa", 8), ["aaaaaaaa", "  aaaa"]);
         assert_eq!(wrap("重重重", 5), ["重重", "重"]);
         assert!(wrap("", 5).is_empty());

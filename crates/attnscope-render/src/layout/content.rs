@@ -2,13 +2,18 @@
 
 use crate::diagram::Block;
 use crate::glyphs::Glyphs;
-use crate::scene::Role;
+use crate::scene::{MISSING, Role};
 use crate::wrap::{width, wrap, wrap_judged};
 
 /// Columns a border and its padding take on both sides together.
 pub(super) const FRAME: usize = 4;
 /// Columns at least between a title and a shape on the same row.
 const BETWEEN: usize = 2;
+
+/// No box is narrower than this; the mark in the border of a hole needs its columns.
+fn least(hole: bool) -> usize {
+    if hole { MISSING.len() + FRAME } else { FRAME + 2 }
+}
 
 /// The texts of one box, cleaned and transliterated.
 #[derive(Debug, Clone)]
@@ -37,10 +42,8 @@ impl Content {
     pub(super) fn natural_width(&self, hole: bool) -> usize {
         let gap = if self.title.is_empty() || self.shape.is_empty() { 0 } else { BETWEEN };
         let head = width(&self.title) + gap + width(&self.shape);
-        // The mark in the border of a hole needs its columns too.
-        let mark = if hole { "MISSING".len() + 2 } else { 0 };
         let lines = self.lines.iter().map(|line| width(line.trim())).max().unwrap_or(0);
-        head.max(lines).max(mark) + FRAME
+        (head.max(lines) + FRAME).max(least(hole))
     }
 
     /// The texts wrapped to a box of `total` columns.
@@ -84,7 +87,7 @@ impl Content {
         }
         let judge = |columns: usize| (self.rows(columns), self.hurt(columns));
         let (rows, hurt) = judge(total);
-        let narrower = (FRAME + 2..=total).rev().take_while(|&columns| {
+        let narrower = (least(hole)..=total).rev().take_while(|&columns| {
             let (these_rows, this_hurt) = judge(columns);
             these_rows <= rows && this_hurt <= hurt
         });

@@ -26,7 +26,7 @@ use std::fmt;
 /// What a drawing has to keep to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Columns there are. Less than [`Options::NARROWEST`] counts as that.
+    /// Columns there are, brought between [`Options::NARROWEST`] and [`Options::WIDEST`].
     pub width: usize,
     /// The characters that may be used.
     pub glyphs: Glyphs,
@@ -35,6 +35,8 @@ pub struct Options {
 impl Options {
     /// The smallest width a drawing can be made for.
     pub const NARROWEST: usize = 20;
+    /// More columns than this are never used: a hostile name must not ask for a canvas of any size.
+    pub const WIDEST: usize = 2000;
 }
 
 impl Default for Options {
@@ -119,7 +121,7 @@ pub fn layout(diagram: &Diagram, options: Options) -> Result<Scene, LayoutError>
     let mut draft = Draft {
         diagram,
         glyphs: options.glyphs,
-        width: options.width.max(Options::NARROWEST),
+        width: options.width.clamp(Options::NARROWEST, Options::WIDEST),
         shown: vec![Shown::Line; diagram.arrows.len()],
         rank: Vec::new(),
     };

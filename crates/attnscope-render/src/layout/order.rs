@@ -2,52 +2,21 @@
 
 use super::layers::Layers;
 
-const CROSSING: usize = 1000;
-const INVERSION: usize = 100;
+const CROSSING: i64 = 1000;
+const INVERSION: i64 = 100;
+const ROUNDS: usize = 12;
 
 /// Improves the order by moving one item at a time, from two starts; the better one stays. Diagrams have
 /// tens of items, so looking at every move beats cleverer sweeps in quality and is still instant.
 pub(super) fn arrange(layers: &mut Layers) {
-    let rows: Vec<Vec<usize>> = (0..layers.count).map(|rank| layers.row(rank)).collect();
     let given = layers.order.clone();
-    let (first, first_cost) = improve(layers, &rows, given.clone());
-    if first_cost < CROSSING {
-        layers.order = first;
-        return;
+    let mut first = Ordering::new(layers, given.clone());
+    first.improve();
+    let mut second = Ordering::new(layers, barycentres(layers, given));
+    if first.cost() >= CROSSING {
+        second.improve();
     }
-    let (second, second_cost) = improve(layers, &rows, barycentres(layers, given));
-    layers.order = if second_cost < first_cost { second } else { first };
-}
-
-fn improve(layers: &Layers, rows: &[Vec<usize>], mut order: Vec<usize>) -> (Vec<usize>, usize) {
-    let items = order.len();
-    let mut best = cost(layers, rows, &order);
-    // Large diagrams get fewer rounds: the first ones bring nearly everything.
-    let rounds = (400_000 / (items * items * items + 1)).clamp(2, 12);
-    for _ in 0..rounds {
-        let before = best;
-        for item in 0..items {
-            // Moving step by step through all places costs one swap a step.
-            let Some(from) = order.iter().position(|&other| other == item) else { continue };
-            let mut trial = order.clone();
-            trial.remove(from);
-            let mut place = from;
-            for to in 0..items {
-                trial.insert(to, item);
-                let now = cost(layers, rows, &trial);
-                if now < best {
-                    (best, place) = (now, to);
-                }
-                trial.remove(to);
-            }
-            order.remove(from);
-            order.insert(place, item);
-        }
-        if best == before || best == 0 {
-            break;
-        }
-    }
-    (order, best)
+    layers.order = if second.cost() < first.cost() { second.order } else { first.order };
 }
 
 /// A second start: every item at the mean of what it is connected to.
@@ -74,35 +43,107 @@ fn places(order: &[usize]) -> Vec<usize> {
     place
 }
 
-fn cost(layers: &Layers, rows: &[Vec<usize>], order: &[usize]) -> usize {
-    let place = places(order);
-    let crossings: usize = layers.links.iter().map(|links| crossings(links, &place)).sum();
-    let blocks = layers.blocks();
-    let (mut inversions, mut left) = (0, 0);
-    for row in rows {
-        for (index, &a) in row.iter().enumerate() {
-            for &b in &row[index + 1..] {
-                match (a < blocks, b < blocks) {
-                    (true, true) if (a < b) != (place[a] < place[b]) => inversions += 1,
-                    // A lane is cleanest outermost at the right.
-                    (true, false) if place[b] < place[a] => left += 1,
-                    (false, true) if place[a] < place[b] => left += 1,
-                    _ => {}
-                }
+/// An order under improvement.
+struct Ordering<'a> {
+    layers: &'a Layers,
+    order: Vec<usize>,
+    place: Vec<usize>,
+    /// For each item its links as (channel, item at the other end), downwards and upwards.
+    down: Vec<Vec<(usize, usize)>>,
+    up: Vec<Vec<(usize, usize)>>,
+}
+
+impl<'a> Ordering<'a> {
+    fn new(layers: &'a Layers, order: Vec<usize>) -> Self {
+        let (mut down, mut up) = (vec![Vec::new(); order.len()], vec![Vec::new(); order.len()]);
+        for (channel, links) in layers.links.iter().enumerate() {
+            for &(top, bottom) in links {
+                down[top].push((channel, bottom));
+                up[bottom].push((channel, top));
+            }
+        }
+        Ordering { layers, place: places(&order), order, down, up }
+    }
+
+    fn improve(&mut self) {
+        for _ in 0..ROUNDS {
+            let mut better = false;
+            for item in 0..self.order.len() {
+                better |= self.settle(item);
+            }
+            if !better {
+                break;
             }
         }
     }
-    crossings * CROSSING + inversions * INVERSION + left
-}
 
-fn crossings(links: &[(usize, usize)], place: &[usize]) -> usize {
-    let mut count = 0;
-    for (index, &(top, bottom)) in links.iter().enumerate() {
-        for &(other_top, other_bottom) in &links[index + 1..] {
-            let above = place[top].cmp(&place[other_top]);
-            let below = place[bottom].cmp(&place[other_bottom]);
-            count += usize::from(above.is_ne() && below.is_ne() && above != below);
+    /// Carries one item past all others and puts it down where it was cheapest.
+    fn settle(&mut self, item: usize) -> bool {
+        let start = self.place[item];
+        let (mut cost, mut best, mut target) = (0, 0, start);
+        let (to_left, to_right) = ((0..start).rev(), 1..self.order.len());
+        for to in to_left.chain(to_right) {
+            cost += self.step(item, to);
+            if cost < best {
+                (best, target) = (cost, to);
+            }
+        }
+        while self.place[item] > target {
+            self.step(item, self.place[item] - 1);
+        }
+        best < 0
+    }
+
+    /// Swaps an item with its neighbour at `to`; gives what that costs.
+    fn step(&mut self, item: usize, to: usize) -> i64 {
+        let from = self.place[item];
+        let other = self.order[to];
+        if other == item {
+            return 0;
+        }
+        let before = self.between(item, other);
+        self.order.swap(from, to);
+        self.place[item] = to;
+        self.place[other] = from;
+        self.between(item, other) - before
+    }
+
+    /// The part of the cost that depends on which of two items is further left.
+    fn between(&self, a: usize, b: usize) -> i64 {
+        let (left, right) = if self.place[a] < self.place[b] { (a, b) } else { (b, a) };
+        let mut crossings = 0;
+        for &(channel, under_left) in &self.down[left] {
+            let beside = self.down[right].iter().filter(|(other, _)| *other == channel);
+            crossings +=
+                beside.filter(|(_, under_right)| self.place[under_left] > self.place[*under_right]).count();
+        }
+        for &(channel, over_left) in &self.up[left] {
+            let beside = self.up[right].iter().filter(|(other, _)| *other == channel);
+            // Two lanes beside each other have been looked at above.
+            let beside = beside.filter(|(_, over_right)| (over_left, *over_right) != (left, right));
+            crossings +=
+                beside.filter(|(_, over_right)| self.place[over_left] > self.place[*over_right]).count();
+        }
+        crossings as i64 * CROSSING + self.taste(left, right)
+    }
+
+    /// What is asked of neighbours apart from crossings.
+    fn taste(&self, left: usize, right: usize) -> i64 {
+        match (self.layers.lane(left), self.layers.lane(right)) {
+            (None, None) if self.layers.rank[left] == self.layers.rank[right] && left > right => INVERSION,
+            // A lane is cleanest outermost at the right.
+            (Some(_), None) if self.layers.in_rank(left, self.layers.rank[right]) => 1,
+            _ => 0,
         }
     }
-    count
+
+    /// The whole cost, crossings counted from both their ends: enough to compare two orders.
+    fn cost(&self) -> i64 {
+        let pairs = self.order.iter().enumerate();
+        let all: i64 = pairs
+            .flat_map(|(at, &left)| self.order[at + 1..].iter().map(move |&right| (left, right)))
+            .map(|(left, right)| self.between(left, right))
+            .sum();
+        all
+    }
 }

@@ -55,6 +55,7 @@ pub(super) fn place(
             return Ok(settle(layers, blocks, &apart, natural, total));
         }
     }
+    let full = natural.clone();
     let airy = constraints(layers, 1);
     let (apart, mut width) = match shrink(layers, &airy, natural.clone(), &narrowest, total) {
         Ok(width) => (airy, width),
@@ -64,12 +65,28 @@ pub(super) fn place(
             (tight, width)
         }
     };
+    level(layers, &full, &mut width);
     for (item, content) in contents.iter().enumerate() {
         let needed = ports(item, edges, false);
         let wish = content.tight_width(width[item], blocks[item].hole).max(needed);
         width[item] = odd(wish).min(width[item]);
     }
     Ok(settle(layers, blocks, &apart, width, total))
+}
+
+/// Boxes of a rank that were cut down to nearly the same width get the same: q, k and v are to look alike.
+fn level(layers: &Layers, natural: &[usize], width: &mut [usize]) {
+    for rank in 0..layers.count {
+        let row = layers.row(rank).into_iter();
+        let cut: Vec<usize> =
+            row.filter(|&item| item < layers.blocks() && width[item] < natural[item]).collect();
+        let Some(most) = cut.iter().map(|&item| width[item]).max() else { continue };
+        let alike: Vec<usize> = cut.into_iter().filter(|&item| width[item] + 2 >= most).collect();
+        let least = alike.iter().map(|&item| width[item]).min().unwrap_or(most);
+        for item in alike {
+            width[item] = least;
+        }
+    }
 }
 
 /// A box of odd width has a middle column, and boxes with one can stand exactly above each other.
@@ -207,7 +224,7 @@ fn pulls(layers: &Layers, blocks: &[Block], width: &[usize]) -> Vec<Pull> {
         let under = Some(width[top].max(width[bottom]).saturating_sub(6) as i64);
         let (weight, free) = match (top < boxes, bottom < boxes) {
             // What is merely added at the side must not bend the main line.
-            (true, true) if blocks[top].kind == Kind::Mask => (2, None),
+            (true, true) if blocks[top].kind == Kind::Mask || enters_at_the_side(layers, top) => (2, None),
             (true, true) => (8, None),
             // A lane follows the boxes, hardly the boxes it; straight at its start rather than at its end.
             (true, false) => (2, under),
@@ -224,6 +241,11 @@ fn pulls(layers: &Layers, blocks: &[Block], width: &[usize]) -> Vec<Pull> {
         pull.bend = if chained { 300 } else { 0 };
     }
     pulls
+}
+
+/// A block without inputs further down than the top: something joins the main line here.
+fn enters_at_the_side(layers: &Layers, block: usize) -> bool {
+    layers.rank[block] > 0 && !layers.links.iter().flatten().any(|&(_, bottom)| bottom == block)
 }
 
 impl Settling<'_> {

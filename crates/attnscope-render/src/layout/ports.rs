@@ -127,6 +127,13 @@ struct Arrival {
     straight: bool,
 }
 
+impl Arrival {
+    /// Columns to the next arrowhead: one blank between heads, and one after a label.
+    fn step(&self) -> usize {
+        (self.room + 1).max(2)
+    }
+}
+
 /// Chooses the arrowheads' columns on top of `target`: straight below where the value comes down if that
 /// is above the box, the others spread evenly between those; in the order of arrival, so that arrows to one
 /// box do not cross. The last label may stand out to the right as far as `limit`.
@@ -160,7 +167,7 @@ fn enter(
         let free = (low..=high).filter(|&column| !taken(column)).min_by_key(|at| at.abs_diff(arrival.wish));
         let column = free.unwrap_or(arrival.wish.clamp(low, high));
         nets[arrival.net].ends[arrival.at].1 = column;
-        low = column + 2 + arrival.room;
+        low = column + arrival.step();
     }
     Ok(())
 }
@@ -169,7 +176,7 @@ fn enter(
 /// left of `limit`.
 fn highest(arrivals: &[Arrival], right: usize, limit: usize) -> Option<usize> {
     let last = arrivals.last()?;
-    let all: usize = arrivals.iter().rev().skip(1).map(|arrival| 2 + arrival.room).sum();
+    let all: usize = arrivals.iter().rev().skip(1).map(Arrival::step).sum();
     let heads = right.checked_sub(2 + all)?;
     let labels = limit.checked_sub(last.room.max(1) + 1 + all)?;
     Some(heads.min(labels))

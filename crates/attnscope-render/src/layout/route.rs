@@ -32,9 +32,10 @@ impl Channel {
         Ok(Channel { nets, tracks, y: 0 })
     }
 
-    /// The horizontal pieces and the row of arrowheads.
+    /// The horizontal pieces, and a row of arrowheads if there are any.
     fn height(&self) -> usize {
-        self.tracks.rows + 1
+        let heads = usize::from(self.nets.iter().any(|net| !net.ends.is_empty()));
+        (self.tracks.rows + heads).max(1)
     }
 
     fn net(&self, source: usize) -> Option<(&Net, Option<usize>)> {

@@ -1,5 +1,5 @@
 //! Diagrams like those the program makes of real models.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::panic)]
 
 use attnscope_render::{Arrow, Block, Diagram, Kind};
 
@@ -199,6 +199,50 @@ pub fn strange_names() -> Diagram {
         .done()
 }
 
+/// Two values that both go to two places: lines have to cross.
+pub fn crossing() -> Diagram {
+    Sketch::new("two by two", &[])
+        .block(Kind::Outside, "a", "[T]", &["the first value"])
+        .block(Kind::Outside, "b", "[S]", &["the second value"])
+        .block(Kind::Attention, "c", "[T, S]", &["takes both"])
+        .block(Kind::Attention, "d", "[T, S]", &["takes both too"])
+        .block(Kind::Output, "e", "[T]", &["c + d + a"])
+        .arrow("a", "c", "")
+        .arrow("b", "c", "")
+        .arrow("a", "d", "")
+        .arrow("b", "d", "")
+        .arrow("c", "e", "")
+        .arrow("d", "e", "")
+        .arrow("a", "e", "a")
+        .done()
+}
+
+/// A layer with three skip arrows and a value that enters from the side.
+pub fn decoder_layer() -> Diagram {
+    Sketch::new("decoder.0", &["Marian · post-norm"])
+        .block(Kind::Outside, "decoder.0.in", "[T, 128]", &[])
+        .block(Kind::Attention, "self_attn", "[T, 128]", &["causal, 4 heads × 32", "66,048 parameters"])
+        .block(Kind::Stream, "self_attn.residual + norm", "[T, 128]", &[])
+        .block(Kind::Outside, "encoder.out", "[S, 128]", &[])
+        .block(Kind::Attention, "cross_attn", "[T, 128]", &["4 heads × 32", "66,048 parameters"])
+        .block(Kind::Stream, "cross_attn.residual + norm", "[T, 128]", &[])
+        .block(Kind::Linear, "ffn", "[T, 128]", &["128 → 256 → 128, relu", "65,920 parameters"])
+        .block(Kind::Stream, "ffn.residual + norm", "[T, 128]", &[])
+        .block(Kind::Output, "decoder.0.out", "[T, 128]", &[])
+        .arrow("decoder.0.in", "self_attn", "")
+        .arrow("decoder.0.in", "self_attn.residual + norm", "")
+        .arrow("self_attn", "self_attn.residual + norm", "")
+        .arrow("self_attn.residual + norm", "cross_attn", "q")
+        .arrow("encoder.out", "cross_attn", "k, v")
+        .arrow("self_attn.residual + norm", "cross_attn.residual + norm", "")
+        .arrow("cross_attn", "cross_attn.residual + norm", "")
+        .arrow("cross_attn.residual + norm", "ffn", "")
+        .arrow("cross_attn.residual + norm", "ffn.residual + norm", "")
+        .arrow("ffn", "ffn.residual + norm", "")
+        .arrow("ffn.residual + norm", "decoder.0.out", "")
+        .done()
+}
+
 /// All samples with a name for their snapshots.
 pub fn all() -> Vec<(&'static str, Diagram)> {
     vec![
@@ -208,5 +252,7 @@ pub fn all() -> Vec<(&'static str, Diagram)> {
         ("self_attention", self_attention()),
         ("feed_forward", feed_forward()),
         ("strange_names", strange_names()),
+        ("crossing", crossing()),
+        ("decoder_layer", decoder_layer()),
     ]
 }

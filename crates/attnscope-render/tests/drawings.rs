@@ -1,0 +1,143 @@
+//! Golden drawings: what a reader sees, in every format.
+#![allow(missing_docs, unreachable_pub)]
+
+mod samples;
+
+use attnscope_render::html::{Section, page};
+use attnscope_render::{
+    Arrow, Diagram, Glyphs, LayoutError, Options, Style, dot, draw, layout, mermaid, svg,
+};
+
+fn at(width: usize, glyphs: Glyphs) -> Options {
+    Options { width, glyphs }
+}
+
+#[test]
+fn text_at_usual_widths() {
+    for (name, diagram) in samples::all() {
+        for width in [60, 80, 100, 120] {
+            let text = draw(&diagram, at(width, Glyphs::Unicode), Style::default()).unwrap();
+            insta::assert_snapshot!(format!("{name}_{width}"), text);
+        }
+    }
+}
+
+#[test]
+fn text_in_ascii() {
+    for (name, diagram) in samples::all() {
+        let text = draw(&diagram, at(80, Glyphs::Ascii), Style::default()).unwrap();
+        assert!(text.is_ascii(), "{text}");
+        insta::assert_snapshot!(format!("{name}_ascii"), text);
+    }
+}
+
+#[test]
+fn a_very_narrow_terminal_gets_the_truth_in_words() {
+    let text = draw(&samples::self_attention(), at(24, Glyphs::Unicode), Style::default()).unwrap();
+    insta::assert_snapshot!("self_attention_24", text);
+}
+
+#[test]
+fn colour_changes_nothing_visible() {
+    for (_, diagram) in samples::all() {
+        let plain = draw(&diagram, Options::default(), Style::default()).unwrap();
+        let coloured = draw(&diagram, Options::default(), Style { color: true }).unwrap();
+        assert_ne!(plain, coloured);
+        assert_eq!(plain, without_escapes(&coloured));
+    }
+}
+
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or("").to_owned();
+    parts.fold(first, |out, part| out + part.split_once('m').map_or("", |(_, rest)| rest))
+}
+
+#[test]
+fn a_hole_cannot_be_overlooked() {
+    let diagram = samples::self_attention();
+    for glyphs in [Glyphs::Unicode, Glyphs::Ascii] {
+        for width in [20, 60, 100] {
+            assert!(draw(&diagram, at(width, glyphs), Style::default()).unwrap().contains("MISSING"));
+        }
+    }
+    assert!(svg(&layout(&diagram, Options::default()).unwrap(), "a").contains("MISSING"));
+    assert!(mermaid(&diagram).contains("MISSING"));
+    assert!(dot(&diagram).contains("MISSING"));
+}
+
+#[test]
+fn other_formats() {
+    let diagram = samples::cross_attention("");
+    insta::assert_snapshot!(
+        "cross_attention_svg",
+        svg(&layout(&diagram, Options::default()).unwrap(), "flow")
+    );
+    insta::assert_snapshot!("cross_attention_mermaid", mermaid(&diagram));
+    insta::assert_snapshot!("cross_attention_dot", dot(&diagram));
+    let strange = samples::strange_names();
+    insta::assert_snapshot!("strange_names_mermaid", mermaid(&strange));
+    insta::assert_snapshot!("strange_names_dot", dot(&strange));
+}
+
+#[test]
+fn markup_in_a_name_stays_text() {
+    let mut diagram = samples::feed_forward();
+    diagram.blocks[1].title = "</text><script>alert(1)</script>".to_owned();
+    diagram.blocks[1].path = "\"><script>".to_owned();
+    diagram.title = "</title><script>".to_owned();
+    let sections = [Section { heading: "<script>".to_owned(), diagrams: vec![diagram.clone(), diagram] }];
+    let html = page("<script>", &sections).unwrap();
+    assert_eq!(html.matches("<script>").count(), 1);
+    // Ids must differ between the drawings of a page.
+    for id in ["flow0-head", "flow1-head", "flow0-title", "flow1-title"] {
+        assert_eq!(html.matches(&format!("id=\"{id}\"")).count(), 1);
+    }
+    assert!(!html.contains("http://") || html.matches("http://").count() == html.matches("xmlns=").count());
+}
+
+#[test]
+fn a_bad_diagram_is_an_error() {
+    let mut diagram = samples::feed_forward();
+    diagram.arrows.push(Arrow { from: 0, to: 99, label: String::new() });
+    assert_eq!(layout(&diagram, Options::default()), Err(LayoutError::NoSuchBlock { arrow: 8, block: 99 }));
+    assert!(!mermaid(&diagram).contains("n99"));
+    assert!(!dot(&diagram).contains("n99"));
+    diagram.arrows.pop();
+    diagram.arrows.push(Arrow { from: 6, to: 0, label: String::new() });
+    assert_eq!(layout(&diagram, Options::default()), Err(LayoutError::Cycle));
+    diagram.arrows.pop();
+    diagram.arrows.push(Arrow { from: 2, to: 2, label: String::new() });
+    assert_eq!(layout(&diagram, Options::default()), Err(LayoutError::Cycle));
+}
+
+#[test]
+fn nothing_is_drawn_as_nothing() {
+    let drawn = draw(&Diagram::default(), Options::default(), Style::default());
+    assert_eq!(drawn.as_deref(), Ok(""));
+    assert!(svg(&layout(&Diagram::default(), Options::default()).unwrap(), "x").ends_with("</svg>\n"));
+    assert!(page("", &[]).unwrap().contains("<title>attnscope</title>"));
+}
+
+#[test]
+fn forty_blocks_with_many_long_arrows_stay_quick() {
+    let mut sketch = samples::Sketch::new("large", &[]);
+    let names: Vec<String> = (0..40).map(|index| format!("block {index}")).collect();
+    for name in &names {
+        sketch = sketch.block(attnscope_render::Kind::Linear, name, "[T, 512]", &["some weight [512, 512]"]);
+    }
+    for index in 1..40 {
+        sketch = sketch.arrow(&names[index / 2], &names[index], "").arrow(
+            &names[index * 2 / 3],
+            &names[index],
+            "",
+        );
+    }
+    let mut diagram = sketch.done();
+    diagram.arrows.retain(|arrow| arrow.from != arrow.to);
+    let start = std::time::Instant::now();
+    draw(&diagram, at(120, Glyphs::Unicode), Style::default()).unwrap();
+    // Far above what it takes, so that a busy machine does not fail it; far below what a runaway would take.
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    eprintln!("forty blocks: {:?}", start.elapsed());
+}
