@@ -101,7 +101,7 @@ fn choose(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
     let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let preferred = PREFERRED.iter().find_map(|want| files.iter().find(|f| name(f) == *want));
     let by_ending = |ending: &&str| files.iter().find(|f| f.extension().is_some_and(|e| e == *ending));
-    let Some(chosen) = preferred.or_else(|| ENDINGS.iter().find_map(|e| by_ending(e))).cloned() else {
+    let Some(chosen) = preferred.or_else(|| ENDINGS.iter().find_map(by_ending)).cloned() else {
         return Err(Error::new(folder, nothing_there(&files, &folders)));
     };
     let is_weights = |f: &PathBuf| f.extension().is_some_and(|e| ENDINGS.iter().any(|w| e == *w));

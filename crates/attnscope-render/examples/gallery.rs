@@ -25,8 +25,8 @@ fn main() {
         let write =
             |kind: &str, text: String| std::fs::write(format!("{folder}/{name}.{kind}"), text).unwrap();
         write("svg", svg(&layout(diagram, options).unwrap(), name));
-        write("mmd", mermaid(diagram));
-        write("dot", dot(diagram));
+        write("mmd", mermaid(&diagram.title, std::slice::from_ref(diagram)));
+        write("dot", dot(&diagram.title, std::slice::from_ref(diagram)));
     }
     let section = |(name, diagram): (&str, _)| Section { heading: name.to_owned(), diagrams: vec![diagram] };
     let sections: Vec<Section> = diagrams.into_iter().map(section).collect();

@@ -5,29 +5,38 @@ use crate::glyphs::clean;
 use crate::palette::{HOLE, hue};
 use std::fmt::Write as _;
 
-/// Writes a directed graph from top to bottom. Arrows that name no block are left out.
-pub fn dot(diagram: &Diagram) -> String {
+/// Writes one directed graph from top to bottom, a cluster for each diagram. Arrows that name no block are left out.
+pub fn dot(title: &str, diagrams: &[Diagram]) -> String {
     let mut out = String::from("digraph attnscope {\n");
-    let head = std::iter::once(&diagram.title).chain(&diagram.facts).filter(|line| !line.is_empty());
-    let head: String = head.map(|line| format!("{}\\l", escape(&clean(line)))).collect();
     // Writing to a string cannot fail; the result is dropped here and below.
     let _ = writeln!(
         out,
-        "  graph [rankdir=TB, labelloc=t, labeljust=l, fontname=\"Helvetica\", label=\"{head}\"];"
+        "  graph [rankdir=TB, labelloc=t, labeljust=l, fontname=\"Helvetica\", label=\"{}\"];",
+        escape(&clean(title))
     );
     out.push_str("  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11];\n");
     out.push_str("  edge [color=\"#4a4a4a\", fontname=\"Helvetica\", fontsize=10, arrowsize=0.7];\n");
+    for (number, diagram) in diagrams.iter().enumerate() {
+        cluster(&mut out, number, diagram);
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn cluster(out: &mut String, number: usize, diagram: &Diagram) {
+    let head = std::iter::once(&diagram.title).chain(&diagram.facts).filter(|line| !line.is_empty());
+    let head: String = head.map(|line| format!("{}\\l", escape(&clean(line)))).collect();
+    let _ = writeln!(out, "  subgraph cluster{number} {{\n    label=\"{head}\"; color=\"#b0b0b0\";");
     for (index, block) in diagram.blocks.iter().enumerate() {
-        let _ = writeln!(out, "  n{index} [{}];", attributes(block));
+        let _ = writeln!(out, "    d{number}n{index} [{}];", attributes(block));
     }
     let blocks = diagram.blocks.len();
     for arrow in diagram.arrows.iter().filter(|arrow| arrow.from < blocks && arrow.to < blocks) {
         let label = escape(&clean(arrow.label.trim()));
         let label = if label.is_empty() { label } else { format!(" [label=\"{label}\"]") };
-        let _ = writeln!(out, "  n{} -> n{}{label};", arrow.from, arrow.to);
+        let _ = writeln!(out, "    d{number}n{} -> d{number}n{}{label};", arrow.from, arrow.to);
     }
-    out.push_str("}\n");
-    out
+    out.push_str("  }\n");
 }
 
 fn attributes(block: &Block) -> String {

@@ -57,6 +57,6 @@ pub use glyphs::{Glyphs, clean};
 pub use layout::{LayoutError, Options, layout};
 pub use mermaid::mermaid;
 pub use scene::{Boxed, Role, Route, Run, Scene};
-pub use svg::svg;
+pub use svg::{svg, svg_sheet};
 pub use table::{Align, Column, Table};
 pub use text::{Style, draw, text};

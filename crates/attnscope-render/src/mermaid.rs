@@ -5,41 +5,50 @@ use crate::glyphs::clean;
 use crate::palette::{HOLE, KINDS, hue};
 use std::fmt::Write as _;
 
-/// Writes a flowchart from top to bottom. Arrows that name no block are left out.
-pub fn mermaid(diagram: &Diagram) -> String {
+/// Writes one flowchart from top to bottom, a subgraph for each diagram. Arrows that name no block are left out.
+pub fn mermaid(title: &str, diagrams: &[Diagram]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail; the result is dropped here and below.
-    if !diagram.title.is_empty() {
+    if !title.is_empty() {
         // The title is YAML: a JSON string is one that needs no thought.
-        let _ = writeln!(out, "---\ntitle: \"{}\"\n---", yaml(&clean(&diagram.title)));
+        let _ = writeln!(out, "---\ntitle: \"{}\"\n---", yaml(&clean(title)));
     }
     out.push_str("flowchart TB\n");
-    for fact in &diagram.facts {
-        let _ = writeln!(out, "  %% {}", clean(fact).replace(['{', '}'], ""));
+    for (number, diagram) in diagrams.iter().enumerate() {
+        subgraph(&mut out, number, diagram);
     }
-    for (index, block) in diagram.blocks.iter().enumerate() {
-        let class = if block.hole { "hole" } else { hue(block.kind).name };
-        let _ = writeln!(out, "  n{index}[\"{}\"]:::{class}", label(block));
-    }
-    let blocks = diagram.blocks.len();
-    for arrow in diagram.arrows.iter().filter(|arrow| arrow.from < blocks && arrow.to < blocks) {
-        let carries = clean(arrow.label.trim());
-        let _ = match carries.as_str() {
-            "" => writeln!(out, "  n{} --> n{}", arrow.from, arrow.to),
-            carries => writeln!(out, "  n{} -->|\"{}\"| n{}", arrow.from, escape(carries), arrow.to),
-        };
-    }
-    for kind in KINDS.into_iter().filter(|kind| diagram.blocks.iter().any(|b| b.kind == *kind && !b.hole)) {
+    let blocks = || diagrams.iter().flat_map(|d| &d.blocks);
+    for kind in KINDS.into_iter().filter(|kind| blocks().any(|b| b.kind == *kind && !b.hole)) {
         let hue = hue(kind);
         let _ = writeln!(out, "  classDef {} fill:{},stroke:{},color:#1a1a1a", hue.name, hue.fill, hue.line);
     }
-    if diagram.blocks.iter().any(|block| block.hole) {
+    if blocks().any(|block| block.hole) {
         let _ = writeln!(
             out,
             "  classDef hole fill:#ffffff,stroke:{HOLE},color:#1a1a1a,stroke-width:3px,stroke-dasharray:6 4"
         );
     }
     out
+}
+
+fn subgraph(out: &mut String, number: usize, diagram: &Diagram) {
+    let _ = writeln!(out, "  subgraph d{number}[\"{}\"]", escape(&clean(&diagram.title)));
+    for fact in &diagram.facts {
+        let _ = writeln!(out, "    %% {}", clean(fact).replace(['{', '}'], ""));
+    }
+    for (index, block) in diagram.blocks.iter().enumerate() {
+        let class = if block.hole { "hole" } else { hue(block.kind).name };
+        let _ = writeln!(out, "    d{number}n{index}[\"{}\"]:::{class}", label(block));
+    }
+    let blocks = diagram.blocks.len();
+    for arrow in diagram.arrows.iter().filter(|arrow| arrow.from < blocks && arrow.to < blocks) {
+        let (from, to) = (format!("d{number}n{}", arrow.from), format!("d{number}n{}", arrow.to));
+        let _ = match clean(arrow.label.trim()).as_str() {
+            "" => writeln!(out, "    {from} --> {to}"),
+            carries => writeln!(out, "    {from} -->|\"{}\"| {to}", escape(carries)),
+        };
+    }
+    out.push_str("  end\n");
 }
 
 fn label(block: &Block) -> String {

@@ -3,6 +3,7 @@
 //! Looks are presentation attributes, not a stylesheet: every converter on the way into a paper understands
 //! them, and a page that embeds the drawing can still override them by class.
 
+use crate::glyphs::clean;
 use crate::markup::escape;
 use crate::palette::{HOLE, hue};
 use crate::scene::{Boxed, Role, Route, Run, Scene};
@@ -26,14 +27,46 @@ const INK: &str = "#1a1a1a";
 const MUTED: &str = "#5c5c5c";
 const LINE: &str = "#4a4a4a";
 
+/// Draws scenes below each other in one file.
+pub fn svg_sheet(title: &str, scenes: &[Scene]) -> String {
+    let across = scenes.iter().map(|s| Extent::of(s).across).fold(0.0, f64::max);
+    let down: f64 = scenes.iter().map(|s| Extent::of(s).down).sum();
+    let mut out = format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" class="attnscope" width="{across}" height="{down}" viewBox="0 0 {across} {down}">"#
+    );
+    let _ = write!(out, "\n<title>{}</title>\n", escape(&clean(title)));
+    let mut y = 0.0;
+    for (i, scene) in scenes.iter().enumerate() {
+        let drawn = svg(scene, &format!("flow{i}"));
+        let _ = write!(out, r#"<svg y="{y}" {}"#, drawn.strip_prefix("<svg ").unwrap_or(&drawn));
+        y += Extent::of(scene).down;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The size of a drawing in pixels.
+struct Extent {
+    /// Where the boxes begin, under the heading.
+    top: f64,
+    across: f64,
+    down: f64,
+}
+
+impl Extent {
+    fn of(scene: &Scene) -> Self {
+        let header = (scene.title.len() + scene.facts.len()) as f64 * ROW;
+        let top = MARGIN + if header > 0.0 { header + ROW / 2.0 } else { 0.0 };
+        let headline = scene.title.iter().chain(&scene.facts).map(|line| width(line)).max().unwrap_or(0);
+        let across = MARGIN * 2.0 + scene.width.max(headline) as f64 * COLUMN;
+        Self { top, across, down: top + scene.height as f64 * ROW + MARGIN }
+    }
+}
+
 /// Draws a scene. `id` goes before every id in the drawing: two drawings in one page need two of them.
 pub fn svg(scene: &Scene, id: &str) -> String {
     let id: String = id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
-    let header = (scene.title.len() + scene.facts.len()) as f64 * ROW;
-    let top = MARGIN + if header > 0.0 { header + ROW / 2.0 } else { 0.0 };
-    let headline = scene.title.iter().chain(&scene.facts).map(|line| width(line)).max().unwrap_or(0);
-    let across = MARGIN * 2.0 + scene.width.max(headline) as f64 * COLUMN;
-    let down = top + scene.height as f64 * ROW + MARGIN;
+    let Extent { top, across, down } = Extent::of(scene);
     let mut out = String::new();
     // Writing to a string cannot fail; the result is dropped here and below.
     let _ = writeln!(

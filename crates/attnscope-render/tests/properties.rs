@@ -180,7 +180,7 @@ proptest! {
         check_texts(&scene, &diagram)?;
         // Deterministic, and no format falls over.
         prop_assert_eq!(&scene, &layout(&diagram, Options { width, glyphs }).unwrap());
-        let _ = (svg(&scene, "p"), mermaid(&diagram), dot(&diagram));
+        let _ = (svg(&scene, "p"), mermaid(&diagram.title, std::slice::from_ref(&diagram)), dot(&diagram.title, std::slice::from_ref(&diagram)));
     }
 
     /// What is not drawn as a line is said in words in the box it goes to.

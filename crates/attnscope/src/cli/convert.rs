@@ -49,19 +49,17 @@ enum Loss {
 impl Convert {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let target = self.target()?;
-        let opened = Opened::open(&self.input, None)?;
+        let mut opened = Opened::open(&self.input, None)?;
+        opened.checkpoint.verify()?;
         let checkpoint = &opened.checkpoint;
         self.check_ties(checkpoint, target)?;
         let metadata = self.metadata(checkpoint, target)?;
-        checkpoint.verify()?;
         let entries = checkpoint
             .tensors()
             .iter()
             .map(|t| self.entry(checkpoint, t, target))
             .collect::<Result<Vec<Entry<'_>>, Failure>>()?;
-        let inputs = checkpoint.paths();
-        let inputs: Vec<_> = inputs.iter().map(|p| p.as_path()).collect();
-        write(target, &self.output, &inputs, entries, &metadata)?;
+        write(target, &self.output, &checkpoint.paths(), entries, &metadata)?;
         if !self.quiet {
             eprintln!(
                 "note: {} tensors written to {}",

@@ -79,8 +79,8 @@ impl Flow {
         let text = match self.format {
             Format::Text => text(&output, &title, model, &diagrams)?,
             Format::Svg => svg(&title, &diagrams)?,
-            Format::Mermaid => diagrams.iter().map(attnscope_render::mermaid).collect::<Vec<_>>().join("\n"),
-            Format::Dot => diagrams.iter().map(attnscope_render::dot).collect::<Vec<_>>().join("\n"),
+            Format::Mermaid => attnscope_render::mermaid(&title, &diagrams),
+            Format::Dot => attnscope_render::dot(&title, &diagrams),
             Format::Html => page(&title, &diagrams)?,
             Format::Json => attnscope_render::json::flow(&opened.name, model, options.layer.as_ref()),
         };
@@ -122,7 +122,7 @@ fn svg(title: &str, diagrams: &[Diagram]) -> Result<String, Failure> {
 }
 
 fn page(title: &str, diagrams: &[Diagram]) -> Result<String, Failure> {
-    let section = |d: &Diagram| html::Section { heading: d.title.clone(), diagrams: vec![d.clone()] };
+    let section = |d: &Diagram| html::Section { heading: String::new(), diagrams: vec![d.clone()] };
     html::page(title, &diagrams.iter().map(section).collect::<Vec<_>>()).map_err(layout_failed)
 }
 

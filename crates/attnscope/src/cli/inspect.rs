@@ -29,8 +29,8 @@ pub(super) struct Inspect {
 
 impl Inspect {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let opened = self.model.open()?;
-        let stats = if self.stats { Some(statistics(&opened)?) } else { None };
+        let mut opened = self.model.open()?;
+        let stats = if self.stats { Some(statistics(&mut opened)?) } else { None };
         let output = Output::new(&self.output);
         let listed = self.tensors || self.stats;
         output.write(&match self.format {
@@ -41,7 +41,7 @@ impl Inspect {
 }
 
 /// What each tensor holds, or why that could not be told. A damaged file is an error, an unread type is not.
-fn statistics(opened: &Opened) -> Result<Vec<Option<Stats>>, Failure> {
+fn statistics(opened: &mut Opened) -> Result<Vec<Option<Stats>>, Failure> {
     opened.checkpoint.verify()?;
     let all = opened.checkpoint.stats();
     all.into_iter()
