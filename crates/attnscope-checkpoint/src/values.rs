@@ -78,7 +78,7 @@ pub(crate) fn for_each_raw(source: &Source, info: &TensorInfo, sink: &mut Sink<'
         // Views that are not contiguous are rare and as a rule small: gathered at once.
         return sink(&raw(source, info)?);
     }
-    let layout = Layout::of_any(info).map_err(|kind| source.error(kind))?;
+    let layout = Layout::of_any(info);
     match info.place.packing {
         Packing::Stored => {
             let mut buffer = Vec::new();
@@ -129,14 +129,14 @@ impl Layout {
                 help: "quantise the model to q8_0, q6_k, q5_k or q4_k, or use one that is not quantised"
                     .into(),
             }),
-            _ => Self::of_any(info),
+            _ => Ok(Self::of_any(info)),
         }
     }
 
     /// The layout of any tensor, for its bytes alone.
-    pub(crate) fn of_any(info: &TensorInfo) -> Result<Self, ErrorKind> {
+    fn of_any(info: &TensorInfo) -> Self {
         let prefix = if info.dtype == DType::AprQ8 { 4 } else { 0 };
-        Ok(Self { dtype: info.dtype, elements: info.elements(), prefix })
+        Self { dtype: info.dtype, elements: info.elements(), prefix }
     }
 
     /// Elements and bytes in a piece of at most [`pread::BLOCK`] bytes.

@@ -1,5 +1,7 @@
 //! Range, mean and spread of a tensor, streamed: a block per thread is all that is ever held.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod kernel;
 
 use std::ops::Range;
@@ -76,12 +78,12 @@ fn dense(info: &TensorInfo) -> Option<Range<u64>> {
         (Packing::Stored, Some(strides)) => {
             let mut dims: Vec<_> = strides.iter().zip(&info.shape).filter(|(_, d)| **d != 1).collect();
             dims.sort();
-            let mut expected = 1;
+            let mut expected = 1usize;
             for (&stride, &dim) in dims {
                 if stride != expected {
                     return None;
                 }
-                expected *= dim;
+                expected = expected.saturating_mul(dim);
             }
             (range.end - range.start == info.bytes()).then_some(range)
         }
@@ -133,6 +135,14 @@ fn partial(layout: Layout, scale: f32, count: usize, bytes: &[u8]) -> Partial {
 }
 
 fn plain(dtype: DType, bytes: &[u8]) -> Partial {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(partial) = avx512::run(dtype, bytes) {
+        return partial;
+    }
+    portable(dtype, bytes)
+}
+
+fn portable(dtype: DType, bytes: &[u8]) -> Partial {
     match dtype {
         DType::F64 => kernel::run(bytes.as_chunks().0, f64::from_le_bytes),
         DType::F32 => kernel::run(bytes.as_chunks().0, f32::from_le_bytes),
