@@ -64,7 +64,7 @@ pub(crate) fn of(source: &Source, info: &TensorInfo) -> Result<Stats, Error> {
     let layout = Layout::of(info).map_err(|kind| source.error(kind))?;
     let partials = match dense(info) {
         Some(range) => in_parallel(source, range, layout).map_err(|kind| source.error(kind))?,
-        None => in_order(source, info, layout)?,
+        None => in_order(source, info)?,
     };
     Ok(merge(partials))
 }
@@ -105,11 +105,10 @@ fn in_parallel(source: &Source, range: Range<u64>, layout: Layout) -> Result<Vec
         .collect()
 }
 
-fn in_order(source: &Source, info: &TensorInfo, layout: Layout) -> Result<Vec<Partial>, Error> {
+fn in_order(source: &Source, info: &TensorInfo) -> Result<Vec<Partial>, Error> {
     let mut partials = Vec::new();
     values::for_each_raw(source, info, &mut |bytes| {
-        // A piece may be all of a gathered view.
-        partials.extend(bytes.chunks(layout.piece().1).map(|b| plain(info.dtype, b)));
+        partials.push(plain(info.dtype, bytes));
         Ok(())
     })?;
     Ok(partials)
