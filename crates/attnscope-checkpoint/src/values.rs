@@ -26,15 +26,23 @@ pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
 
 /// The tensor's bytes, row-major and contiguous: borrowed if they lie so in the file.
 pub(crate) fn raw<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, Error> {
+    let bytes = unpacked(source, info)?;
+    let Some(strides) = &info.place.strides else { return Ok(bytes) };
+    let mut out = Vec::new();
+    gather(source, &bytes, info, strides, &mut |some| {
+        out.extend_from_slice(some);
+        Ok(())
+    })?;
+    Ok(Cow::Owned(out))
+}
+
+/// The bytes of the tensor's place, strided as they may be.
+fn unpacked<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, Error> {
     let bytes = match info.place.packing {
         Packing::Stored => pread::mapped(source, info.place.range.clone()).map(Cow::Borrowed),
         Packing::Deflated { skip, len } => inflate(source, info, skip, len).map(Cow::Owned),
     };
-    let bytes = bytes.map_err(|kind| source.error(kind))?;
-    match &info.place.strides {
-        None => Ok(bytes),
-        Some(strides) => gather(&bytes, info, strides).map(Cow::Owned).map_err(|kind| source.error(kind)),
-    }
+    bytes.map_err(|kind| source.error(kind))
 }
 
 /// Every value as f32: exact for types of at most 24 significant bits, rounded to nearest for wider ones.
@@ -74,11 +82,10 @@ pub(crate) fn for_each_block(
 
 /// The bytes that [`raw`] gives, some at a time: first the prefix if the type has one, then whole blocks.
 pub(crate) fn for_each_raw(source: &Source, info: &TensorInfo, sink: &mut Sink<'_>) -> Result<(), Error> {
-    if info.place.strides.is_some() {
-        // Views that are not contiguous are rare and as a rule small: gathered at once.
-        return sink(&raw(source, info)?);
+    if let Some(strides) = &info.place.strides {
+        return gather(source, &unpacked(source, info)?, info, strides, sink);
     }
-    let layout = Layout::of_any(info).map_err(|kind| source.error(kind))?;
+    let layout = Layout::of_any(info);
     match info.place.packing {
         Packing::Stored => {
             let mut buffer = Vec::new();
@@ -129,14 +136,14 @@ impl Layout {
                 help: "quantise the model to q8_0, q6_k, q5_k or q4_k, or use one that is not quantised"
                     .into(),
             }),
-            _ => Self::of_any(info),
+            _ => Ok(Self::of_any(info)),
         }
     }
 
     /// The layout of any tensor, for its bytes alone.
-    pub(crate) fn of_any(info: &TensorInfo) -> Result<Self, ErrorKind> {
+    fn of_any(info: &TensorInfo) -> Self {
         let prefix = if info.dtype == DType::AprQ8 { 4 } else { 0 };
-        Ok(Self { dtype: info.dtype, elements: info.elements(), prefix })
+        Self { dtype: info.dtype, elements: info.elements(), prefix }
     }
 
     /// Elements and bytes in a piece of at most [`pread::BLOCK`] bytes.
@@ -288,26 +295,27 @@ fn short(info: &TensorInfo, need: u64, have: u64) -> ErrorKind {
     ErrorKind::Truncated { place: format!("deflated tensor {:?}", info.name), need, have }
 }
 
-/// Copies a strided view into row-major order.
-fn gather(bytes: &[u8], info: &TensorInfo, strides: &[usize]) -> Result<Vec<u8>, ErrorKind> {
+/// Pours a strided view in row-major order, in pieces of at most [`pread::BLOCK`] bytes.
+fn gather(
+    source: &Source,
+    bytes: &[u8],
+    info: &TensorInfo,
+    strides: &[usize],
+    sink: &mut Sink<'_>,
+) -> Result<(), Error> {
     let size = info.dtype.block().1;
-    let total = check_view(bytes, info, strides)?;
-    let mut out = Vec::new();
-    out.try_reserve_exact(total).map_err(|_| too_large(info, total as u64))?;
-    let Some((&columns, rows)) = info.shape.split_last() else {
-        out.extend_from_slice(bytes.get(..size).unwrap_or_default());
-        return Ok(out);
-    };
-    let (step, outer) = strides.split_last().map_or((1, &[][..]), |(s, o)| (*s, o));
-    let mut index = vec![0; rows.len()];
-    while out.len() < total {
-        let start: usize = index.iter().zip(outer).map(|(i, s)| i * s).sum();
-        for column in 0..columns {
-            let at = (start + column * step) * size;
-            out.extend_from_slice(bytes.get(at..at + size).unwrap_or_default());
+    let total = check_view(bytes, info, strides).map_err(|kind| source.error(kind))?;
+    let mut index = vec![0; info.shape.len()];
+    let mut piece = Vec::with_capacity(total.min(pread::BLOCK));
+    for _ in 0..total / size {
+        let at = index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<usize>() * size;
+        piece.extend_from_slice(bytes.get(at..at + size).unwrap_or_default());
+        if piece.len() == pread::BLOCK {
+            sink(&piece)?;
+            piece.clear();
         }
-        // The next row: count up, the last dimension fastest.
-        for (i, &dim) in index.iter_mut().zip(rows).rev() {
+        // Count up, the last dimension fastest.
+        for (i, &dim) in index.iter_mut().zip(&info.shape).rev() {
             *i += 1;
             if *i < dim {
                 break;
@@ -315,7 +323,7 @@ fn gather(bytes: &[u8], info: &TensorInfo, strides: &[usize]) -> Result<Vec<u8>,
             *i = 0;
         }
     }
-    Ok(out)
+    if piece.is_empty() { Ok(()) } else { sink(&piece) }
 }
 
 /// Checks that the view's last element is inside `bytes`, so that indices need not be; gives its size.

@@ -8,7 +8,13 @@
 use std::ops::AddAssign;
 
 /// Values that are widened at once: they stay in the nearest cache.
-const WIDENED: usize = 4096;
+const WIDENED: usize = 2048;
+/// Lanes: enough that an addition need not wait for the one before it, few enough to stay in registers.
+const LANES: usize = 32;
+
+/// A vector that straddles two cache lines takes two loads.
+#[repr(align(64))]
+struct Widened<W>([W; WIDENED]);
 
 /// Statistics of some values, which can be merged with those of others.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -25,6 +31,13 @@ pub(super) struct Partial {
 }
 
 impl Partial {
+    /// The mean and spread of `finite` values from the sums of their distances from `shift` and of the squares.
+    pub(super) fn of_sums(finite: u64, shift: f64, sum: f64, squares: f64) -> Self {
+        let mean = sum / finite as f64;
+        let m2 = (squares - sum * mean).max(0.0);
+        Self { finite, mean: shift + mean, m2, ..Self::default() }
+    }
+
     /// Chan, Golub and LeVeque's rule for two sets of values.
     pub(super) fn merge(&mut self, other: Self) {
         self.zeros += other.zeros;
@@ -97,10 +110,10 @@ pub(super) fn run<T: Copy, W: Wide>(block: &[T], value: impl Fn(T) -> W + Copy) 
 /// be a call to a function.
 #[inline(always)]
 fn accumulate<const FMA: bool, T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
-    let mut widened = [W::ZERO; WIDENED];
+    let mut widened = Widened([W::ZERO; WIDENED]);
     let mut sums = Sums::new(shift);
     for some in block.chunks(WIDENED) {
-        let values = widened.get_mut(..some.len()).unwrap_or_default();
+        let values = widened.0.get_mut(..some.len()).unwrap_or_default();
         for (to, &from) in values.iter_mut().zip(some) {
             *to = value(from);
         }
@@ -115,14 +128,13 @@ fn accumulate<const FMA: bool, T: Copy, W: Wide>(block: &[T], shift: W, value: i
     sums.partial(block.len() as u64)
 }
 
-/// Running sums of independent lanes: enough that an addition need not wait for the one before it, few enough
-/// that all of them stay in registers.
+/// Running sums of independent lanes.
 struct Sums<W: Wide> {
     shift: W,
-    min: [W; 32],
-    max: [W; 32],
-    sum: [f64; 16],
-    squares: [f64; 16],
+    min: [W; LANES],
+    max: [W; LANES],
+    sum: [f64; LANES],
+    squares: [f64; LANES],
     zeros: u64,
     nan: u64,
     inf: u64,
@@ -131,8 +143,8 @@ struct Sums<W: Wide> {
 impl<W: Wide> Sums<W> {
     #[inline(always)]
     fn new(shift: W) -> Self {
-        let (min, max) = ([shift; 32], [shift; 32]);
-        Self { shift, min, max, sum: [0.0; 16], squares: [0.0; 16], zeros: 0, nan: 0, inf: 0 }
+        let (min, max) = ([shift; LANES], [shift; LANES]);
+        Self { shift, min, max, sum: [0.0; LANES], squares: [0.0; LANES], zeros: 0, nan: 0, inf: 0 }
     }
 
     /// Puts the shift in place of what is not finite: it is a value of the block and at no distance from
@@ -158,9 +170,9 @@ impl<W: Wide> Sums<W> {
     fn extremes(&mut self, values: &[W]) {
         // Local copies are what the compiler keeps in registers.
         let (mut min, mut max) = (self.min, self.max);
-        let (rows, rest) = values.as_chunks::<32>();
+        let (rows, rest) = values.as_chunks::<LANES>();
         for row in rows {
-            for lane in 0..32 {
+            for lane in 0..LANES {
                 min[lane] = lesser(row[lane], min[lane]);
                 max[lane] = greater(row[lane], max[lane]);
             }
@@ -175,10 +187,10 @@ impl<W: Wide> Sums<W> {
     #[inline(always)]
     fn moments<const FMA: bool>(&mut self, values: &[W]) {
         let (mut sum, mut squares) = (self.sum, self.squares);
-        let (rows, rest) = values.as_chunks::<16>();
+        let (rows, rest) = values.as_chunks::<LANES>();
         let shift: f64 = self.shift.into();
         for row in rows {
-            for lane in 0..16 {
+            for lane in 0..LANES {
                 let d = row[lane].into() - shift;
                 sum[lane] += d;
                 squares[lane] = add_square::<FMA>(d, squares[lane]);
@@ -194,20 +206,15 @@ impl<W: Wide> Sums<W> {
 
     fn partial(&self, count: u64) -> Partial {
         let Self { shift, nan, inf, .. } = *self;
-        let finite = count - nan - inf;
-        let n = finite as f64;
-        let sum: f64 = self.sum.iter().sum();
-        let squares: f64 = self.squares.iter().sum();
+        let sums = (self.sum.iter().sum(), self.squares.iter().sum());
         Partial {
-            finite,
             // What was left out has been counted as the shift.
             zeros: self.zeros - if shift == W::ZERO { nan + inf } else { 0 },
             nan,
             inf,
             min: self.min.iter().map(|&x| x.into()).fold(shift.into(), f64::min),
             max: self.max.iter().map(|&x| x.into()).fold(shift.into(), f64::max),
-            mean: shift.into() + sum / n,
-            m2: (squares - sum * (sum / n)).max(0.0),
+            ..Partial::of_sums(count - nan - inf, shift.into(), sums.0, sums.1)
         }
     }
 }
@@ -228,19 +235,23 @@ fn add_square<const FMA: bool>(d: f64, sum: f64) -> f64 {
     if FMA { d.mul_add(d, sum) } else { d * d + sum }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
+fn avx512<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
+    accumulate::<true, _, _>(block, shift, value)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
+    accumulate::<true, _, _>(block, shift, value)
+}
+
 /// Calling a function compiled for instructions that the machine lacks is undefined behaviour, hence `unsafe`;
 /// each call stands behind the question whether the machine has them.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 fn dispatch<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
-    fn avx512<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
-        accumulate::<true, _, _>(block, shift, value)
-    }
-    #[target_feature(enable = "avx2,fma")]
-    fn avx2<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
-        accumulate::<true, _, _>(block, shift, value)
-    }
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         if is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -259,4 +270,25 @@ fn dispatch<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> 
 #[cfg(not(target_arch = "x86_64"))]
 fn dispatch<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
     accumulate::<{ cfg!(target_arch = "aarch64") }, _, _>(block, shift, value)
+}
+
+/// The same block by every way that this machine has.
+#[cfg(test)]
+#[allow(unsafe_code)]
+pub(super) fn every_way<T: Copy, W: Wide>(
+    block: &[T],
+    shift: W,
+    value: impl Fn(T) -> W + Copy,
+) -> Vec<Partial> {
+    let mut ways = vec![
+        run(block, value),
+        accumulate::<true, _, _>(block, shift, value),
+        accumulate::<false, _, _>(block, shift, value),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the machine has just been asked for exactly these features.
+        ways.push(unsafe { avx2(block, shift, value) });
+    }
+    ways
 }

@@ -1,5 +1,7 @@
 //! Range, mean and spread of a tensor, streamed: a block per thread is all that is ever held.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod kernel;
 
 use std::ops::Range;
@@ -62,7 +64,7 @@ pub(crate) fn of(source: &Source, info: &TensorInfo) -> Result<Stats, Error> {
     let layout = Layout::of(info).map_err(|kind| source.error(kind))?;
     let partials = match dense(info) {
         Some(range) => in_parallel(source, range, layout).map_err(|kind| source.error(kind))?,
-        None => in_order(source, info, layout)?,
+        None => in_order(source, info)?,
     };
     Ok(merge(partials))
 }
@@ -76,12 +78,12 @@ fn dense(info: &TensorInfo) -> Option<Range<u64>> {
         (Packing::Stored, Some(strides)) => {
             let mut dims: Vec<_> = strides.iter().zip(&info.shape).filter(|(_, d)| **d != 1).collect();
             dims.sort();
-            let mut expected = 1;
+            let mut expected = 1usize;
             for (&stride, &dim) in dims {
                 if stride != expected {
                     return None;
                 }
-                expected *= dim;
+                expected = expected.saturating_mul(dim);
             }
             (range.end - range.start == info.bytes()).then_some(range)
         }
@@ -103,11 +105,10 @@ fn in_parallel(source: &Source, range: Range<u64>, layout: Layout) -> Result<Vec
         .collect()
 }
 
-fn in_order(source: &Source, info: &TensorInfo, layout: Layout) -> Result<Vec<Partial>, Error> {
+fn in_order(source: &Source, info: &TensorInfo) -> Result<Vec<Partial>, Error> {
     let mut partials = Vec::new();
     values::for_each_raw(source, info, &mut |bytes| {
-        // A piece may be all of a gathered view.
-        partials.extend(bytes.chunks(layout.piece().1).map(|b| plain(info.dtype, b)));
+        partials.push(plain(info.dtype, bytes));
         Ok(())
     })?;
     Ok(partials)
@@ -133,6 +134,14 @@ fn partial(layout: Layout, scale: f32, count: usize, bytes: &[u8]) -> Partial {
 }
 
 fn plain(dtype: DType, bytes: &[u8]) -> Partial {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(partial) = avx512::run(dtype, bytes) {
+        return partial;
+    }
+    portable(dtype, bytes)
+}
+
+fn portable(dtype: DType, bytes: &[u8]) -> Partial {
     match dtype {
         DType::F64 => kernel::run(bytes.as_chunks().0, f64::from_le_bytes),
         DType::F32 => kernel::run(bytes.as_chunks().0, f32::from_le_bytes),

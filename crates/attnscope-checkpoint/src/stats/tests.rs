@@ -108,3 +108,36 @@ fn zeros_among_what_is_left_out() {
     let s = Stats::of_f32(&[0.0, f32::NAN, -0.0, f32::INFINITY, 1.0]);
     assert_eq!((s.zeros, s.nan, s.inf, s.min, s.max), (2, 1, 1, 0.0, 1.0));
 }
+
+#[test]
+fn every_way_gives_the_same() {
+    for length in [1, 15, 16, 17, 31, 33, 1000, 2047, 2049, 70_001] {
+        // Offset, with zeros, spread over many magnitudes.
+        let values: Vec<f32> = (0..length)
+            .map(|i| if i % 7 == 0 { 0.0 } else { ((i * 7919 % 1009) as f32 - 400.0) * 1.5f32.powi(i % 20) })
+            .collect();
+        let wide: Vec<f64> = values.iter().map(|&x| x.into()).collect();
+        let expected = naive(&wide);
+        for way in kernel::every_way(&values, values[0], |x| x) {
+            same(merge([way]), expected);
+        }
+        for way in kernel::every_way(&wide, wide[0], |x| x) {
+            same(merge([way]), expected);
+        }
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let halves: Vec<f16> = values.iter().map(|x| f16::from_f32(x / 1e4)).collect();
+        let half_bytes: Vec<u8> = halves.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let of_halves = naive(&halves.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
+        let brains: Vec<bf16> = values.iter().map(|&x| bf16::from_f32(x)).collect();
+        let brain_bytes: Vec<u8> = brains.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let of_brains = naive(&brains.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
+        for (dtype, bytes, expected) in [
+            (DType::F32, bytes, expected),
+            (DType::F16, half_bytes, of_halves),
+            (DType::BF16, brain_bytes, of_brains),
+        ] {
+            same(merge([plain(dtype, &bytes)]), expected);
+            same(merge([portable(dtype, &bytes)]), expected);
+        }
+    }
+}

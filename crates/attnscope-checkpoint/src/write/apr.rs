@@ -51,7 +51,9 @@ impl Sections {
         for entry in entries {
             let size = entry.size()?;
             add_line(&mut index, entry, offset, size)?;
-            offset = offset.saturating_add(size).next_multiple_of(ALIGN);
+            // Views that repeat their elements may claim any size.
+            let end = offset.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGN));
+            offset = end.ok_or_else(|| ErrorKind::invalid("data", "fewer than 2^64 bytes", "more"))?;
         }
         Ok(Self { metadata, index })
     }
