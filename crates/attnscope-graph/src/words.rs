@@ -43,8 +43,14 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         Op::Residual { gain } => format!("x + {gain} × sublayer(x)"),
         Op::Activate(activation) => activation.name().into(),
         Op::Gate => "act × gate".into(),
-        Op::Logits { scale: crate::Factor::One } => "x·Eᵀ".into(),
-        Op::Logits { scale } => format!("x·Eᵀ × {}", scale.text(sizes, symbolic)),
+        Op::Logits { scale } => {
+            let times = match scale {
+                crate::Factor::One => String::new(),
+                _ => format!(" × {}", scale.text(sizes, symbolic)),
+            };
+            let bias = if node.weights.len() > 1 { " + b" } else { "" };
+            format!("x·Wᵀ{times}{bias}")
+        }
     }
 }
 

@@ -14,13 +14,20 @@ pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagra
     let prefix = format!("{}.{}.{part}.", group.stack.name(), group.first);
     let nodes: Vec<(NodeId, &Node)> =
         graph.iter().filter(|(_, n)| n.path.as_str().starts_with(&prefix)).collect();
-    let common = common_prefix(view, group, &nodes);
+    let maps = |(_, n): &&(NodeId, &Node)| matches!(n.op, Op::Linear);
+    // What the projections begin with, and what everything in the drawing begins with: a norm stands outside.
+    let close = common_prefix(view, group, nodes.iter().filter(maps));
+    let wide = common_prefix(view, group, nodes.iter());
     let naming = Naming {
         path: &|path| group.general(path),
         tensor: &|name, weight| {
             let in_layer = owned_by_layer(view, group, weight);
             let name = group.general_name(name, in_layer);
-            name.strip_prefix(&common).map(str::to_owned).unwrap_or(name)
+            match (name.strip_prefix(&close), name.strip_prefix(&wide)) {
+                (Some(short), _) => short.to_owned(),
+                (None, Some(short)) if !wide.is_empty() => format!("…{short}"),
+                _ => name,
+            }
         },
     };
     let mut drawing = Drawing::default();
@@ -36,8 +43,10 @@ pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagra
     }
     drawing.order_outside();
     let mut facts = Vec::new();
-    if !common.is_empty() {
-        facts.push(format!("weights: {common}*"));
+    match (close.as_str(), wide.as_str()) {
+        ("", _) => {}
+        (close, wide) if close == wide || wide.is_empty() => facts.push(format!("weights: {close}*")),
+        (close, wide) => facts.push(format!("weights: {close}*, where … stands for {wide}")),
     }
     Diagram { title: title(group, part), facts, blocks: drawing.blocks, arrows: drawing.arrows }
 }
@@ -126,9 +135,13 @@ impl Drawing {
 }
 
 /// What the names of all tensors of a drawing begin with, up to a dot.
-fn common_prefix(view: &View<'_>, group: &LayerGroup, nodes: &[(NodeId, &Node)]) -> String {
+fn common_prefix<'n>(
+    view: &View<'_>,
+    group: &LayerGroup,
+    nodes: impl Iterator<Item = &'n (NodeId, &'n Node)>,
+) -> String {
     let mut common: Option<String> = None;
-    for &weight in nodes.iter().flat_map(|(_, n)| &n.weights) {
+    for &weight in nodes.flat_map(|(_, n)| &n.weights) {
         if !owned_by_layer(view, group, weight) {
             continue;
         }
