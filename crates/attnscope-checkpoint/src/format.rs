@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::error::ErrorKind;
+use crate::read::{clip, pytorch, zip};
+
 /// A file format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -45,5 +48,124 @@ impl Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+/// How much of a file is looked at to say what it is.
+const LOOK: usize = 4096;
+
+/// What `torch.save` wrote before version 1.6: a pickle of this number comes first.
+const TORCH_LEGACY: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+
+/// Tells the format by content; a file's name is somebody's opinion.
+pub(crate) fn sniff(bytes: &[u8]) -> Result<Format, ErrorKind> {
+    match bytes {
+        [b'G', b'G', b'U', b'F', ..] => Ok(Format::Gguf),
+        [b'l', b'm', b'g', b'g', ..] => Ok(Format::WhisperGgml),
+        [b'A', b'P', b'R', 0, ..] => Ok(Format::Apr),
+        [b'A', b'P', b'R', b'N', ..] => Err(ErrorKind::Unsupported {
+            what: "an .apr file of version 1, which has no table of tensors".into(),
+            help: "convert it to version 2 with the tool that wrote it".into(),
+        }),
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => sniff_zip(bytes),
+        _ if is_safetensors(bytes) => Ok(Format::Safetensors),
+        _ => Err(describe(bytes)),
+    }
+}
+
+/// A length, then a JSON object. Text can have a brace there too, but then its "length" is astronomical.
+fn is_safetensors(bytes: &[u8]) -> bool {
+    let Some((length, [b'{', ..])) = bytes.split_first_chunk::<8>() else { return false };
+    u64::from_le_bytes(*length) < 1 << 40 || length.iter().any(|b| !b.is_ascii_graphic() && *b != b' ')
+}
+
+fn sniff_zip(bytes: &[u8]) -> Result<Format, ErrorKind> {
+    let entries = zip::entries(bytes)?;
+    if entries.iter().any(|e| pytorch::is_main_pickle(&e.name)) {
+        return Ok(Format::PyTorch);
+    }
+    if entries.iter().any(|e| e.name.ends_with(".npy")) {
+        return Ok(Format::Npz);
+    }
+    let names: Vec<String> = entries.iter().take(4).map(|e| clip(&e.name)).collect();
+    let more = if entries.len() > 4 { format!(" and {} more", entries.len() - 4) } else { String::new() };
+    let found = match names.as_slice() {
+        [] => "an empty zip archive".into(),
+        _ => format!("a zip archive of {}{more}, without data.pkl or .npy arrays", names.join(", ")),
+    };
+    Err(ErrorKind::Unrecognised { found })
+}
+
+/// Says what a file is that is no checkpoint, since that is how the user finds out what went wrong.
+fn describe(bytes: &[u8]) -> ErrorKind {
+    let start = bytes.get(..LOOK).unwrap_or(bytes);
+    if start.starts_with(b"version https://git-lfs") {
+        return ErrorKind::Unsupported {
+            what: "a Git LFS pointer, not the file itself".into(),
+            help: "run `git lfs pull` where it was cloned".into(),
+        };
+    }
+    if start.get(2..).is_some_and(|rest| rest.starts_with(TORCH_LEGACY)) {
+        return ErrorKind::Unsupported {
+            what: "a PyTorch file of before version 1.6, which is no zip".into(),
+            help: "load it in PyTorch and torch.save it again".into(),
+        };
+    }
+    let found = match binary(start).or_else(|| text(start)) {
+        Some(found) => found,
+        None => {
+            let hex: Vec<String> = start.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            format!("its first bytes are {}", hex.join(" "))
+        }
+    };
+    ErrorKind::Unrecognised { found }
+}
+
+fn binary(start: &[u8]) -> Option<String> {
+    let onnx = |b: &[u8]| {
+        b.windows(4).take(128).any(|w| w == b"onnx") || b.windows(7).take(128).any(|w| w == b"pytorch")
+    };
+    let found = match start {
+        _ if start.iter().all(|&b| b == 0) => "its first bytes are all zero: was the copy finished?",
+        [0x1f, 0x8b, ..] => "gzip: unpack it first",
+        [b'B', b'Z', b'h', ..] => "bzip2: unpack it first",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz: unpack it first",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd: unpack it first",
+        [b'7', b'z', 0xbc, 0xaf, ..] => "a 7z archive: unpack it first",
+        [b'%', b'P', b'D', b'F', ..] => "a PDF",
+        [0x89, b'H', b'D', b'F', ..] => "HDF5, as Keras and TensorFlow write it",
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => "a single NumPy array, not an .npz of named ones",
+        [0x7f, b'E', b'L', b'F', ..] => "a program",
+        [0x80, 2..=5, ..] => "a Python pickle, not a zip that torch.save wrote",
+        [0x08, 0..=16, 0x12, ..] if onnx(start) => {
+            "an ONNX model: its weights are wanted as one of the formats below"
+        }
+        _ if start.get(257..262) == Some(b"ustar") => "a tar archive: unpack it first",
+        _ => return None,
+    };
+    Some(found.into())
+}
+
+fn text(start: &[u8]) -> Option<String> {
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // A character may be cut by the end of the look.
+        Err(e) if e.error_len().is_none() => std::str::from_utf8(start.get(..e.valid_up_to())?).ok()?,
+        Err(_) => return None,
+    };
+    if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
+        return None;
+    }
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let lower = text.get(..16).unwrap_or(text).to_ascii_lowercase();
+    if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
+        return Some("an HTML page: was this downloaded from a web site that wanted a login?".into());
+    }
+    let words: Vec<&str> = text.split_whitespace().take(6).collect();
+    let words = clip(&words.join(" "));
+    match text.chars().next() {
+        None => Some("nothing but white space".into()),
+        Some('{' | '[') => Some(format!("a JSON file that begins {words:?}")),
+        Some(_) => Some(format!("a text file that begins {words:?}")),
     }
 }

@@ -1,0 +1,250 @@
+//! An opened checkpoint: its files, its tensors, and what was found beside it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind};
+use crate::folder::{self, Weights};
+use crate::format::Format;
+use crate::listing::{Check, Config, Listing, Placeholder};
+use crate::read;
+use crate::source::Source;
+use crate::tensor::{Packing, TensorInfo};
+
+/// A tokenizer is the largest companion that is read, and those stay far below this.
+const MAX_COMPANION: u64 = 256 << 20;
+
+/// A checkpoint whose headers have been read and checked, and whose values have not been touched.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    format: Format,
+    sources: Vec<Source>,
+    tensors: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+    configs: Vec<Config>,
+    placeholders: Vec<Placeholder>,
+    checks: Vec<Check>,
+    companions: Vec<Companion>,
+    ignored: Vec<PathBuf>,
+}
+
+/// A file beside the weights that belongs to the model: a tokenizer, a vocabulary.
+#[derive(Debug, Clone)]
+pub struct Companion {
+    path: PathBuf,
+    memory: Option<Cow<'static, [u8]>>,
+}
+
+impl Companion {
+    /// Where it is; only a name where it is embedded in the program.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of the file.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.path.file_name().unwrap_or_default().to_string_lossy()
+    }
+
+    /// Its bytes.
+    pub fn read(&self) -> Result<Cow<'_, [u8]>, Error> {
+        match &self.memory {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => folder::read_capped(&self.path, MAX_COMPANION).map(Cow::Owned),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Opens a weight file, the index of a sharded model, or a folder that holds either.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let chosen = folder::choose(path)?;
+        let mut opened = Self::empty(path);
+        match &chosen.weights {
+            Weights::File(file) => opened.add(Source::open(file)?)?,
+            Weights::Index(index) => folder::open_shards(index, &mut opened)?,
+        }
+        let own = std::mem::take(&mut opened.configs);
+        if let Some(dir) = &chosen.beside {
+            for name in folder::CONFIGS {
+                let file = dir.join(name);
+                if file.is_file() {
+                    let bytes = folder::read_capped(&file, folder::MAX_CONFIG)?;
+                    opened.configs.push(folder::config(&file, name, &bytes)?);
+                }
+            }
+        }
+        opened.configs.extend(own);
+        opened.companions =
+            chosen.companions.into_iter().map(|path| Companion { path, memory: None }).collect();
+        opened.ignored = chosen.ignored;
+        Ok(opened.indexed())
+    }
+
+    /// Opens files that are already in memory, by the names they would have in a folder: the embedded model.
+    pub fn from_memory(
+        name: impl Into<PathBuf>,
+        files: Vec<(&'static str, Cow<'static, [u8]>)>,
+    ) -> Result<Self, Error> {
+        let mut opened = Self::empty(&name.into());
+        let mut given = Vec::new();
+        for (file, bytes) in files {
+            let path = opened.path.join(file);
+            if folder::CONFIGS.contains(&file) {
+                given.push(folder::config(&path, file, &bytes)?);
+            } else if folder::is_companion(file) {
+                opened.companions.push(Companion { path, memory: Some(bytes) });
+            } else {
+                opened.add(Source::memory(path, bytes))?;
+            }
+        }
+        if opened.sources.is_empty() {
+            return Err(Error::new(&opened.path, ErrorKind::Unrecognised { found: "no weights".into() }));
+        }
+        given.append(&mut opened.configs);
+        opened.configs = given;
+        Ok(opened.indexed())
+    }
+
+    fn empty(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            format: Format::Safetensors,
+            sources: Vec::new(),
+            tensors: Vec::new(),
+            by_name: HashMap::new(),
+            configs: Vec::new(),
+            placeholders: Vec::new(),
+            checks: Vec::new(),
+            companions: Vec::new(),
+            ignored: Vec::new(),
+        }
+    }
+
+    /// Reads one more file of the model. All of them have one format, and no tensor is in two of them.
+    pub(crate) fn add(&mut self, source: Source) -> Result<(), Error> {
+        let (format, listing) = read::read(&source).map_err(|kind| source.error(kind))?;
+        if !self.sources.is_empty() && format != self.format {
+            let kind = ErrorKind::invalid("shard", format!("{}, like the others", self.format), format);
+            return Err(source.error(kind));
+        }
+        self.format = format;
+        let Listing { mut tensors, configs, placeholders, checks } = listing;
+        for tensor in &mut tensors {
+            tensor.place.source = self.sources.len();
+        }
+        self.tensors.append(&mut tensors);
+        self.checks.extend(checks);
+        for config in configs {
+            // Every shard repeats the same metadata.
+            if !self.configs.contains(&config) {
+                self.configs.push(config);
+            }
+        }
+        for placeholder in placeholders {
+            if !self.placeholders.contains(&placeholder) {
+                self.placeholders.push(placeholder);
+            }
+        }
+        read::refuse_duplicates(&self.tensors).map_err(|kind| source.error(kind))?;
+        self.sources.push(source);
+        Ok(())
+    }
+
+    fn indexed(mut self) -> Self {
+        self.by_name = self.tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
+        self
+    }
+
+    /// What was opened: the file or the folder that was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The format of its weights.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Its weight files and their sizes in bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.sources.iter().map(|s| (s.name(), s.bytes().len() as u64))
+    }
+
+    /// Every tensor, in the order of the files.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The tensor of that name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.by_name.get(name).and_then(|&i| self.tensors.get(i))
+    }
+
+    /// What is written down about the model: config.json first, then generation_config.json, then the weight
+    /// files' own metadata.
+    pub fn configs(&self) -> &[Config] {
+        &self.configs
+    }
+
+    /// Pickled objects of classes that are not known. None was called.
+    pub fn placeholders(&self) -> &[Placeholder] {
+        &self.placeholders
+    }
+
+    /// The checksums of the files.
+    pub fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
+    /// Groups of tensors that lie on the same bytes, such as a tied embedding and output projection.
+    pub fn shared(&self) -> Vec<Vec<&TensorInfo>> {
+        let mut spans: Vec<_> =
+            self.tensors.iter().filter(|t| t.elements() > 0).map(|t| (span(t), t)).collect();
+        spans.sort_by_key(|(span, _)| *span);
+        let mut groups: Vec<Vec<&TensorInfo>> = Vec::new();
+        let mut open: Option<(usize, u64, u64)> = None;
+        for ((source, stream, start, end), tensor) in spans {
+            match (&mut open, groups.last_mut()) {
+                (Some((s, t, last)), Some(group)) if (*s, *t) == (source, stream) && start < *last => {
+                    *last = end.max(*last);
+                    group.push(tensor);
+                }
+                _ => {
+                    open = Some((source, stream, end));
+                    groups.push(vec![tensor]);
+                }
+            }
+        }
+        groups.retain(|group| group.len() > 1);
+        groups
+    }
+
+    /// Files beside the weights that a tokenizer is made of.
+    pub fn tokenizer(&self) -> &[Companion] {
+        &self.companions
+    }
+
+    /// Other weight files in the folder, which were not opened.
+    pub fn ignored(&self) -> &[PathBuf] {
+        &self.ignored
+    }
+
+    /// The file that a tensor's place speaks of.
+    pub(crate) fn source(&self, tensor: &TensorInfo) -> &Source {
+        // Set by `add`, never by a file.
+        &self.sources[tensor.place.source]
+    }
+}
+
+/// File, deflate stream (0 where there is none), first byte and end.
+fn span(tensor: &TensorInfo) -> (usize, u64, u64, u64) {
+    let place = &tensor.place;
+    match place.packing {
+        Packing::Stored => (place.source, 0, place.range.start, place.range.end),
+        // Distinct from a stored place: no stream begins at byte 0, where the zip's own header is.
+        Packing::Deflated { skip, len } => (place.source, place.range.start, skip, skip.saturating_add(len)),
+    }
+}

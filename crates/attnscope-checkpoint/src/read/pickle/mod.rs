@@ -1,0 +1,22 @@
+//! A pickle machine that cannot run anything.
+//!
+//! Written by hand because a pickle is a program and the crates that read it either build only serde values, without
+//! persistent ids and globals, or resolve globals by a call. This one knows a closed list of globals
+//! ([`Known`]), builds plain values, containers, tensors and storages from them, and turns every other
+//! global into an inert [`Object`] that keeps what it would have been called with.
+//!
+//! Values live in an [`Arena`] and refer to one another by number: a value that contains itself needs no care to
+//! drop, and nothing here recurses. Each opcode makes at most one value and the opcodes are counted, so memory is
+//! bounded by [`MAX_STEPS`] whatever the file says.
+
+mod global;
+mod machine;
+mod reader;
+mod value;
+
+pub(crate) use global::Known;
+pub(crate) use machine::{Pickle, load};
+pub(crate) use value::{Arena, Global, Id, Node, Object, RawTensor};
+
+/// Opcodes, and items copied by them, in one pickle. A checkpoint of ten thousand tensors takes half a million.
+pub(crate) const MAX_STEPS: u64 = 8 << 20;

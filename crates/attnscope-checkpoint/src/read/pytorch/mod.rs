@@ -1,0 +1,84 @@
+//! PyTorch's zip of a pickle and its storages, and TorchScript archives that hold the same.
+
+mod facts;
+mod tensor;
+mod walk;
+
+use std::collections::HashMap;
+
+use crate::error::ErrorKind;
+use crate::listing::{Listing, Placeholder};
+use crate::read::pickle::{self, Pickle};
+use crate::read::{refuse_duplicates, zip};
+use crate::source::Source;
+
+/// The pickle holds names and shapes, not weights: real ones are kilobytes, a few reach megabytes.
+const MAX_PICKLE: u64 = 256 << 20;
+
+/// Where a placeholder is whose value the pickle built and did not keep.
+const NOT_KEPT: &str = "(built and thrown away)";
+
+/// Lists the file.
+pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
+    let entries = zip::entries(source.bytes())?;
+    let main = main_pickle(&entries)?;
+    let folder = main.name.strip_suffix("data.pkl").unwrap_or_default();
+    let by_name: HashMap<&str, &zip::Entry> = entries.iter().map(|e| (e.name.as_str(), e)).collect();
+    check_byte_order(source, by_name.get(format!("{folder}byteorder").as_str()).copied())?;
+
+    let bytes = main.unpack(source, MAX_PICKLE)?;
+    let pickle = pickle::load(&main.name, &bytes)?;
+    let storages = tensor::Storages::new(source, folder, by_name);
+    let found = walk::walk(&pickle, storages)?;
+    refuse_duplicates(&found.tensors)?;
+    Ok(Listing {
+        tensors: found.tensors,
+        configs: facts::configs(&pickle),
+        placeholders: placeholders(&pickle, &found.places),
+        ..Listing::default()
+    })
+}
+
+/// The one `data.pkl`, in the archive's one folder.
+fn main_pickle(entries: &[zip::Entry]) -> Result<&zip::Entry, ErrorKind> {
+    let mut pickles = entries.iter().filter(|e| is_main_pickle(&e.name));
+    match (pickles.next(), pickles.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(one), Some(two)) => {
+            let found = format!("{} and {}", one.place(), two.place());
+            Err(ErrorKind::invalid("zip directory", "one data.pkl", found))
+        }
+        (None, _) => Err(ErrorKind::invalid("zip directory", "a data.pkl", "none")),
+    }
+}
+
+/// Whether an entry of a zip makes it a PyTorch file.
+pub(crate) fn is_main_pickle(name: &str) -> bool {
+    name.rsplit('/').next() == Some("data.pkl")
+}
+
+/// torch writes the storages in the machine's own order and says which in an entry of the archive.
+fn check_byte_order(source: &Source, entry: Option<&zip::Entry>) -> Result<(), ErrorKind> {
+    let Some(entry) = entry else { return Ok(()) };
+    match entry.unpack(source, 64)?.as_ref() {
+        b"little" => Ok(()),
+        b"big" => Err(ErrorKind::Unsupported {
+            what: "the file was written on a big-endian machine".into(),
+            help: "load it in PyTorch on a little-endian machine and torch.save it again".into(),
+        }),
+        other => {
+            let found = format!("{:?}", String::from_utf8_lossy(other));
+            Err(ErrorKind::invalid(entry.place(), "\"little\" or \"big\"", found))
+        }
+    }
+}
+
+/// Every unknown global once, with the first place where it stands.
+fn placeholders(pickle: &Pickle<'_>, places: &HashMap<String, String>) -> Vec<Placeholder> {
+    let place = |global| places.get(global).map_or(NOT_KEPT, String::as_str).to_owned();
+    pickle
+        .unknown
+        .iter()
+        .map(|(global, &called)| Placeholder { global: global.clone(), place: place(global), called })
+        .collect()
+}
