@@ -173,6 +173,11 @@ impl Checkpoint {
         self.sources.iter().map(|s| (s.name(), s.bytes().len() as u64))
     }
 
+    /// The weight file that holds a tensor of this checkpoint.
+    pub fn file_of(&self, tensor: &TensorInfo) -> &Path {
+        self.source(tensor).name()
+    }
+
     /// Every tensor, in the order of the files.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors

@@ -126,6 +126,7 @@ fn binary(start: &[u8]) -> Option<String> {
         b.windows(4).take(128).any(|w| w == b"onnx") || b.windows(7).take(128).any(|w| w == b"pytorch")
     };
     let found = match start {
+        [] => "the file is empty",
         _ if start.iter().all(|&b| b == 0) => "its first bytes are all zero: was the copy finished?",
         [0x1f, 0x8b, ..] => "gzip: unpack it first",
         [b'B', b'Z', b'h', ..] => "bzip2: unpack it first",

@@ -1,5 +1,7 @@
 //! Folders: what is chosen, what is beside it, and what is refused.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are tests too.
+
 mod common;
 
 use std::fs;
@@ -95,4 +97,23 @@ fn metadata_of_a_header() {
     assert_eq!(model.configs()[1].facts["step"], 12);
     assert_eq!(model.configs()[2].facts["d_model"], 8);
     assert_eq!(model.tokenizer()[0].read().unwrap().as_ref(), b"{}");
+}
+
+#[test]
+fn sharded_pytorch() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tensor = common::tensor("I0\n", "I4\n", "I1\n");
+    for name in ["a", "b"] {
+        let pickle = format!("(dS'{name}'\n{tensor}s.");
+        fs::write(dir.join(format!("m-{name}.bin")), common::torch(pickle.as_bytes())).unwrap();
+    }
+    let index = r#"{"metadata":{},"weight_map":{"a":"m-a.bin","b":"m-b.bin"}}"#;
+    fs::write(dir.join("pytorch_model.bin.index.json"), index).unwrap();
+    let model = Checkpoint::open(dir).unwrap();
+    assert_eq!(model.tensors().len(), 2);
+    assert!(model.file_of(model.tensor("b").unwrap()).ends_with("m-b.bin"));
+    assert!(model.shared().is_empty());
+    fs::write(dir.join("m-b.bin"), one("b")).unwrap();
+    refused(dir, "pytorch, like the others");
 }

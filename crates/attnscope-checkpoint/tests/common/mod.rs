@@ -1,6 +1,6 @@
 //! Files for tests: the repository's fixtures, and the larger shared ones that may be absent.
 
-#![allow(dead_code)] // Each test binary uses its part.
+#![allow(dead_code, unreachable_pub)] // Each test binary uses its part.
 
 use std::path::{Path, PathBuf};
 
