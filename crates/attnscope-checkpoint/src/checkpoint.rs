@@ -1,32 +1,21 @@
-//! The one type that the rest of the program sees: a checkpoint that is open.
+//! An opened checkpoint: its files, its tensors, and what was found beside it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
-use crate::folder::{self, Index, parse_object};
+use crate::folder::{self, Weights};
 use crate::format::Format;
-use crate::listing::{Check, CheckState, Config, Listing, Placeholder};
+use crate::listing::{Check, Config, Listing, Placeholder};
 use crate::read;
 use crate::source::Source;
-use crate::stats::{self, Stats};
 use crate::tensor::{Packing, TensorInfo};
-use crate::values;
-use crate::write::Entry;
 
-/// An open checkpoint: its tensors are listed, none of their values has been read.
-///
-/// ```no_run
-/// use attnscope_checkpoint::Checkpoint;
-///
-/// let checkpoint = Checkpoint::open("model.safetensors".as_ref())?;
-/// for tensor in checkpoint.tensors() {
-///     println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
-/// }
-/// # Ok::<(), attnscope_checkpoint::Error>(())
-/// ```
+/// A tokenizer is the largest companion that is read, and those stay far below this.
+const MAX_COMPANION: u64 = 256 << 20;
+
+/// A checkpoint whose headers have been read and checked, and whose values have not been touched.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -37,124 +26,159 @@ pub struct Checkpoint {
     configs: Vec<Config>,
     placeholders: Vec<Placeholder>,
     checks: Vec<Check>,
-    tokenizer: Vec<Companion>,
+    companions: Vec<Companion>,
     ignored: Vec<PathBuf>,
 }
 
-/// A file that belongs to a checkpoint and is not weights: a part of its tokenizer.
+/// A file beside the weights that belongs to the model: a tokenizer, a vocabulary.
 #[derive(Debug, Clone)]
-pub enum Companion {
-    /// On disk.
-    File(PathBuf),
-    /// Embedded: name and contents.
-    Memory(String, Cow<'static, [u8]>),
+pub struct Companion {
+    path: PathBuf,
+    memory: Option<Cow<'static, [u8]>>,
 }
 
 impl Companion {
-    /// Its file name.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::File(path) => path.file_name().and_then(|n| n.to_str()).unwrap_or_default(),
-            Self::Memory(name, _) => name,
+    /// Where it is; only a name where it is embedded in the program.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of the file.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.path.file_name().unwrap_or_default().to_string_lossy()
+    }
+
+    /// Its bytes.
+    pub fn read(&self) -> Result<Cow<'_, [u8]>, Error> {
+        match &self.memory {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => folder::read_capped(&self.path, MAX_COMPANION).map(Cow::Owned),
         }
     }
 }
 
 impl Checkpoint {
-    /// Opens a file of any format, a sharded checkpoint's index, or a folder.
-    ///
-    /// # Errors
-    /// When nothing is there, the format is not known, or the file does not hold what it promises.
+    /// Opens a weight file, the index of a sharded model, or a folder that holds either.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let found = folder::find(path)?;
-        let sources = found.weights.iter().map(|file| Source::open(file)).collect::<Result<Vec<_>, _>>()?;
-        let mut checkpoint = Self::read(path.to_owned(), sources, found.index.as_ref())?;
-        let own = std::mem::take(&mut checkpoint.configs);
-        checkpoint.configs = found.configs.into_iter().chain(own).collect();
-        checkpoint.tokenizer = found.tokenizer.into_iter().map(Companion::File).collect();
-        checkpoint.ignored = found.ignored;
-        Ok(checkpoint)
-    }
-
-    /// Opens files that are already in memory: the first is the weights, `config.json` may follow.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::open`].
-    pub fn from_memory(name: &str, files: Vec<(&'static str, Cow<'static, [u8]>)>) -> Result<Self, Error> {
-        let mut files = files.into_iter();
-        let (_, weights) = files.next().unwrap_or_default();
-        let mut checkpoint = Self::read(name.into(), vec![Source::memory(name, weights)], None)?;
-        let mut configs = Vec::new();
-        for (file, bytes) in files {
-            if file == "config.json" || file == "generation_config.json" {
-                let facts = parse_object(&bytes).map_err(|kind| Error::new(file, kind))?;
-                configs.push(Config { source: file.into(), facts });
-            } else {
-                checkpoint.tokenizer.push(Companion::Memory(file.into(), bytes));
-            }
+        let chosen = folder::choose(path)?;
+        let mut opened = Self::empty(path);
+        match &chosen.weights {
+            Weights::File(file) => opened.add(Source::open(file)?)?,
+            Weights::Index(index) => folder::open_shards(index, &mut opened)?,
         }
-        configs.append(&mut checkpoint.configs);
-        checkpoint.configs = configs;
-        Ok(checkpoint)
-    }
-
-    fn read(path: PathBuf, sources: Vec<Source>, index: Option<&Index>) -> Result<Self, Error> {
-        let mut all = Listing::default();
-        let mut format = None;
-        let mut by_name: HashMap<String, usize> = HashMap::new();
-        for (i, source) in sources.iter().enumerate() {
-            let (this, listing) = read::read(source).map_err(|kind| source.error(kind))?;
-            format.get_or_insert(this);
-            for mut tensor in listing.tensors {
-                tensor.place.source = i;
-                if by_name.insert(tensor.name.clone(), all.tensors.len()).is_some() {
-                    return Err(source.error(ErrorKind::Duplicate { name: tensor.name }));
+        let own = std::mem::take(&mut opened.configs);
+        if let Some(dir) = &chosen.beside {
+            for name in folder::CONFIGS {
+                let file = dir.join(name);
+                if file.is_file() {
+                    let bytes = folder::read_capped(&file, folder::MAX_CONFIG)?;
+                    opened.configs.push(folder::config(&file, name, &bytes)?);
                 }
-                all.tensors.push(tensor);
             }
-            all.configs.extend(listing.configs);
-            all.placeholders.extend(listing.placeholders);
-            all.checks.extend(listing.checks);
         }
-        if let Some(index) = index {
-            check_index(index, &sources, &all.tensors, &by_name)?;
-        }
-        let Listing { tensors, configs, placeholders, checks } = all;
-        Ok(Self {
-            path,
-            format: format.unwrap_or(Format::Safetensors),
-            sources,
-            tensors,
-            by_name,
-            configs,
-            placeholders,
-            checks,
-            tokenizer: Vec::new(),
-            ignored: Vec::new(),
-        })
+        opened.configs.extend(own);
+        opened.companions =
+            chosen.companions.into_iter().map(|path| Companion { path, memory: None }).collect();
+        opened.ignored = chosen.ignored;
+        Ok(opened.indexed())
     }
 
-    /// What was opened, as given.
+    /// Opens files that are already in memory, by the names they would have in a folder: the embedded model.
+    pub fn from_memory(
+        name: impl Into<PathBuf>,
+        files: Vec<(&'static str, Cow<'static, [u8]>)>,
+    ) -> Result<Self, Error> {
+        let mut opened = Self::empty(&name.into());
+        let mut given = Vec::new();
+        for (file, bytes) in files {
+            let path = opened.path.join(file);
+            if folder::CONFIGS.contains(&file) {
+                given.push(folder::config(&path, file, &bytes)?);
+            } else if folder::is_companion(file) {
+                opened.companions.push(Companion { path, memory: Some(bytes) });
+            } else {
+                opened.add(Source::memory(path, bytes))?;
+            }
+        }
+        if opened.sources.is_empty() {
+            return Err(Error::new(&opened.path, ErrorKind::Unrecognised { found: "no weights".into() }));
+        }
+        given.append(&mut opened.configs);
+        opened.configs = given;
+        Ok(opened.indexed())
+    }
+
+    fn empty(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            format: Format::Safetensors,
+            sources: Vec::new(),
+            tensors: Vec::new(),
+            by_name: HashMap::new(),
+            configs: Vec::new(),
+            placeholders: Vec::new(),
+            checks: Vec::new(),
+            companions: Vec::new(),
+            ignored: Vec::new(),
+        }
+    }
+
+    /// Reads one more file of the model. All of them have one format, and no tensor is in two of them.
+    pub(crate) fn add(&mut self, source: Source) -> Result<(), Error> {
+        let (format, listing) = read::read(&source).map_err(|kind| source.error(kind))?;
+        if !self.sources.is_empty() && format != self.format {
+            let kind = ErrorKind::invalid("shard", format!("{}, like the others", self.format), format);
+            return Err(source.error(kind));
+        }
+        self.format = format;
+        let Listing { mut tensors, configs, placeholders, checks } = listing;
+        for tensor in &mut tensors {
+            tensor.place.source = self.sources.len();
+        }
+        self.tensors.append(&mut tensors);
+        self.checks.extend(checks);
+        for config in configs {
+            // Every shard repeats the same metadata.
+            if !self.configs.contains(&config) {
+                self.configs.push(config);
+            }
+        }
+        for placeholder in placeholders {
+            if !self.placeholders.contains(&placeholder) {
+                self.placeholders.push(placeholder);
+            }
+        }
+        read::fields::check_unique(&self.tensors).map_err(|kind| source.error(kind))?;
+        self.sources.push(source);
+        Ok(())
+    }
+
+    fn indexed(mut self) -> Self {
+        self.by_name = self.tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
+        self
+    }
+
+    /// What was opened: the file or the folder that was asked for.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The format of the weights.
+    /// The format of its weights.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The weight files: name and size.
-    pub fn files(&self) -> impl Iterator<Item = (String, u64)> {
-        self.sources.iter().map(|s| (s.name().display().to_string(), s.bytes().len() as u64))
+    /// Its weight files and their sizes in bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.sources.iter().map(|s| (s.name(), s.bytes().len() as u64))
     }
 
-    /// The weight files that are on disk.
-    pub fn paths(&self) -> Vec<&Path> {
-        self.sources.iter().filter(|s| s.file().is_some()).map(Source::name).collect()
+    /// The weight file that holds a tensor of this checkpoint.
+    pub fn file_of(&self, tensor: &TensorInfo) -> &Path {
+        self.source(tensor).name()
     }
 
-    /// Every tensor, in the files' order.
+    /// Every tensor, in the order of the files.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
@@ -164,24 +188,48 @@ impl Checkpoint {
         self.by_name.get(name).and_then(|&i| self.tensors.get(i))
     }
 
-    /// What is said beside the tensors: config.json first, then generation_config.json, then the file itself.
+    /// What is written down about the model: config.json first, then generation_config.json, then the weight
+    /// files' own metadata.
     pub fn configs(&self) -> &[Config] {
         &self.configs
     }
 
-    /// Pickled objects that were not built and never called.
+    /// Pickled objects of classes that are not known. None was called.
     pub fn placeholders(&self) -> &[Placeholder] {
         &self.placeholders
     }
 
-    /// The file's checksums and how they stand.
+    /// The checksums of the files.
     pub fn checks(&self) -> &[Check] {
         &self.checks
     }
 
-    /// The parts of a tokenizer that stand beside the weights.
+    /// Groups of tensors that lie on the same bytes, such as a tied embedding and output projection.
+    pub fn shared(&self) -> Vec<Vec<&TensorInfo>> {
+        let mut spans: Vec<_> =
+            self.tensors.iter().filter(|t| t.elements() > 0).map(|t| (span(t), t)).collect();
+        spans.sort_by_key(|(span, _)| *span);
+        let mut groups: Vec<Vec<&TensorInfo>> = Vec::new();
+        let mut open: Option<(usize, u64, u64)> = None;
+        for ((source, stream, start, end), tensor) in spans {
+            match (&mut open, groups.last_mut()) {
+                (Some((s, t, last)), Some(group)) if (*s, *t) == (source, stream) && start < *last => {
+                    *last = end.max(*last);
+                    group.push(tensor);
+                }
+                _ => {
+                    open = Some((source, stream, end));
+                    groups.push(vec![tensor]);
+                }
+            }
+        }
+        groups.retain(|group| group.len() > 1);
+        groups
+    }
+
+    /// Files beside the weights that a tokenizer is made of.
     pub fn tokenizer(&self) -> &[Companion] {
-        &self.tokenizer
+        &self.companions
     }
 
     /// Other weight files in the folder, which were not opened.
@@ -189,132 +237,24 @@ impl Checkpoint {
         &self.ignored
     }
 
-    /// Tensors that share bytes, in groups of two or more.
-    pub fn shared(&self) -> Vec<Vec<&TensorInfo>> {
-        let mut order: Vec<&TensorInfo> = self.tensors.iter().filter(|t| t.bytes() > 0).collect();
-        let span = |t: &TensorInfo| match t.place.packing {
-            Packing::Stored => (t.place.range.start, t.place.range.end),
-            // Inside a deflated entry, places are counted from the entry's first unpacked byte.
-            Packing::Deflated { skip, len } => (t.place.range.start + skip, t.place.range.start + skip + len),
-        };
-        let key =
-            |t: &TensorInfo| (t.place.source, matches!(t.place.packing, Packing::Deflated { .. }), span(t));
-        order.sort_by_key(|t| key(t));
-        let mut groups: Vec<(usize, u64, Vec<&TensorInfo>)> = Vec::new();
-        for tensor in order {
-            let (start, end) = span(tensor);
-            match groups.last_mut() {
-                Some((source, reach, group)) if *source == tensor.place.source && start < *reach => {
-                    *reach = end.max(*reach);
-                    group.push(tensor);
-                }
-                _ => groups.push((tensor.place.source, end, vec![tensor])),
-            }
-        }
-        groups.into_iter().map(|(_, _, group)| group).filter(|group| group.len() > 1).collect()
+    /// For a check that is made later.
+    pub(crate) fn sources_and_checks(&mut self) -> (&[Source], &mut [Check]) {
+        (&self.sources, &mut self.checks)
     }
 
-    fn source(&self, tensor: &TensorInfo) -> Result<&Source, Error> {
-        self.sources.get(tensor.place.source).ok_or_else(|| {
-            let kind = ErrorKind::invalid(
-                format!("tensor {:?}", tensor.name),
-                "a tensor of this checkpoint",
-                "another",
-            );
-            Error::new(&self.path, kind)
-        })
-    }
-
-    /// A tensor's bytes as they are stored, row-major; borrowed from the file where they lie that way.
-    ///
-    /// # Errors
-    /// When a compressed entry is broken.
-    pub fn raw(&self, tensor: &TensorInfo) -> Result<Cow<'_, [u8]>, Error> {
-        values::raw(self.source(tensor)?, tensor)
-    }
-
-    /// A tensor's values in f32.
-    ///
-    /// # Errors
-    /// When its type is one that is listed but not read, or a compressed entry is broken.
-    pub fn read_f32(&self, tensor: &TensorInfo) -> Result<Vec<f32>, Error> {
-        values::to_f32(self.source(tensor)?, tensor)
-    }
-
-    /// Statistics of every tensor, in the order of [`Checkpoint::tensors`], on all cores.
-    pub fn stats(&self) -> Vec<Result<Stats, Error>> {
-        let mut pairs = Vec::with_capacity(self.tensors.len());
-        for tensor in &self.tensors {
-            match self.source(tensor) {
-                Ok(source) => pairs.push((source, tensor)),
-                Err(e) => return vec![Err(e)],
-            }
-        }
-        stats::of_all(&pairs)
-    }
-
-    /// Computes the checksums that opening left out because the file is large.
-    ///
-    /// # Errors
-    /// When a sum is wrong.
-    pub fn verify(&mut self) -> Result<(), Error> {
-        if self.format == Format::Apr && self.checks.iter().any(|c| c.state == CheckState::NotComputed) {
-            for source in &self.sources {
-                read::apr::verify_footer(source).map_err(|kind| source.error(kind))?;
-            }
-            for check in &mut self.checks {
-                if check.state == CheckState::NotComputed {
-                    check.state = CheckState::Verified;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A tensor to be written as it is stored.
-    pub fn entry<'c>(&'c self, tensor: &'c TensorInfo) -> Entry<'c> {
-        Entry {
-            name: tensor.name.clone(),
-            dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
-            bytes: Box::new(move |sink| values::for_each_raw(self.source(tensor)?, tensor, sink)),
-        }
-    }
-
-    /// A tensor to be written in f32, or in i64 where its elements are whole numbers.
-    pub fn entry_as<'c>(&'c self, tensor: &'c TensorInfo, dtype: DType) -> Entry<'c> {
-        Entry {
-            name: tensor.name.clone(),
-            dtype,
-            shape: tensor.shape.clone(),
-            bytes: Box::new(move |sink| {
-                values::for_each_block(self.source(tensor)?, tensor, &mut |block| {
-                    let bytes: Vec<u8> = match dtype {
-                        DType::I64 => block.iter().flat_map(|&x| (x as i64).to_le_bytes()).collect(),
-                        _ => block.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                    };
-                    sink(&bytes)
-                })
-            }),
-        }
+    /// The file that a tensor's place speaks of.
+    pub(crate) fn source(&self, tensor: &TensorInfo) -> &Source {
+        // Set by `add`, never by a file.
+        &self.sources[tensor.place.source]
     }
 }
 
-/// Every tensor of an index is in the shard that the index names.
-fn check_index(
-    index: &Index,
-    sources: &[Source],
-    tensors: &[TensorInfo],
-    by_name: &HashMap<String, usize>,
-) -> Result<(), Error> {
-    for (name, shard) in &index.shards {
-        let at = by_name.get(name).and_then(|&i| tensors.get(i)).and_then(|t| sources.get(t.place.source));
-        if at.is_none_or(|source| source.name() != shard) {
-            let place = format!("weight_map: {:?}", read::clip(name));
-            let expected = format!("a tensor in {}", shard.file_name().unwrap_or_default().to_string_lossy());
-            let found = at.map_or("none".to_owned(), |s| format!("it is in {}", s.name().display()));
-            return Err(Error::new(&index.file, ErrorKind::invalid(place, expected, found)));
-        }
+/// File, deflate stream (0 where there is none), first byte and end.
+fn span(tensor: &TensorInfo) -> (usize, u64, u64, u64) {
+    let place = &tensor.place;
+    match place.packing {
+        Packing::Stored => (place.source, 0, place.range.start, place.range.end),
+        // Distinct from a stored place: no stream begins at byte 0, where the zip's own header is.
+        Packing::Deflated { skip, len } => (place.source, place.range.start, skip, skip.saturating_add(len)),
     }
-    Ok(())
 }

@@ -1,187 +1,305 @@
-//! Which files of a folder make up a checkpoint.
+//! Which files of a folder are the model: its weights, its shards, its configuration, its tokenizer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind};
 use crate::listing::Config;
+use crate::read::clip;
+use crate::source::Source;
 
-/// Configs and indices are text for people; none comes near this.
-const MAX_JSON: u64 = 16 << 20;
+/// Facts beside the weights, the model's own first.
+pub(crate) const CONFIGS: [&str; 2] = ["config.json", "generation_config.json"];
 
-/// The weights of a folder or of a file, and what stands beside them.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// One file, or the shards of an index.
-    pub(crate) weights: Vec<PathBuf>,
-    /// For a sharded checkpoint: where the index says each tensor is.
-    pub(crate) index: Option<Index>,
-    pub(crate) configs: Vec<Config>,
-    pub(crate) tokenizer: Vec<PathBuf>,
-    pub(crate) ignored: Vec<PathBuf>,
-}
+/// The most that is read of a configuration.
+pub(crate) const MAX_CONFIG: u64 = 16 << 20;
 
-/// `model.safetensors.index.json`.
-#[derive(Debug)]
-pub(crate) struct Index {
-    pub(crate) file: PathBuf,
-    /// Tensor name to shard.
-    pub(crate) shards: BTreeMap<String, PathBuf>,
-}
+/// The index of a sharded model names every tensor.
+const MAX_INDEX: u64 = 64 << 20;
 
-/// Names that are looked for first, in this order.
-const PREFERRED: [&str; 4] = [
+/// More files than this are not kept open at once.
+const MAX_SHARDS: usize = 512;
+
+/// Weights by name, in the order in which Hugging Face looks for them.
+const NAMED: [&str; 4] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 ];
 
-/// Endings of weight files, in the order of preference.
-const ENDINGS: [&str; 8] = ["safetensors", "gguf", "apr", "pt", "pth", "bin", "ckpt", "npz"];
+/// Weights by ending, those of one row alike in rank.
+const ENDINGS: [&[&str]; 5] =
+    [&["safetensors"], &["gguf"], &["apr"], &["pt", "pth", "bin", "ckpt"], &["npz"]];
 
-/// Files that a tokenizer is made of.
-const TOKENIZERS: [&str; 12] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "source.spm",
-    "target.spm",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "spm.model",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "gpt2.tiktoken",
-    "multilingual.tiktoken",
-];
+/// What trainers leave beside the weights under the same endings.
+const NOT_WEIGHTS: [&str; 6] =
+    ["training_args.bin", "optimizer.", "scheduler.", "rng_state", "scaler.", "trainer_state"];
 
-/// Finds what belongs to `path`, which is a weight file, an index or a folder.
-pub(crate) fn find(path: &Path) -> Result<Found, Error> {
-    let meta = fs::metadata(path).map_err(|e| Error::new(path, e))?;
-    let (folder, chosen, ignored) = if meta.is_dir() {
-        let (chosen, ignored) = choose(path)?;
-        (path.to_owned(), chosen, ignored)
-    } else {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        (folder.to_owned(), path.to_owned(), Vec::new())
-    };
-    let mut found = Found { ignored, ..Found::default() };
-    for name in ["config.json", "generation_config.json"] {
-        let file = folder.join(name);
-        if file.is_file() {
-            found.configs.push(Config { source: name.into(), facts: json_object(&file)? });
+/// Weights in formats that are not read; only mentioned.
+const FOREIGN: [&str; 3] = ["h5", "msgpack", "onnx"];
+
+/// The weights of a model.
+#[derive(Debug)]
+pub(crate) enum Weights {
+    File(PathBuf),
+    Index(PathBuf),
+}
+
+/// What a path stands for.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) weights: Weights,
+    /// The folder whose configuration goes with them.
+    pub(crate) beside: Option<PathBuf>,
+    pub(crate) companions: Vec<PathBuf>,
+    pub(crate) ignored: Vec<PathBuf>,
+}
+
+/// Decides what to open for a path that the user gave.
+pub(crate) fn choose(path: &Path) -> Result<Chosen, Error> {
+    let meta = std::fs::metadata(path).map_err(|e| Error::new(path, e))?;
+    if meta.is_dir() {
+        let files = list(path).map_err(|e| Error::new(path, e))?;
+        let weights = choose_in(path, &files)?;
+        let ignored = ignored(path, &files, &weights);
+        let companions = companions(path, &files);
+        return Ok(Chosen { weights, beside: Some(path.to_owned()), companions, ignored });
+    }
+    let beside = path.parent().map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    // The folder may be closed to us though the file is not.
+    let files = beside.and_then(|dir| list(dir).ok()).unwrap_or_default();
+    let companions = beside.map(|dir| companions(dir, &files)).unwrap_or_default();
+    let index = path.to_string_lossy().ends_with(".index.json");
+    let weights = if index { Weights::Index(path.to_owned()) } else { Weights::File(path.to_owned()) };
+    Ok(Chosen { weights, beside: beside.map(Path::to_owned), companions, ignored: Vec::new() })
+}
+
+/// Names in a folder, sorted, so that the choice does not depend on the file system.
+fn list(dir: &Path) -> std::io::Result<BTreeSet<String>> {
+    let names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect()
+}
+
+fn choose_in(dir: &Path, files: &BTreeSet<String>) -> Result<Weights, Error> {
+    for name in NAMED {
+        if files.contains(name) && dir.join(name).is_file() {
+            let path = dir.join(name);
+            return Ok(if name.ends_with(".json") { Weights::Index(path) } else { Weights::File(path) });
         }
     }
-    found.tokenizer = TOKENIZERS.iter().map(|n| folder.join(n)).filter(|p| p.is_file()).collect();
-    if chosen.to_string_lossy().ends_with(".index.json") {
-        let index = read_index(&chosen, &folder)?;
-        let shards: BTreeSet<PathBuf> = index.shards.values().cloned().collect();
-        found.weights = shards.into_iter().collect();
-        found.index = Some(index);
-    } else {
-        found.weights = vec![chosen];
-    }
-    Ok(found)
-}
-
-/// The weight file of a folder, and those that were passed over.
-fn choose(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
-    let mut files = Vec::new();
-    let mut folders = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| Error::new(folder, e))? {
-        let path = entry.map_err(|e| Error::new(folder, e))?.path();
-        if path.is_dir() { folders.push(path) } else { files.push(path) }
-    }
-    files.sort();
-    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let preferred = PREFERRED.iter().find_map(|want| files.iter().find(|f| name(f) == *want));
-    let by_ending = |ending: &&str| files.iter().find(|f| f.extension().is_some_and(|e| e == *ending));
-    let Some(chosen) = preferred.or_else(|| ENDINGS.iter().find_map(by_ending)).cloned() else {
-        return Err(Error::new(folder, nothing_there(&files, &folders)));
-    };
-    let is_weights = |f: &PathBuf| f.extension().is_some_and(|e| ENDINGS.iter().any(|w| e == *w));
-    let sharded = name(&chosen).ends_with(".index.json");
-    // Shards of the chosen index are not passed over, and neither are small files that only end alike.
-    let passed_over = |f: &PathBuf| *f != chosen && is_weights(f) && !(sharded && name(f).contains("-of-"));
-    let ignored = files.iter().filter(|f| passed_over(f)).cloned().collect();
-    Ok((chosen, ignored))
-}
-
-fn nothing_there(files: &[PathBuf], folders: &[PathBuf]) -> ErrorKind {
-    let names = |paths: &[PathBuf]| {
-        let shown: Vec<String> =
-            paths.iter().take(6).filter_map(|p| p.file_name()).map(|n| n.to_string_lossy().into()).collect();
-        let more = if paths.len() > 6 { ", …" } else { "" };
-        format!("{}{more}", shown.join(", "))
-    };
-    let what = match files.is_empty() {
-        true => "no weight file in this folder, which holds no files".to_owned(),
-        false => format!("no weight file in this folder; it holds {}", names(files)),
-    };
-    let help = match folders.is_empty() {
-        true => format!("looked for {}, and files ending in {}", PREFERRED.join(", "), ENDINGS.join(", ")),
-        false => format!("give one of its folders: {}", names(folders)),
-    };
-    ErrorKind::Unsupported { what, help }
-}
-
-/// The index of a sharded checkpoint. A shard is a file in the same folder: an index cannot send us elsewhere.
-fn read_index(file: &Path, folder: &Path) -> Result<Index, Error> {
-    let index = json_object(file)?;
-    let bad = |place: String, expected: &str, found: String| {
-        Error::new(file, ErrorKind::invalid(place, expected, found))
-    };
-    let Some(Value::Object(map)) = index.get("weight_map") else {
-        return Err(bad("weight_map".into(), "an object of tensor names and files", "none".into()));
-    };
-    let mut shards = BTreeMap::new();
-    for (tensor, shard) in map {
-        let place = || format!("weight_map: {:?}", crate::read::clip(tensor));
-        let Some(name) = shard.as_str() else {
-            return Err(bad(place(), "a file name", shard.to_string()));
-        };
-        let mut parts = Path::new(name).components();
-        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
-            return Err(bad(place(), "the name of a file in the same folder", format!("{name:?}")));
+    for endings in ENDINGS {
+        let names: Vec<&String> = files.iter().filter(|name| has_ending(name, endings)).collect();
+        let names = if names.len() > 1 { by_content(dir, names) } else { names };
+        match names.as_slice() {
+            [] => {}
+            [one] => return Ok(Weights::File(dir.join(one))),
+            several => return Err(ambiguous(dir, several)),
         }
-        shards.insert(tensor.clone(), folder.join(name));
     }
-    if shards.is_empty() {
-        return Err(bad("weight_map".into(), "at least one tensor", "none".into()));
-    }
-    Ok(Index { file: file.to_owned(), shards })
+    Err(nothing(dir, files))
 }
 
-/// A small JSON file that must hold an object.
-fn json_object(file: &Path) -> Result<Map<String, Value>, Error> {
-    let at = |e: std::io::Error| Error::new(file, e);
+fn has_ending(name: &str, endings: &[&str]) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| endings.contains(&ending.as_str()))
+        && !NOT_WEIGHTS.iter().any(|other| name.starts_with(other))
+}
+
+/// Of several candidates those that are checkpoints; all of them where none is, so that the error shows.
+fn by_content<'f>(dir: &Path, names: Vec<&'f String>) -> Vec<&'f String> {
+    let is_checkpoint = |name: &&&String| {
+        Source::open(&dir.join(name)).is_ok_and(|s| crate::format::sniff(s.bytes()).is_ok())
+    };
+    let real: Vec<&String> = names.iter().filter(is_checkpoint).copied().collect();
+    if real.is_empty() { names } else { real }
+}
+
+fn ambiguous(dir: &Path, names: &[&String]) -> Error {
+    let what = format!("several weight files and no index: {}", some(names.iter().map(|n| n.as_str())));
+    Error::new(dir, ErrorKind::Unsupported { what, help: "give one of the files".into() })
+}
+
+fn nothing(dir: &Path, files: &BTreeSet<String>) -> Error {
+    let found = if files.is_empty() { "it is empty".into() } else { format!("it holds {}", some(files)) };
+    let endings: Vec<String> = ENDINGS.concat().iter().map(|ending| format!("*.{ending}")).collect();
+    let looked = format!("looked for {}, {}", NAMED.join(", "), endings.join(", "));
+    let has_weights = |name: &&String| {
+        let inner = dir.join(name);
+        inner.is_dir() && list(&inner).is_ok_and(|files| choose_in_names(&files))
+    };
+    let inner: Vec<&String> = files.iter().take(1000).filter(has_weights).collect();
+    let help = match inner.as_slice() {
+        [] => "give a folder that holds a model's weights, or the weight file itself".into(),
+        inner => format!(
+            "give one of the folders in it that hold weights: {}",
+            some(inner.iter().map(|n| n.as_str()))
+        ),
+    };
+    Error::new(
+        dir,
+        ErrorKind::Unsupported { what: format!("no weights in this folder: {found}; {looked}"), help },
+    )
+}
+
+fn choose_in_names(files: &BTreeSet<String>) -> bool {
+    files.iter().any(|name| NAMED.contains(&name.as_str()) || has_ending(name, &ENDINGS.concat()))
+}
+
+/// The first few names and how many more there are.
+fn some(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let mut names = names.into_iter();
+    let shown: Vec<String> = names.by_ref().take(8).map(|n| clip(n.as_ref())).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn ignored(dir: &Path, files: &BTreeSet<String>, weights: &Weights) -> Vec<PathBuf> {
+    let shards = match weights {
+        Weights::File(_) => BTreeSet::new(),
+        // An index that cannot be read is reported when it is opened.
+        Weights::Index(index) => Index::read(index).map(|i| i.shards()).unwrap_or_default(),
+    };
+    let (Weights::File(chosen) | Weights::Index(chosen)) = weights;
+    files
+        .iter()
+        .filter(|name| has_ending(name, &ENDINGS.concat()) || has_ending(name, &FOREIGN))
+        .filter(|name| !shards.contains(*name))
+        .map(|name| dir.join(name))
+        .filter(|path| path != chosen)
+        .collect()
+}
+
+fn companions(dir: &Path, files: &BTreeSet<String>) -> Vec<PathBuf> {
+    files.iter().filter(|name| is_companion(name)).map(|name| dir.join(name)).collect()
+}
+
+/// Whether a file is part of a tokenizer or of an audio front end, by name: these have no other mark.
+pub(crate) fn is_companion(name: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "preprocessor_config.json",
+        "vocab.json",
+        "vocab.txt",
+        "merges.txt",
+        "spiece.model",
+        "tokenizer.model",
+        "sentencepiece.bpe.model",
+    ];
+    NAMES.contains(&name)
+        || name.ends_with(".tiktoken")
+        || name.ends_with(".spm")
+        || (name.starts_with("dict.") && name.ends_with(".txt"))
+}
+
+/// A file of at most `cap` bytes, in memory.
+pub(crate) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    File::open(file).map_err(at)?.take(MAX_JSON + 1).read_to_end(&mut bytes).map_err(at)?;
-    if bytes.len() as u64 > MAX_JSON {
-        let found = fs::metadata(file).map_or(bytes.len() as u64, |m| m.len());
-        return Err(Error::new(
-            file,
-            ErrorKind::TooLarge { place: "the whole file".into(), found, cap: MAX_JSON },
-        ));
+    let read = File::open(path).and_then(|file| file.take(cap + 1).read_to_end(&mut bytes));
+    read.map_err(|e| Error::new(path, e))?;
+    if bytes.len() as u64 > cap {
+        let found = std::fs::metadata(path).map_or(bytes.len() as u64, |meta| meta.len());
+        return Err(Error::new(path, ErrorKind::TooLarge { place: "the file".into(), found, cap }));
     }
-    parse_object(&bytes).map_err(|kind| Error::new(file, kind))
+    Ok(bytes)
 }
 
-pub(crate) fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ErrorKind> {
-    match serde_json::from_slice::<Value>(bytes) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(other) => {
-            let found = crate::read::clip(&other.to_string());
-            Err(ErrorKind::invalid("the whole file", "a JSON object", found))
-        }
-        Err(e) => {
-            let place = format!("line {}, column {}", e.line(), e.column());
-            Err(ErrorKind::invalid(place, "JSON", e))
+/// A JSON object of facts.
+pub(crate) fn config(path: &Path, source: &str, bytes: &[u8]) -> Result<Config, Error> {
+    match json(path, bytes)? {
+        Value::Object(facts) => Ok(Config { source: source.to_owned(), facts }),
+        other => {
+            let found = match other {
+                Value::Array(_) => "an array",
+                Value::String(_) => "a string",
+                _ => "a single value",
+            };
+            Err(Error::new(path, ErrorKind::invalid("line 1", "a JSON object", found)))
         }
     }
+}
+
+fn json<T: for<'de> Deserialize<'de>>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    serde_json::from_slice(bytes).map_err(|e| {
+        let place = format!("line {}, column {}", e.line(), e.column());
+        Error::new(path, ErrorKind::invalid(place, "JSON", clip(&e.to_string())))
+    })
+}
+
+/// `*.index.json`: which shard holds which tensor.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl Index {
+    fn read(path: &Path) -> Result<Self, Error> {
+        json(path, &read_capped(path, MAX_INDEX)?)
+    }
+
+    fn shards(&self) -> BTreeSet<String> {
+        self.weight_map.values().cloned().collect()
+    }
+}
+
+/// Opens every shard of an index and checks that each tensor is where the index says.
+pub(crate) fn open_shards(path: &Path, into: &mut Checkpoint) -> Result<(), Error> {
+    let index = Index::read(path)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let shards = index.shards();
+    check_shards(path, dir, &shards)?;
+    for shard in &shards {
+        into.add(Source::open(&dir.join(shard))?)?;
+    }
+    let order: Vec<&String> = shards.iter().collect();
+    let listed: BTreeMap<&str, usize> =
+        into.tensors().iter().map(|t| (t.name.as_str(), t.place.source)).collect();
+    for (tensor, shard) in &index.weight_map {
+        let found = listed.get(tensor.as_str()).and_then(|&source| order.get(source));
+        if found.is_none_or(|found| *found != shard) {
+            let found = found.map_or("nowhere".to_owned(), |shard| format!("in {shard}"));
+            let place = format!("tensor {:?}", clip(tensor));
+            return Err(Error::new(path, ErrorKind::invalid(place, format!("it in {}", clip(shard)), found)));
+        }
+    }
+    Ok(())
+}
+
+/// The names of shards come from a stranger: they stay in the folder, and all of them are there.
+fn check_shards(path: &Path, dir: &Path, shards: &BTreeSet<String>) -> Result<(), Error> {
+    let wrong = |expected: String, found: &str| {
+        Err(Error::new(path, ErrorKind::invalid("weight_map", expected, found)))
+    };
+    if shards.is_empty() {
+        return wrong("at least one tensor".into(), "none");
+    }
+    if shards.len() > MAX_SHARDS {
+        return wrong(format!("at most {MAX_SHARDS} shards"), &shards.len().to_string());
+    }
+    let inside = |name: &str| {
+        let mut parts = Path::new(name).components();
+        !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    if let Some(name) = shards.iter().find(|name| !inside(name)) {
+        return wrong("names of files in the same folder".into(), &format!("{:?}", clip(name)));
+    }
+    let missing: Vec<&String> = shards.iter().filter(|name| !dir.join(name).exists()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = some(missing.iter().map(|n| n.as_str()));
+    let what = format!("{} of {} shards are missing: {names}", missing.len(), shards.len());
+    Err(Error::new(path, ErrorKind::Unsupported { what, help: "fetch them into the same folder".into() }))
 }

@@ -1,9 +1,9 @@
-//! The table of formats: how each is told by its first bytes, and what other files are told apart from them.
+//! The table of formats: how each is told by its first bytes.
 
 use std::fmt;
 
 use crate::error::ErrorKind;
-use crate::read::{clip, npz, pytorch, zip};
+use crate::read::{clip, pytorch, zip};
 
 /// A file format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,26 +51,32 @@ impl fmt::Display for Format {
     }
 }
 
-/// Tells a file by its content, whatever its name ends in.
+/// How much of a file is looked at to say what it is.
+const LOOK: usize = 4096;
+
+/// What `torch.save` wrote before version 1.6: a pickle of this number comes first.
+const TORCH_LEGACY: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+
+/// Tells the format by content; a file's name is somebody's opinion.
 pub(crate) fn sniff(bytes: &[u8]) -> Result<Format, ErrorKind> {
     match bytes {
-        [] => Err(ErrorKind::Unrecognised { found: "the file is empty".into() }),
         [b'G', b'G', b'U', b'F', ..] => Ok(Format::Gguf),
+        [b'l', b'm', b'g', b'g', ..] => Ok(Format::WhisperGgml),
         [b'A', b'P', b'R', 0, ..] => Ok(Format::Apr),
         [b'A', b'P', b'R', b'N', ..] => Err(ErrorKind::Unsupported {
-            what: ".apr version 1: it has no index of tensors".into(),
+            what: "an .apr file of version 1, which has no table of tensors".into(),
             help: "convert it to version 2 with the tool that wrote it".into(),
         }),
-        [b'l', b'm', b'g', b'g', ..] => Ok(Format::WhisperGgml),
-        [b'P', b'K', 3 | 5, 4 | 6, ..] => sniff_zip(bytes),
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => sniff_zip(bytes),
         _ if is_safetensors(bytes) => Ok(Format::Safetensors),
-        _ => Err(unknown(bytes)),
+        _ => Err(describe(bytes)),
     }
 }
 
-/// A header length, then the brace that opens its JSON.
+/// A length, then a JSON object. Text can have a brace there too, but then its "length" is astronomical.
 fn is_safetensors(bytes: &[u8]) -> bool {
-    bytes.get(8) == Some(&b'{') && !bytes.starts_with(b"{")
+    let Some((length, [b'{', ..])) = bytes.split_first_chunk::<8>() else { return false };
+    u64::from_le_bytes(*length) < 1 << 40 || length.iter().any(|b| !b.is_ascii_graphic() && *b != b' ')
 }
 
 fn sniff_zip(bytes: &[u8]) -> Result<Format, ErrorKind> {
@@ -78,75 +84,89 @@ fn sniff_zip(bytes: &[u8]) -> Result<Format, ErrorKind> {
     if entries.iter().any(|e| pytorch::is_main_pickle(&e.name)) {
         return Ok(Format::PyTorch);
     }
-    if entries.iter().any(|e| npz::is_array(&e.name)) {
+    if entries.iter().any(|e| e.name.ends_with(".npy")) {
         return Ok(Format::Npz);
     }
-    let first = entries.first().map_or("nothing".to_owned(), |e| format!("{:?}", clip(&e.name)));
-    let found = format!("a zip archive without data.pkl or .npy entries; its first entry is {first}");
+    let names: Vec<String> = entries.iter().take(4).map(|e| clip(&e.name)).collect();
+    let more = if entries.len() > 4 { format!(" and {} more", entries.len() - 4) } else { String::new() };
+    let found = match names.as_slice() {
+        [] => "an empty zip archive".into(),
+        _ => format!("a zip archive of {}{more}, without data.pkl or .npy arrays", names.join(", ")),
+    };
     Err(ErrorKind::Unrecognised { found })
 }
 
-/// What people hand over by mistake, told by how it starts.
-fn unknown(bytes: &[u8]) -> ErrorKind {
-    let starts = |prefix: &[u8]| bytes.starts_with(prefix);
-    if starts(b"version https://git-lfs") {
+/// Says what a file is that is no checkpoint, since that is how the user finds out what went wrong.
+fn describe(bytes: &[u8]) -> ErrorKind {
+    let start = bytes.get(..LOOK).unwrap_or(bytes);
+    if start.starts_with(b"version https://git-lfs") {
         return ErrorKind::Unsupported {
-            what: "a Git LFS pointer, not the file it stands for".into(),
-            help: "fetch the file itself with `git lfs pull`".into(),
+            what: "a Git LFS pointer, not the file itself".into(),
+            help: "run `git lfs pull` where it was cloned".into(),
         };
     }
-    if is_legacy_torch(bytes) {
+    if start.get(2..).is_some_and(|rest| rest.starts_with(TORCH_LEGACY)) {
         return ErrorKind::Unsupported {
-            what: "a PyTorch file from before the zip format (PyTorch 1.6)".into(),
+            what: "a PyTorch file of before version 1.6, which is no zip".into(),
             help: "load it in PyTorch and torch.save it again".into(),
         };
     }
-    let found = if starts(b"\x1f\x8b") {
-        "a gzip archive: unpack it first".to_owned()
-    } else if starts(b"%PDF") {
-        "a PDF".to_owned()
-    } else if starts(b"\x89HDF") {
-        "an HDF5 file, which Keras and TensorFlow write".to_owned()
-    } else if starts(b"\x93NUMPY") {
-        "a single NumPy array (.npy), not an archive of them".to_owned()
-    } else if starts(b"\x80") {
-        "a bare Python pickle, not a PyTorch checkpoint".to_owned()
-    } else if bytes.iter().take(4096).all(|&b| b == 0) {
-        "it begins with zeros only".to_owned()
-    } else if let Some(text) = leading_text(bytes) {
-        describe_text(&text)
-    } else {
-        let head: Vec<String> = bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        format!("it begins with the bytes {}", head.join(" "))
+    let found = match binary(start).or_else(|| text(start)) {
+        Some(found) => found,
+        None => {
+            let hex: Vec<String> = start.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            format!("its first bytes are {}", hex.join(" "))
+        }
     };
     ErrorKind::Unrecognised { found }
 }
 
-/// torch's magic number, pickled at the start of files from before the zip.
-fn is_legacy_torch(bytes: &[u8]) -> bool {
-    const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
-    bytes.first() == Some(&0x80) && bytes.get(2..16).is_some_and(|head| head.windows(10).any(|w| w == MAGIC))
+fn binary(start: &[u8]) -> Option<String> {
+    let onnx = |b: &[u8]| {
+        b.windows(4).take(128).any(|w| w == b"onnx") || b.windows(7).take(128).any(|w| w == b"pytorch")
+    };
+    let found = match start {
+        [] => "the file is empty",
+        _ if start.iter().all(|&b| b == 0) => "its first bytes are all zero: was the copy finished?",
+        [0x1f, 0x8b, ..] => "gzip: unpack it first",
+        [b'B', b'Z', b'h', ..] => "bzip2: unpack it first",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz: unpack it first",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd: unpack it first",
+        [b'7', b'z', 0xbc, 0xaf, ..] => "a 7z archive: unpack it first",
+        [b'%', b'P', b'D', b'F', ..] => "a PDF",
+        [0x89, b'H', b'D', b'F', ..] => "HDF5, as Keras and TensorFlow write it",
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => "a single NumPy array, not an .npz of named ones",
+        [0x7f, b'E', b'L', b'F', ..] => "a program",
+        [0x80, 2..=5, ..] => "a Python pickle, not a zip that torch.save wrote",
+        [0x08, 0..=16, 0x12, ..] if onnx(start) => {
+            "an ONNX model: its weights are wanted as one of the formats below"
+        }
+        _ if start.get(257..262) == Some(b"ustar") => "a tar archive: unpack it first",
+        _ => return None,
+    };
+    Some(found.into())
 }
 
-/// The first line, if the file looks like text.
-fn leading_text(bytes: &[u8]) -> Option<String> {
-    let head = &bytes[..bytes.len().min(512)];
-    let text = match std::str::from_utf8(head) {
+fn text(start: &[u8]) -> Option<String> {
+    let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // A character cut by the end of the sample.
-        Err(e) if e.error_len().is_none() => std::str::from_utf8(&head[..e.valid_up_to()]).ok()?,
+        // A character may be cut by the end of the look.
+        Err(e) if e.error_len().is_none() => std::str::from_utf8(start.get(..e.valid_up_to())?).ok()?,
         Err(_) => return None,
     };
-    let printable = text.chars().all(|c| !c.is_control() || c.is_whitespace());
-    printable.then(|| text.trim_start().to_owned())
-}
-
-fn describe_text(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
-        return "an HTML page: the download asked for a login or failed".into();
+    if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
+        return None;
     }
-    let kind = if text.starts_with('{') || text.starts_with('[') { "JSON" } else { "text" };
-    let words: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
-    format!("a {kind} file that begins {words:?}")
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let lower = text.get(..16).unwrap_or(text).to_ascii_lowercase();
+    if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
+        return Some("an HTML page: was this downloaded from a web site that wanted a login?".into());
+    }
+    let words: Vec<&str> = text.split_whitespace().take(6).collect();
+    let words = clip(&words.join(" "));
+    match text.chars().next() {
+        None => Some("nothing but white space".into()),
+        Some('{' | '[') => Some(format!("a JSON file that begins {words:?}")),
+        Some(_) => Some(format!("a text file that begins {words:?}")),
+    }
 }

@@ -4,6 +4,7 @@
 //! interpreted by a machine that can build values and call nothing, and what a header may cost is bounded.
 
 mod checkpoint;
+mod contents;
 mod dtype;
 mod error;
 mod folder;

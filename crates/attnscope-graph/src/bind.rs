@@ -120,7 +120,9 @@ fn aliases(
     let mut aliases = Vec::new();
     for (i, weight) in graph.weights().iter().enumerate() {
         let mut names = lookup.find_all(&weight.path);
-        if weight.path.ends_with(".embed.weight") {
+        // The table that the target looks up is the source's where they share one.
+        let owner = graph.find("tgt.embed").and_then(|id| graph.node(id).weights.first());
+        if owner == Some(&WeightId(i)) {
             names.extend(lookup.find_all("tgt.embed.weight"));
             if tied_output {
                 names.extend(lookup.find_all("logits.weight"));

@@ -15,13 +15,10 @@ pub(crate) mod zip;
 #[cfg(test)]
 pub(crate) mod hostile;
 
-use std::collections::HashSet;
-
 use crate::error::ErrorKind;
 use crate::format::{Format, sniff};
 use crate::listing::Listing;
 use crate::source::Source;
-use crate::tensor::TensorInfo;
 
 /// Tells the format by content and lists the file.
 pub(crate) fn read(source: &Source) -> Result<(Format, Listing), ErrorKind> {
@@ -36,22 +33,6 @@ pub(crate) fn read(source: &Source) -> Result<(Format, Listing), ErrorKind> {
     }?;
     Ok((format, listing))
 }
-/// Refuses a second tensor of the same name: whichever was shown, the other would be silently lost.
-pub(crate) fn refuse_duplicates(tensors: &[TensorInfo]) -> Result<(), ErrorKind> {
-    let mut seen = HashSet::with_capacity(tensors.len());
-    match tensors.iter().find(|t| !seen.insert(t.name.as_str())) {
-        Some(t) => Err(ErrorKind::Duplicate { name: t.name.clone() }),
-        None => Ok(()),
-    }
-}
-
-/// The number of elements of a shape, or an error that names the tensor when it is more than can be counted.
-pub(crate) fn elements(name: &str, shape: &[usize]) -> Result<usize, ErrorKind> {
-    shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n)).ok_or_else(|| {
-        ErrorKind::invalid(format!("tensor {name:?}: shape"), "a countable number of elements", dims(shape))
-    })
-}
-
 /// A shape as the user reads it, cut where a hostile one would fill the screen.
 pub(crate) fn dims(shape: &[usize]) -> String {
     let shown: Vec<String> = shape.iter().take(16).map(usize::to_string).collect();

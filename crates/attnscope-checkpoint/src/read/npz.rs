@@ -1,170 +1,166 @@
-//! NumPy's `.npz`: a zip of `.npy` files, stored or deflated. Only the headers are read to list it.
-//!
-//! Written by hand: the crates that read `.npy` read the array with it, and evaluate what they find.
+//! NumPy's zip of arrays. The header of an array is a Python literal of three known fields; the few lines that read
+//! it here do not need a crate that also wants to own the data.
 
 use crate::dtype::DType;
 use crate::error::ErrorKind;
 use crate::listing::Listing;
-use crate::read::{clip, elements, refuse_duplicates, zip};
+use crate::read::fields::{check_unique, elements};
+use crate::read::{clip, zip};
 use crate::source::Source;
 use crate::tensor::{Packing, Place, TensorInfo};
 
-/// A header holds a type and a shape: NumPy pads it to 64 bytes, and no honest one reaches this.
-const MAX_HEADER: u64 = 64 << 10;
+/// NumPy pads headers to 64 bytes and warns beyond 10,000.
+const MAX_HEADER: u64 = 1 << 20;
+
+/// Enough for almost every header in one go.
+const FIRST_READ: u64 = 512;
 
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let mut tensors = Vec::new();
     for entry in zip::entries(source.bytes())? {
+        // Other files in the archive are somebody's notes.
         if let Some(name) = entry.name.strip_suffix(".npy") {
-            tensors.push(tensor(source, &entry, name)?);
+            tensors.push(array(source, &entry, name)?);
         }
     }
-    refuse_duplicates(&tensors)?;
+    check_unique(&tensors)?;
     Ok(Listing { tensors, ..Listing::default() })
 }
 
-/// Whether an entry of a zip makes it an .npz.
-pub(crate) fn is_array(name: &str) -> bool {
-    name.ends_with(".npy")
-}
-
-fn tensor(source: &Source, entry: &zip::Entry, name: &str) -> Result<TensorInfo, ErrorKind> {
-    let start = entry.start(source, MAX_HEADER)?;
-    let header = Header::parse(&start, entry)?;
-    let count = elements(name, &header.shape)?;
-    let bytes = header.dtype.bytes_for(count).map_or(u64::MAX, |n| n as u64);
-    let have = entry.size.saturating_sub(header.len);
-    if bytes > have {
-        return Err(ErrorKind::Truncated { place: entry.place(), need: bytes, have });
-    }
-    if bytes < have {
-        let expected = format!("{bytes} bytes of values for its shape");
-        return Err(ErrorKind::invalid(entry.place(), expected, have));
+fn array(source: &Source, entry: &zip::Entry, name: &str) -> Result<TensorInfo, ErrorKind> {
+    let place = entry.place();
+    let (header, data) = header(source, entry)?;
+    let header = Header::parse(&header)
+        .ok_or_else(|| ErrorKind::invalid(&place, "descr, fortran_order and shape", clip(&header)))?;
+    let dtype = dtype(&place, &header.descr)?;
+    let count = elements(&header.shape, format!("tensor {name:?}: shape"))?;
+    let need = dtype.bytes_for(count).map_or(u64::MAX, |n| n as u64);
+    let have = entry.size.saturating_sub(data);
+    if need > have {
+        return Err(ErrorKind::Truncated { place, need, have });
     }
     let range = entry.locate(source)?;
     let (range, packing) = match entry.method {
-        zip::Method::Stored => (range.start + header.len..range.end, Packing::Stored),
-        _ => (range, Packing::Deflated { skip: header.len, len: bytes }),
+        zip::Method::Stored => (range.start + data..range.start + data + need, Packing::Stored),
+        _ => (range, Packing::Deflated { skip: data, len: need }),
     };
-    let strides = header.fortran.then(|| fortran_strides(&header.shape)).flatten();
+    let strides = if header.fortran { column_major(&header.shape) } else { None };
     let place = Place { source: 0, range, strides, packing };
-    Ok(TensorInfo { name: name.to_owned(), dtype: header.dtype, shape: header.shape, place })
+    Ok(TensorInfo { name: name.to_owned(), dtype, shape: header.shape, place })
 }
 
-/// Strides of an array whose first dimension runs fastest; `None` where that is the same as row-major.
-fn fortran_strides(shape: &[usize]) -> Option<Vec<usize>> {
-    let mut strides = Vec::with_capacity(shape.len());
-    let mut step = 1usize;
-    for &n in shape {
-        strides.push(step);
-        step = step.checked_mul(n)?;
+/// The text of an array's header, and where its data begins. Only this much is unpacked.
+fn header(source: &Source, entry: &zip::Entry) -> Result<(String, u64), ErrorKind> {
+    let start = entry.start(source, FIRST_READ)?;
+    let (length, data) = match *start {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => (u64::from(u16::from_le_bytes([a, b])), 10),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
+            (u64::from(u32::from_le_bytes([a, b, c, d])), 12)
+        }
+        _ => return Err(ErrorKind::invalid(entry.place(), "a NumPy header, version 1 to 3", "other bytes")),
+    };
+    if length > MAX_HEADER {
+        return Err(ErrorKind::TooLarge { place: entry.place(), found: length, cap: MAX_HEADER });
     }
-    (shape.iter().filter(|&&n| n > 1).count() > 1).then_some(strides)
+    let end = data + length;
+    let whole = if end > FIRST_READ { entry.start(source, end)? } else { start };
+    match whole.get(data as usize..end as usize) {
+        Some(text) => Ok((String::from_utf8_lossy(text).into_owned(), end)),
+        None => Err(ErrorKind::Truncated { place: entry.place(), need: end, have: whole.len() as u64 }),
+    }
 }
 
-/// What an `.npy` header says.
+/// Strides in elements where the first dimension is the fastest; `None` where that is no different.
+fn column_major(shape: &[usize]) -> Option<Vec<usize>> {
+    if shape.iter().filter(|n| **n != 1).count() < 2 || shape.contains(&0) {
+        return None;
+    }
+    let mut stride = 1usize;
+    let next = |&n: &usize| {
+        let own = stride;
+        stride = stride.saturating_mul(n);
+        own
+    };
+    Some(shape.iter().map(next).collect())
+}
+
+/// `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`
 struct Header {
-    dtype: DType,
+    descr: String,
     fortran: bool,
     shape: Vec<usize>,
-    /// Bytes before the values.
-    len: u64,
 }
 
 impl Header {
-    fn parse(bytes: &[u8], entry: &zip::Entry) -> Result<Self, ErrorKind> {
-        let place = || format!("{}: .npy header", entry.place());
-        let cut = || ErrorKind::Truncated { place: place(), need: 12, have: bytes.len() as u64 };
-        let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
-            return Err(ErrorKind::invalid(place(), "NumPy's magic", "other bytes"));
+    /// `descr` keeps the brackets of a structured type, which is refused by name later.
+    fn parse(text: &str) -> Option<Self> {
+        let descr = after(text, "descr")?;
+        let descr = match descr.chars().next()? {
+            quote @ ('\'' | '"') => descr.get(1..)?.split(quote).next()?.to_owned(),
+            '[' => "[".to_owned(),
+            _ => return None,
         };
-        let (before, text_len) = match rest {
-            [1, _, a, b, ..] => (10, u64::from(u16::from_le_bytes([*a, *b]))),
-            [2 | 3, _, a, b, c, d, ..] => (12, u64::from(u32::from_le_bytes([*a, *b, *c, *d]))),
-            [1..=3, ..] | [] => return Err(cut()),
-            [other, ..] => return Err(ErrorKind::invalid(place(), "version 1, 2 or 3", other)),
+        let fortran = after(text, "fortran_order")?;
+        let fortran = match fortran {
+            _ if fortran.starts_with("True") => true,
+            _ if fortran.starts_with("False") => false,
+            _ => return None,
         };
-        let len = before + text_len;
-        if len > MAX_HEADER {
-            return Err(ErrorKind::TooLarge { place: place(), found: len, cap: MAX_HEADER });
-        }
-        let text = usize::try_from(len)
-            .ok()
-            .and_then(|end| bytes.get(before as usize..end))
-            .ok_or_else(|| ErrorKind::Truncated { place: place(), need: len, have: bytes.len() as u64 })?;
-        let text = String::from_utf8_lossy(text);
-        let field = |key: &str| {
-            value_of(&text, key).ok_or_else(|| {
-                ErrorKind::invalid(
-                    place(),
-                    format!("a dictionary with {key:?}"),
-                    format!("{:?}", clip(text.trim())),
-                )
-            })
-        };
-        let fortran = match field("fortran_order")? {
-            "True" => true,
-            "False" => false,
-            other => return Err(ErrorKind::invalid(place(), "True or False", clip(other))),
-        };
-        let shape = shape(field("shape")?)
-            .ok_or_else(|| ErrorKind::invalid(place(), "a tuple of lengths", clip(&text)))?;
-        Ok(Self { dtype: dtype(field("descr")?, entry)?, fortran, shape, len })
+        let shape = after(text, "shape")?.strip_prefix('(')?.split(')').next()?;
+        let shape = shape.split(',').map(str::trim).filter(|n| !n.is_empty());
+        // Python 2 marks its long integers.
+        let shape = shape.map(|n| n.trim_end_matches('L').parse().ok()).collect::<Option<Vec<usize>>>()?;
+        Some(Self { descr, fortran, shape })
     }
 }
 
-/// The text of a value in a Python dictionary of plain literals: up to the comma that ends it.
-fn value_of<'t>(text: &'t str, key: &str) -> Option<&'t str> {
-    let after = [format!("'{key}':"), format!("\"{key}\":")]
-        .iter()
-        .find_map(|quoted| Some(text.split_once(quoted.as_str())?.1))?;
-    let mut depth = 0usize;
-    let end = after.find(|c| {
-        match c {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0 && matches!(c, ',' | '}')
-    })?;
-    Some(after[..end].trim())
+/// What follows a key and its colon.
+fn after<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    let at = text.find(&format!("'{key}'")).or_else(|| text.find(&format!("\"{key}\"")))?;
+    Some(text.get(at + key.len() + 2..)?.trim_start().strip_prefix(':')?.trim_start())
 }
 
-fn shape(text: &str) -> Option<Vec<usize>> {
-    let inner = text.strip_prefix('(')?.strip_suffix(')')?;
-    let lengths = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
-    // Python 2 wrote long integers with an L.
-    lengths.map(|part| part.trim_end_matches('L').parse().ok()).collect()
-}
-
-fn dtype(descr: &str, entry: &zip::Entry) -> Result<DType, ErrorKind> {
-    let name = descr.trim_matches(['\'', '"']);
-    let refused = |what: &str, help: &str| {
-        let what = format!("{} has type {:?}: {what}", entry.place(), clip(descr));
-        ErrorKind::Unsupported { what, help: help.into() }
+fn dtype(place: &str, descr: &str) -> Result<DType, ErrorKind> {
+    let refuse = |what: &str, help: &str| {
+        Err(ErrorKind::Unsupported { what: format!("{place}: {what}"), help: help.into() })
     };
-    Ok(match name {
-        "<f8" => DType::F64,
-        "<f4" => DType::F32,
-        "<f2" => DType::F16,
-        "<i8" => DType::I64,
-        "<i4" => DType::I32,
-        "<i2" => DType::I16,
-        "|i1" | "<i1" => DType::I8,
-        "<u8" => DType::U64,
-        "<u4" => DType::U32,
-        "<u2" => DType::U16,
-        "|u1" | "<u1" => DType::U8,
-        "|b1" => DType::Bool,
-        big if big.starts_with('>') => {
-            return Err(refused("big-endian", "save it again after astype to a little-endian type"));
+    let mut chars = descr.chars();
+    let (order, kind, width) = (chars.next(), chars.next(), chars.as_str());
+    let opaque = |name, block_bytes| DType::Opaque { name, block: 1, block_bytes };
+    let dtype = match (kind, width) {
+        _ if order == Some('[') => return refuse("a structured array", "save each field as its own array"),
+        (Some('O'), _) => {
+            return refuse("an object array, which is a pickle", "save it as an array of numbers");
         }
-        object if object.contains('O') => {
-            return Err(refused("objects are pickles, which are not run", "save plain arrays"));
-        }
-        // NumPy has no bf16: it is saved as two bytes without a meaning.
-        "|V2" => return Err(refused("two bytes without a meaning (bf16?)", "save it as float32")),
-        _ => return Err(refused("not a plain number", "save plain arrays of numbers")),
-    })
+        (Some('f'), "2") => DType::F16,
+        (Some('f'), "4") => DType::F32,
+        (Some('f'), "8") => DType::F64,
+        (Some('i'), "1") => DType::I8,
+        (Some('i'), "2") => DType::I16,
+        (Some('i'), "4") => DType::I32,
+        (Some('i'), "8") => DType::I64,
+        (Some('u'), "1") => DType::U8,
+        (Some('u'), "2") => DType::U16,
+        (Some('u'), "4") => DType::U32,
+        (Some('u'), "8") => DType::U64,
+        (Some('b'), "1") => DType::Bool,
+        (Some('c'), "8") => opaque("c64", 8),
+        (Some('c'), "16") => opaque("c128", 16),
+        // bfloat16 arrays are saved as this, and so is anything else of two bytes.
+        (Some(kind @ ('V' | 'S' | 'U')), width) => match width.parse::<u32>() {
+            Ok(n) if kind == 'U' => opaque("text", n as usize * 4),
+            Ok(n) if kind == 'S' => opaque("text", n as usize),
+            Ok(n) => opaque("void", n as usize),
+            Err(_) => return refuse(&format!("dtype {:?}", clip(descr)), "save it as an array of numbers"),
+        },
+        _ => return refuse(&format!("dtype {:?}", clip(descr)), "save it as an array of numbers"),
+    };
+    let (_, bytes) = dtype.block();
+    match order {
+        Some('<' | '|' | '=') => Ok(dtype),
+        Some('>') if bytes == 1 => Ok(dtype),
+        Some('>') => refuse("a big-endian array", "save it with .astype(a.dtype.newbyteorder('<'))"),
+        _ => refuse(&format!("dtype {:?}", clip(descr)), "save it as an array of numbers"),
+    }
 }

@@ -104,7 +104,7 @@ fn head(output: &Output<'_>, opened: &Opened) -> String {
     for check in c.checks() {
         table.row(["checksum", &format!("{}: {}", check.what, check_words(check.state))]);
     }
-    let tokenizers: Vec<String> = c.tokenizer().iter().map(|t| t.name().to_owned()).collect();
+    let tokenizers: Vec<String> = c.tokenizer().iter().map(|t| t.name().into_owned()).collect();
     table.row([
         "tokenizer",
         &if tokenizers.is_empty() { "none found beside the weights".into() } else { tokenizers.join(", ") },
@@ -275,11 +275,11 @@ fn document(opened: &Opened, listed: bool, stats: Option<&[Option<Stats>]>) -> S
         "schema": json::SCHEMA,
         "model": opened.name,
         "format": c.format().name(),
-        "files": c.files().map(|(name, bytes)| value!({ "name": name, "bytes": bytes })).collect::<Vec<_>>(),
+        "files": c.files().map(|(name, bytes)| value!({ "name": name.display().to_string(), "bytes": bytes })).collect::<Vec<_>>(),
         "tensor_count": c.tensors().len(),
         "checks": checks,
         "placeholders": placeholders,
-        "tokenizer": c.tokenizer().iter().map(|t| t.name().to_owned()).collect::<Vec<_>>(),
+        "tokenizer": c.tokenizer().iter().map(|t| t.name().into_owned()).collect::<Vec<_>>(),
         "shared": c.shared().iter().map(|g| g.iter().map(|t| t.name.clone()).collect()).collect::<Vec<Vec<_>>>(),
     });
     if let Value::Object(map) = &mut root {

@@ -58,10 +58,7 @@ impl<'a> Machine<'a> {
         match opcode {
             0x80 => self.protocol(),
             0x95 => self.reader.take(8).map(drop), // FRAME: a hint for buffered reading.
-            b'(' => {
-                self.marks.push(self.stack.len());
-                Ok(())
-            }
+            b'(' => self.mark(),
             b'0' => self.pop_or_mark(),
             b'1' => self.pop_to_mark().map(drop),
             b'2' => self.top().map(|id| self.stack.push(id)),
@@ -73,6 +70,9 @@ impl<'a> Machine<'a> {
             b'b' => self.build(),
             b'P' | b'Q' => self.persistent(opcode),
             b']' | b'l' | b')' | b't' | 0x85..=0x87 | b'}' | b'd' | 0x8f | 0x91 => self.container(opcode),
+            b'N' => self.push_id(Arena::NONE),
+            0x88 => self.push_id(Arena::TRUE),
+            0x89 => self.push_id(Arena::FALSE),
             _ => self.atom(opcode),
         }
     }
@@ -86,16 +86,6 @@ impl<'a> Machine<'a> {
 
     /// Numbers, text and bytes.
     fn atom(&mut self, opcode: u8) -> Result<(), ErrorKind> {
-        let shared = match opcode {
-            b'N' => Some(Arena::NONE),
-            0x88 => Some(Arena::TRUE),
-            0x89 => Some(Arena::FALSE),
-            _ => None,
-        };
-        if let Some(id) = shared {
-            self.stack.push(id);
-            return Ok(());
-        }
         let r = &mut self.reader;
         let node = match opcode {
             b'I' | b'L' => r.int_line()?,
@@ -211,7 +201,7 @@ impl<'a> Machine<'a> {
             let (name, module) = (self.pop()?, self.pop()?);
             (self.text_of(module)?, self.text_of(name)?)
         };
-        let global = self.find(module, name);
+        let global = self.find(module, name)?;
         self.push(Node::Global(global));
         Ok(())
     }
@@ -223,12 +213,17 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn find(&mut self, module: Cow<'a, str>, name: Cow<'a, str>) -> Global<'a> {
+    fn find(&mut self, module: Cow<'a, str>, name: Cow<'a, str>) -> Result<Global<'a>, ErrorKind> {
+        if module.len().max(name.len()) > MAX_NAME {
+            return Err(self
+                .reader
+                .invalid("a global's name", format!("{} bytes", module.len().max(name.len()))));
+        }
         if let Some(known) = Known::find(&module, &name) {
-            return Global::Known(known);
+            return Ok(Global::Known(known));
         }
         self.unknown.entry(format!("{module}.{name}")).or_insert(false);
-        Global::Unknown { module, name }
+        Ok(Global::Unknown { module, name })
     }
 
     /// The opcodes that call or instantiate.
@@ -237,7 +232,7 @@ impl<'a> Machine<'a> {
         let (class, args) = match opcode {
             b'i' => {
                 let (module, name) = (self.reader.text_line()?, self.reader.text_line()?);
-                let global = self.find(module, name);
+                let global = self.find(module, name)?;
                 let args = Node::Tuple(self.pop_to_mark()?);
                 (self.arena.push(Node::Global(global)), self.arena.push(args))
             }
@@ -290,7 +285,7 @@ impl<'a> Machine<'a> {
             }
             (Known::Tensor | Known::TensorOfDtype, _) => Err(wrong(4)),
             (Known::Parameter, &[data, ..]) => Ok(data),
-            (Known::FromType, &[build, _, args, ..]) => self.call_type(build, args),
+            (Known::FromType, &[build, _, args, ..]) => self.subclass(build, args),
             (Known::Dict, given) => {
                 let first = given.first().copied();
                 self.dict(first)
@@ -307,7 +302,7 @@ impl<'a> Machine<'a> {
     }
 
     /// A tensor subclass: what its builder gives. The builder may not be of this kind again, so this ends.
-    fn call_type(&mut self, build: Id, args: Id) -> Result<Id, ErrorKind> {
+    fn subclass(&mut self, build: Id, args: Id) -> Result<Id, ErrorKind> {
         match self.arena.get(build) {
             Node::Global(Global::Known(Known::FromType)) => {
                 Err(self.reader.invalid("a builder of tensors", "a builder of builders"))
@@ -351,6 +346,16 @@ impl<'a> Machine<'a> {
             self.pop()?
         };
         self.push(Node::Persistent(id));
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Result<(), ErrorKind> {
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    fn push_id(&mut self, id: Id) -> Result<(), ErrorKind> {
+        self.stack.push(id);
         Ok(())
     }
 

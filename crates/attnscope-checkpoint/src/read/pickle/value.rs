@@ -18,7 +18,7 @@ pub(crate) enum Node<'a> {
     Long(Cow<'a, [u8]>),
     Float(f64),
     Str(Cow<'a, str>),
-    /// Bytes are never a fact and never a tensor: that they were there is enough.
+    /// Never a fact and never a weight, so they are not kept.
     Bytes,
     /// Lists and sets: nothing here asks which.
     List(Vec<Id>),
@@ -111,9 +111,10 @@ impl<'a> Arena<'a> {
         }
     }
 
-    /// A dictionary's value under a text key.
+    /// The value of one of the first fields of an object's state. Only the first, because a pickle may give one
+    /// large dictionary to many objects.
     pub(crate) fn field(&self, dict: Id, key: &str) -> Option<Id> {
-        self.dict(dict)?.iter().find(|(k, _)| self.str(*k) == Some(key)).map(|(_, v)| *v)
+        self.dict(dict)?.iter().take(32).find(|(k, _)| self.str(*k) == Some(key)).map(|(_, v)| *v)
     }
 
     /// `module.name` of a global, or what the value is instead.

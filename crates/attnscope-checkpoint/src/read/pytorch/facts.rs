@@ -81,22 +81,15 @@ impl<'p> Facts<'p, '_> {
             if self.values == 0 {
                 break;
             }
+            let was_empty = self.arena.dict(value).is_some_and(<[_]>::is_empty);
             let Some(value) = self.value(value, depth + 1) else { continue };
-            // A dictionary that held only tensors says nothing.
-            if value.as_object().is_some_and(Map::is_empty) && !self.is_empty(pairs, key) {
-                continue;
-            }
-            if let Some(key) = self.key(key) {
+            // A dictionary of nothing but tensors says nothing; one that was empty in the file does.
+            let told = was_empty || value.as_object().is_none_or(|facts| !facts.is_empty());
+            if let Some(key) = self.key(key).filter(|_| told) {
                 map.insert(key, value);
             }
         }
         map
-    }
-
-    /// Whether the dictionary under `key` was empty in the file.
-    fn is_empty(&self, pairs: &[(Id, Id)], key: Id) -> bool {
-        let value = pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
-        value.and_then(|v| self.arena.dict(v)).is_some_and(<[_]>::is_empty)
     }
 
     fn key(&mut self, key: Id) -> Option<String> {
@@ -132,9 +125,12 @@ impl<'p> Facts<'p, '_> {
         let from_state = match state {
             Some(Node::Dict(pairs)) => pairs.as_slice(),
             // With `__slots__`, state is a pair of dictionaries, one of which is empty or None.
-            Some(Node::Tuple(pair)) => {
-                pair.iter().filter_map(|&part| self.arena.dict(part)).max_by_key(|d| d.len()).unwrap_or(&[])
-            }
+            Some(Node::Tuple(pair)) => pair
+                .iter()
+                .take(2)
+                .filter_map(|&part| self.arena.dict(part))
+                .max_by_key(|d| d.len())
+                .unwrap_or(&[]),
             _ => &[],
         };
         if from_state.is_empty() { &object.items } else { from_state }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use crate::error::ErrorKind;
 use crate::listing::{Listing, Placeholder};
+use crate::read::fields::check_unique;
 use crate::read::pickle::{self, Pickle};
-use crate::read::{refuse_duplicates, zip};
+use crate::read::zip;
 use crate::source::Source;
 
 /// The pickle holds names and shapes, not weights: real ones are kilobytes, a few reach megabytes.
@@ -30,7 +31,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let pickle = pickle::load(&main.name, &bytes)?;
     let storages = tensor::Storages::new(source, folder, by_name);
     let found = walk::walk(&pickle, storages)?;
-    refuse_duplicates(&found.tensors)?;
+    check_unique(&found.tensors)?;
     Ok(Listing {
         tensors: found.tensors,
         configs: facts::configs(&pickle),
@@ -81,4 +82,61 @@ fn placeholders(pickle: &Pickle<'_>, places: &HashMap<String, String>) -> Vec<Pl
         .iter()
         .map(|(global, &called)| Placeholder { global: global.clone(), place: place(global), called })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::tensor::{Packing, TensorInfo};
+
+    fn fixture(name: &str) -> (Source, Listing) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/formats/pytorch").join(name);
+        let source = Source::open(&path).unwrap();
+        let listing = read(&source).unwrap();
+        (source, listing)
+    }
+
+    fn tensor<'l>(listing: &'l Listing, name: &str) -> &'l TensorInfo {
+        listing.tensors.iter().find(|t| t.name == name).unwrap()
+    }
+
+    #[test]
+    fn places_are_the_bytes_of_the_tensor() {
+        let (source, listing) = fixture("mixed.pt");
+        let place = |name| &tensor(&listing, name).place;
+        let embed = place("model.embed.weight").range.clone();
+        assert_eq!(place("model.part").range, embed.start + 16..embed.start + 48);
+        assert_eq!(place("model.part").strides, None);
+        assert_eq!(place("model.transposed").strides, Some(vec![1, 4]));
+        assert_eq!(place("model.column").strides, Some(vec![4]));
+        assert_eq!(place("model.expanded").strides, Some(vec![0, 1]));
+        // The column of 0..12 in rows of four begins with 1 and ends with 9.
+        let column = zip::slice(&source, place("model.column").range.clone()).unwrap();
+        assert_eq!(
+            (&column[..4], &column[column.len() - 4..]),
+            (&1f32.to_le_bytes()[..], &9f32.to_le_bytes()[..])
+        );
+    }
+
+    #[test]
+    fn a_deflated_storage_is_read_from_the_offset() {
+        let (_, listing) = fixture("deflated.pt");
+        let (part, whole) = (tensor(&listing, "model.part"), tensor(&listing, "model.embed.weight"));
+        assert_eq!(part.place.range, whole.place.range);
+        assert_eq!(part.place.packing, Packing::Deflated { skip: 16, len: 32 });
+    }
+
+    #[test]
+    fn objects_of_omegaconf_are_their_values() {
+        // What a DictConfig of one value looks like, with a parent that points back.
+        let pickle =
+            b"(dS'cfg'\ncomegaconf\nDictConfig\n(tRp0\n(dS'_content'\n(dS'layers'\ncomegaconf\nAnyNode\n(tR\
+            (dS'_val'\nI6\nsS'_parent'\ng0\nsbssbs.";
+        let pickle = pickle::load("data.pkl", pickle).unwrap();
+        let configs = facts::configs(&pickle);
+        assert_eq!(configs[0].source, "cfg");
+        assert_eq!(configs[0].facts["layers"], 6);
+    }
 }

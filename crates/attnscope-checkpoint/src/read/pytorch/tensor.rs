@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use crate::dtype::DType;
 use crate::error::ErrorKind;
+use crate::read::fields::elements;
 use crate::read::pickle::{Arena, Global, Id, Known, Node, RawTensor};
-use crate::read::{clip, dims, elements, zip};
+use crate::read::{clip, dims, zip};
 use crate::source::Source;
 use crate::tensor::{Packing, Place, TensorInfo};
 
@@ -66,7 +67,7 @@ impl<'s> Storages<'s> {
             return Err(ErrorKind::invalid(place(name), expected, dims(&strides)));
         }
         let storage = self.locate(name, &claim)?;
-        let elements = elements(name, &shape)?;
+        let elements = elements(&shape, format!("tensor {name:?}: shape"))?;
         let bytes = span(name, dtype, offset, &shape, &strides, &storage)?;
         let dense = dtype.bytes_for(elements).map_or(u64::MAX, |n| n as u64);
         if dense > storage.size && dense > MAX_EXPANDED {
@@ -132,8 +133,7 @@ fn claim<'p>(arena: &'p Arena<'_>, name: &str, storage: Id) -> Result<Claim<'p>,
 
 fn dtype(arena: &Arena<'_>, name: &str, raw: &RawTensor, claim: &Claim<'_>) -> Result<DType, ErrorKind> {
     match (raw.dtype.map(|id| arena.get(id)), claim.dtype) {
-        (Some(Node::Global(Global::Known(Known::Dtype(dtype)))), _) => Ok(*dtype),
-        (None, Some(dtype)) => Ok(dtype),
+        (Some(&Node::Global(Global::Known(Known::Dtype(dtype)))), _) | (None, Some(dtype)) => Ok(dtype),
         _ => {
             let found = raw.dtype.map_or("none".into(), |id| arena.describe(id));
             Err(ErrorKind::invalid(place(name), "a torch dtype", found))

@@ -165,13 +165,17 @@ fn child(arena: &Arena<'_>, id: Id, n: usize) -> Option<(Step, Id)> {
     }
 }
 
-/// An object's parts: its state, its items, its list, and what it would have been made from.
+/// An object's parts: its items, its list, its state, and what it would have been made from.
 fn part(object: &Object, n: usize) -> Option<(Step, Id)> {
-    let state = object.state.map(|id| (Step::Same, id));
-    let items = object.items.iter().map(|&(key, value)| (Step::Key(key), value));
-    let list = object.list.iter().enumerate().map(|(i, &item)| (Step::Index(i), item));
-    let class = (Step::Same, object.class);
-    state.into_iter().chain(items).chain(list).chain([(Step::Same, object.args), class]).nth(n)
+    if let Some(&(key, value)) = object.items.get(n) {
+        return Some((Step::Key(key), value));
+    }
+    let n = n - object.items.len();
+    if let Some(&item) = object.list.get(n) {
+        return Some((Step::Index(n), item));
+    }
+    let rest = [object.state, Some(object.args), Some(object.class)];
+    rest.into_iter().flatten().nth(n - object.list.len()).map(|id| (Step::Same, id))
 }
 
 /// Adds a step to a path. A pickled module keeps its parts under these three names, which its own
