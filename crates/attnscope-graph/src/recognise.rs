@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bind::{Binding, Slot, bind, elements};
 use crate::build::{Layers, build};
-use crate::dim::{Dim, Sizes, Stack};
+use crate::dim::{Dim, Side, Sizes, Stack};
 use crate::facts::{Config, Configs, Fact, FactError, SIZE_KEYS, TOKEN_KEYS, layer_keys};
 use crate::family::{Evidence, FAMILIES, Family};
 use crate::graph::{Graph, WeightId};
@@ -71,6 +71,7 @@ pub fn recognise(
     let sizes = measure(&graph, &lookup, &configs, &wiring, heads, &mut facts)?;
     let binding = bind(&graph, &sizes, &lookup, wiring.tied_output);
     facts.extend(wiring_facts(&wiring, found.family, &sources));
+    note_tie(&configs, &wiring, &mut facts)?;
     facts.extend(token_facts(&configs));
     let (family, scheme, prefix) = (found.family, found.scheme, found.prefix);
     let obstacles = obstacles(&graph, &sizes, &binding, &facts);
@@ -298,6 +299,9 @@ fn measure(
             sizes.set(dim, size);
         }
     }
+    if let (true, Some(rows)) = (wiring.shared_embeddings, sizes.get(Dim::Vocab(Side::Source))) {
+        sizes.set(Dim::Vocab(Side::Target), rows);
+    }
     for row in SIZE_KEYS {
         let said = configs.sizes(row.keys)?;
         let given = heads.filter(|_| matches!(row.dim, Dim::Heads(_)));
@@ -310,6 +314,7 @@ fn measure(
         let derived = sizes.get(row.dim);
         let (size, source) = match (given, derived, said.first()) {
             (Some(n), ..) => (n, "--heads".to_owned()),
+            (None, Some(n), _) if matches!(row.dim, Dim::Head(_)) => (n, "width of q ÷ heads".to_owned()),
             (None, Some(n), _) => (n - skipped.min(n), "tensor shapes".to_owned()),
             (None, None, Some(first)) if applies(row.dim, wiring) => (first.value, first.source.clone()),
             _ => continue,
@@ -329,7 +334,7 @@ fn applies(dim: Dim, wiring: &Wiring) -> bool {
         Dim::Mels => wiring.front == crate::wiring::Front::Audio,
         Dim::Buckets(_) => wiring.relative_bias,
         Dim::Head(_) => false,
-        Dim::Vocab(crate::dim::Side::Source) => wiring.front == crate::wiring::Front::Tokens,
+        Dim::Vocab(Side::Source) => wiring.front == crate::wiring::Front::Tokens,
         _ => true,
     }
 }
@@ -372,6 +377,16 @@ fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact
             Fact { name, value, source, disagree: Vec::new() }
         })
         .collect()
+}
+
+/// Newer configs say that an output is tied which the file stores apart.
+fn note_tie(configs: &Configs<'_>, wiring: &Wiring, facts: &mut [Fact]) -> Result<(), FactError> {
+    let said = configs.flag(&["tie_word_embeddings"])?.filter(|said| said.value != wiring.tied_output);
+    let fact = facts.iter_mut().find(|f| f.name == "tied_output");
+    if let (Some(said), Some(fact)) = (said, fact) {
+        fact.disagree.push((said.source, json!(said.value)));
+    }
+    Ok(())
 }
 
 fn token_facts(configs: &Configs<'_>) -> Vec<Fact> {

@@ -33,6 +33,9 @@ pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagra
     let mut drawing = Drawing::default();
     let groups = merge(&nodes);
     for members in &groups {
+        if drawing.see_through(view, group, members) {
+            continue;
+        }
         let blocks: Vec<&Node> = members.iter().map(|&id| graph.node(id)).collect();
         drawing.place(members, block(view, &blocks, &naming));
     }
@@ -94,19 +97,31 @@ impl Drawing {
         self.blocks.push(block);
     }
 
+    /// A second name for a value from outside is not a step: its box is the outside one.
+    fn see_through(&mut self, view: &View<'_>, group: &LayerGroup, members: &[NodeId]) -> bool {
+        let graph = &view.model.graph;
+        let first = members.first().map(|&id| graph.node(id)).filter(|n| matches!(n.op, Op::Same));
+        let Some(&input) = first.and_then(|n| n.inputs.first()) else { return false };
+        let at = self.source(view, group, input);
+        self.place.extend(members.iter().map(|&id| (id, at)));
+        true
+    }
+
+    /// The box of a value: its own, or one for a value from outside, made when it is first needed.
+    fn source(&mut self, view: &View<'_>, group: &LayerGroup, id: NodeId) -> usize {
+        if let Some(&at) = self.place.get(&id) {
+            return at;
+        }
+        let node = view.model.graph.node(id);
+        let path = group.general(node.path.as_str());
+        self.place(&[id], outside(&path, &view.shape(&node.dims)));
+        self.blocks.len() - 1
+    }
+
     /// Arrows into a node; a value from outside of the part gets a box of its own.
     fn join(&mut self, view: &View<'_>, group: &LayerGroup, id: NodeId, node: &Node) {
-        let graph = &view.model.graph;
         for (i, &input) in node.inputs.iter().enumerate() {
-            let from = match self.place.get(&input) {
-                Some(&from) => from,
-                None => {
-                    let source = graph.node(input);
-                    let path = group.general(source.path.as_str());
-                    self.place(&[input], outside(&path, &view.shape(&source.dims)));
-                    self.blocks.len() - 1
-                }
-            };
+            let from = self.source(view, group, input);
             let Some(&to) = self.place.get(&id) else { continue };
             let label = match node.op {
                 Op::Residual { .. } if i == 0 => "residual",

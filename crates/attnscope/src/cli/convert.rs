@@ -133,7 +133,7 @@ impl Convert {
                 "--allow metadata leaves them out; `attnscope inspect` lists them",
             ));
         }
-        Ok(metadata)
+        Ok(if target.holds_metadata() { metadata } else { Map::new() })
     }
 
     fn entry<'c>(

@@ -48,6 +48,9 @@ struct ModelArgs {
     /// The number of attention heads, where the file does not say (or says it wrongly)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     heads: Option<u32>,
+    /// Threads to work with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 /// Where results go and how they look.
@@ -85,6 +88,10 @@ enum TextOrJson {
 
 impl ModelArgs {
     fn open(&self) -> Result<crate::Opened, Failure> {
+        if let Some(n) = self.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(n)).build_global();
+            pool.map_err(|e| Failure::new(format!("{n} threads: {e}"), "give a smaller --threads"))?;
+        }
         crate::Opened::open(&self.model, self.heads.map(|n| n as usize))
     }
 }

@@ -85,6 +85,8 @@ struct Row {
 struct Rows {
     rows: Vec<Row>,
     input_bytes: u64,
+    /// Of every node, also of those that are no layer to a reader.
+    forward_bytes: u64,
 }
 
 impl Rows {
@@ -121,7 +123,9 @@ impl Rows {
             }
             rows.push(row);
         }
-        Some(Self { rows, input_bytes })
+        let bytes = |n: &Node| output_bytes(n, sizes);
+        let forward_bytes = model.graph.nodes().iter().try_fold(0u64, |sum, n| sum.checked_add(bytes(n)?))?;
+        Some(Self { rows, input_bytes, forward_bytes })
     }
 
     fn total(&self, of: impl Fn(&Row) -> u64) -> u64 {
@@ -162,7 +166,7 @@ impl Rows {
             Table::new(vec![Column::left(""), Column::right(""), Column::left("")], output.glyphs());
         let mb = |n: u64| format!("{:.2} MB", n as f64 / 1e6);
         let m = |n: u64| format!("{:.2} M", n as f64 / 1e6);
-        let [forward, kept] = [self.forward_backward(), self.total(|r| r.bytes)];
+        let forward = self.forward_backward();
         totals.row(["Total params", &thousands(parameters), "each tied weight once"]);
         if buffers > 0 {
             totals.row(["Buffers", &thousands(buffers), "constants in the file, not parameters"]);
@@ -181,7 +185,7 @@ impl Rows {
         ]);
         totals.row(["Params size", &mb(parameters * 4), "in f32"]);
         totals.row(["Estimated total size", &mb(self.input_bytes + forward + parameters * 4), ""]);
-        totals.row(["Forward memory", &mb(kept), "every tensor of a traced run kept, in f32"]);
+        totals.row(["Forward memory", &mb(self.forward_bytes), "every tensor of a traced run kept, in f32"]);
         text + &totals.render(output.width())
     }
 
@@ -213,7 +217,7 @@ impl Rows {
                 "input_bytes": self.input_bytes,
                 "forward_backward_bytes": self.forward_backward(),
                 "parameter_bytes": parameters * 4,
-                "forward_bytes": self.total(|r| r.bytes),
+                "forward_bytes": self.forward_bytes,
             },
         }))
     }
