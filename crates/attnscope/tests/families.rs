@@ -1,5 +1,7 @@
 //! Every family against what the code that made the fixture says of it.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
 mod common;
 
 use attnscope::graph::{Model, Node, NormKind, NormPlace, Op, Stack};

@@ -1,5 +1,7 @@
 //! What is made of files that say less, or something else, than they should.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
 mod common;
 
 use attnscope::graph::{Dim, Fact, Stack};
@@ -79,7 +81,7 @@ fn holes_are_marked_and_do_not_stop_the_drawing() {
     let model = opened.encoder_decoder().unwrap();
     let missing: Vec<&str> = model.binding.missing().map(|(_, name)| name).collect();
     assert_eq!(missing, [gone]);
-    let drawn = common::attnscope(&["flow", &path, "--width", "80"]);
+    let drawn = common::attnscope(&["flow", &path, "--width", "120"]);
     assert_eq!(drawn.status.code(), Some(0));
     let text = common::stdout(&drawn);
     // The layers are no longer alike: each is drawn, and the hole is in the second.

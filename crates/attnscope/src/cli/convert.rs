@@ -152,9 +152,18 @@ impl Convert {
             d if d.is_plain() => (Loss::Widen, "widen", DType::F32),
             _ => (Loss::Dequantize, "dequantize", DType::F32),
         };
-        let exact = !matches!(t.dtype, DType::F64 | DType::U64 | DType::I64 | DType::Opaque { .. });
+        let exact = !matches!(t.dtype, DType::F64 | DType::U64 | DType::I64);
         if self.allows(loss) && exact && target.holds(wider) {
             return Ok(checkpoint.entry_as(t, wider));
+        }
+        if let DType::Opaque { .. } = t.dtype {
+            return Err(Failure::new(
+                format!(
+                    "{}: tensor {:?} is {}, a type that is listed and not read",
+                    self.input, t.name, t.dtype
+                ),
+                "write the file again with a type that is read: see `attnscope inspect --tensors`",
+            ));
         }
         let help = if exact {
             format!("--allow {flag} writes it as {wider}")

@@ -1,6 +1,7 @@
 //! What the tests of the binary share: fixtures, models outside the repository, running the program.
 
 #![allow(dead_code, unreachable_pub)] // Each test binary uses its part.
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,228 @@
+//! The program as its user meets it: exit codes, error and help lines, nothing half written.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use attnscope::checkpoint::Checkpoint;
+use common::{attnscope, command, fixture, stderr, stdout};
+use serde_json::Value;
+use tempfile::tempdir;
+
+/// Exit 2, an error line that names the file, a help line, nothing on standard output.
+fn refused(args: &[&str], names: &str) -> String {
+    let output = attnscope(args);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    assert!(text.starts_with("error: ") && text.contains("\nhelp: "), "{args:?}: {text}");
+    assert!(text.contains(names), "{args:?}: {text} does not name {names:?}");
+    assert_eq!(text.lines().count(), 2, "{args:?}: {text}");
+    text
+}
+
+#[test]
+fn files_that_are_no_checkpoints() {
+    let folder = tempdir().unwrap();
+    let cases: &[(&str, &[u8], &str)] = &[
+        ("empty.safetensors", b"", "empty"),
+        ("notes.txt", b"Dear diary, today I trained a model.\n", "text"),
+        ("page.bin", b"<!DOCTYPE html><html><body>Sign in</body></html>", "HTML"),
+        ("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "LFS"),
+        ("v1.apr", b"APRN\x01\x00\x00\x00\x00\x00\x00\x00", "version 1"),
+        ("zeros.pt", &[0; 512], "zeros"),
+        ("noise.gguf", b"\xde\xad\xbe\xef\x01\x02\x03\x04\x05\x06", "de ad be ef"),
+    ];
+    for (name, bytes, says) in cases {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        let file = file.display().to_string();
+        for command in ["inspect", "flow", "summary"] {
+            let text = refused(&[command, &file], name);
+            assert!(text.contains(says), "{text}");
+        }
+        let target = folder.path().join("out.apr");
+        refused(&["convert", &file, &target.display().to_string()], name);
+        assert!(!target.exists());
+    }
+    refused(&["inspect", "/no/such/file"], "/no/such/file");
+}
+
+#[test]
+fn configs_that_cannot_be_used() {
+    let cases = [
+        ("{ not json", "line 1"),
+        ("[1, 2]", "JSON object"),
+        (r#"{"model_type": 7}"#, "model_type"),
+        (r#"{"model_type": "bart", "d_model": "wide"}"#, "d_model"),
+        (r#"{"model_type": "bart", "encoder_attention_heads": -4}"#, "encoder_attention_heads"),
+        (r#"{"model_type": "bart", "activation_function": "sine"}"#, "activation_function"),
+        (r#"{"model_type": "bart", "scale_embedding": "yes"}"#, "scale_embedding"),
+    ];
+    for (config, names) in cases {
+        let folder = tempdir().unwrap();
+        std::fs::copy(fixture("bart/model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        refused(&["flow", &folder.path().display().to_string()], names);
+    }
+}
+
+#[test]
+fn bad_usage_is_exit_2() {
+    for args in
+        [&["flow", "--width", "10"][..], &["flow", "--format", "gif"], &["nonsense"], &["convert", "demo"]]
+    {
+        let output = attnscope(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).starts_with("error:"), "{args:?}");
+    }
+    refused(&["flow", "--layer", "decoder.9"], "decoder.9");
+    refused(&["convert", "demo", "out.gguf"], "out.gguf");
+    assert_eq!(attnscope(&["--help"]).status.code(), Some(0));
+}
+
+#[test]
+fn json_is_json_with_the_promised_keys() {
+    let flow: Value = serde_json::from_str(&stdout(&attnscope(&["flow", "--format", "json"]))).unwrap();
+    assert_eq!(flow["schema"], 1);
+    let nodes = flow["nodes"].as_array().unwrap();
+    for key in ["path", "op", "inputs", "dims", "shape", "weights"] {
+        assert!(nodes.iter().all(|n| n.get(key).is_some()), "{key}");
+    }
+    let scores = nodes.iter().find(|n| n["path"] == "decoder.1.cross_attn.scores").unwrap();
+    assert_eq!(scores["dims"], serde_json::json!(["B", "H", "T", "S"]));
+    assert_eq!(scores["shape"], serde_json::json!([null, 4, null, null]));
+    let stats: Value =
+        serde_json::from_str(&stdout(&attnscope(&["inspect", "--stats", "--format", "json"]))).unwrap();
+    assert_eq!(stats["tensors"].as_array().unwrap().len(), 86);
+    assert_eq!(stats["tensors"][0]["stats"]["zeros"], 4000);
+    let summary: Value = serde_json::from_str(&stdout(&attnscope(&["summary", "--format", "json"]))).unwrap();
+    assert_eq!(summary["totals"]["parameters"], 1_174_528);
+}
+
+#[test]
+fn a_locale_without_unicode_gets_ascii() {
+    for locale in ["C", "POSIX", "en_US.ISO-8859-1"] {
+        let output = command(&["flow"]).env("LC_ALL", locale).output().unwrap();
+        assert!(output.stdout.is_ascii(), "{locale}");
+        assert!(stdout(&output).contains("sqrt"), "{locale}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut child = command(&["summary"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 16];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn output_goes_to_a_file_whole_or_not_at_all() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("flow.svg");
+    let to = file.display().to_string();
+    assert_eq!(attnscope(&["flow", "--format", "svg", "--output", &to]).status.code(), Some(0));
+    assert!(std::fs::read_to_string(&file).unwrap().ends_with("</svg>\n"));
+    refused(&["flow", "--output", "/no/such/folder/x.txt"], "/no/such/folder");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Every tensor of two checkpoints, bit for bit.
+fn assert_same_tensors(a: &str, b: &str) {
+    let [a, b] = [a, b].map(|p| Checkpoint::open(p.as_ref()).unwrap());
+    assert_eq!(a.tensors().len(), b.tensors().len());
+    for t in a.tensors() {
+        let other = b.tensor(&t.name).unwrap_or_else(|| panic!("{} is gone", t.name));
+        assert_eq!((t.dtype, &t.shape), (other.dtype, &other.shape), "{}", t.name);
+        assert_eq!(a.raw(t).unwrap(), b.raw(other).unwrap(), "{}", t.name);
+    }
+}
+
+#[test]
+fn conversions_keep_every_bit() {
+    let folder = tempdir().unwrap();
+    let sources = [
+        fixture("bart"),
+        fixture("bart-sharded"),
+        fixture("whisper-openai/tiny.pt"),
+        fixture("whisper-ggml/ggml-tiny.bin"),
+        fixture("torch-nn/model.pt"),
+    ];
+    for source in &sources {
+        for ending in ["apr", "safetensors", "npz"] {
+            let target = folder.path().join(format!("out.{ending}")).display().to_string();
+            let done = attnscope(&["convert", source, &target, "--allow", "metadata"]);
+            assert_eq!(done.status.code(), Some(0), "{source} to {ending}: {}", stderr(&done));
+            assert_same_tensors(source, &target);
+        }
+    }
+}
+
+#[test]
+fn a_converted_model_is_still_known() {
+    let folder = tempdir().unwrap();
+    for ending in ["apr", "safetensors"] {
+        let target = folder.path().join(format!("out.{ending}")).display().to_string();
+        assert_eq!(attnscope(&["convert", "demo", &target]).status.code(), Some(0));
+        let opened = common::open(&target, None);
+        let model = opened.encoder_decoder().unwrap();
+        let demo = common::open("demo", None);
+        assert_eq!(model.wiring, demo.encoder_decoder().unwrap().wiring, "{ending}");
+        assert!(model.obstacles.is_empty(), "{ending}: {:?}", model.obstacles);
+    }
+}
+
+#[test]
+fn losses_are_refused_until_they_are_allowed() {
+    let folder = tempdir().unwrap();
+    let target = |ending: &str| folder.path().join(format!("out.{ending}")).display().to_string();
+    let gguf = fixture("formats/gguf/every-type.gguf");
+    let text = refused(&["convert", &gguf, &target("npz"), "--allow", "metadata"], "every-type.gguf");
+    assert!(text.contains("--allow dequantize") || text.contains("--allow widen"), "{text}");
+    let text = refused(&["convert", "demo", &target("npz")], "demo");
+    assert!(text.contains("--allow metadata"), "{text}");
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    // A type whose values are not read is refused whatever is allowed.
+    let text = refused(
+        &[
+            "convert",
+            &gguf,
+            &target("npz"),
+            "--allow",
+            "metadata",
+            "--allow",
+            "dequantize",
+            "--allow",
+            "widen",
+        ],
+        "every-type.gguf",
+    );
+    assert!(text.contains("not read"), "{text}");
+}
+
+#[test]
+fn one_changed_byte_of_an_apr_file_is_an_error() {
+    let folder = tempdir().unwrap();
+    let target = folder.path().join("demo.apr");
+    let path = target.display().to_string();
+    assert_eq!(attnscope(&["convert", "demo", &path]).status.code(), Some(0));
+    let mut bytes = std::fs::read(&target).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&target, &bytes).unwrap();
+    let text = refused(&["inspect", &path], "demo.apr");
+    assert!(text.contains("checksum"), "{text}");
+    std::fs::write(&target, &bytes[..middle]).unwrap();
+    refused(&["flow", &path], "demo.apr");
+}
+
+#[test]
+fn a_pickle_that_would_run_something_is_listed_and_not_run() {
+    let output = attnscope(&["inspect", &fixture("formats/pytorch/mixed.pt")]);
+    let text = stdout(&output);
+    assert!(text.contains("system") && text.contains("asks to be called"), "{text}{}", stderr(&output));
+}
