@@ -16,6 +16,8 @@ pub struct Config<'a> {
 /// One fact that the program goes by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
+    /// Which part of the report it belongs to.
+    pub topic: Topic,
     /// What it is about.
     pub name: String,
     /// What holds.
@@ -24,6 +26,28 @@ pub struct Fact {
     pub source: String,
     /// Who says something else, and what.
     pub disagree: Vec<(String, Value)>,
+}
+
+/// The parts of a report of facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// Family and sizes.
+    Shape,
+    /// How the parts are joined.
+    Wiring,
+    /// Token ids with a meaning.
+    Tokens,
+}
+
+impl Topic {
+    /// Its heading, also its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Wiring => "wiring",
+            Self::Tokens => "tokens",
+        }
+    }
 }
 
 /// A config whose values cannot be used.

@@ -32,7 +32,7 @@ pub use bind::{Binding, Slot};
 pub use build::{Layers, build};
 pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
 pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
-pub use facts::{Config, Fact, FactError};
+pub use facts::{Config, Fact, FactError, Topic};
 pub use family::{Evidence, FAMILIES, Family, Sets, Setting};
 pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use names::{Found, NameScheme, Row, TensorSpec};

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::bind::{Binding, Slot, bind, elements};
 use crate::build::{Layers, build};
 use crate::dim::{Dim, Side, Sizes, Stack};
-use crate::facts::{Config, Configs, Fact, FactError, SIZE_KEYS, TOKEN_KEYS, layer_keys};
+use crate::facts::{Config, Configs, Fact, FactError, SIZE_KEYS, TOKEN_KEYS, Topic, layer_keys};
 use crate::family::{Evidence, FAMILIES, Family};
 use crate::graph::{Graph, WeightId};
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe::{self, Sources};
 use crate::other::{Other, classify};
-use crate::wiring::Wiring;
+use crate::wiring::{EmbeddingScale, Front, Positions, Wiring};
 
 /// More layers than any model has; a file that claims more is not believed.
 const MOST_LAYERS: usize = 1024;
@@ -237,7 +237,7 @@ fn choose<'a>(
 
 fn family_fact(family: &Family, source: String, said: &[(String, String)]) -> Fact {
     let disagree = said.iter().map(|(word, source)| (source.clone(), json!(word))).collect();
-    Fact { name: "family".into(), value: json!(family.id), source, disagree }
+    Fact { topic: Topic::Shape, name: "family".into(), value: json!(family.id), source, disagree }
 }
 
 /// The words by which configs name a family, each with its source.
@@ -330,11 +330,11 @@ fn measure(
 /// Whether a size that only a config speaks of is one that this model has.
 fn applies(dim: Dim, wiring: &Wiring) -> bool {
     match dim {
-        Dim::Positions(side) => wiring.positions(side) != crate::wiring::Positions::None,
-        Dim::Mels => wiring.front == crate::wiring::Front::Audio,
+        Dim::Positions(side) => wiring.positions(side) != Positions::None,
+        Dim::Mels => wiring.front == Front::Audio,
         Dim::Buckets(_) => wiring.relative_bias,
         Dim::Head(_) => false,
-        Dim::Vocab(Side::Source) => wiring.front == crate::wiring::Front::Tokens,
+        Dim::Vocab(Side::Source) => wiring.front == Front::Tokens,
         _ => true,
     }
 }
@@ -363,18 +363,27 @@ fn votes(graph: &Graph, lookup: &Lookup<'_>) -> BTreeMap<Dim, BTreeMap<usize, us
 fn fact(name: &str, value: Value, source: String, said: Vec<crate::facts::Said<usize>>) -> Fact {
     let differs = |s: &crate::facts::Said<usize>| json!(s.value) != value;
     let disagree = said.iter().filter(|s| differs(s)).map(|s| (s.source.clone(), json!(s.value))).collect();
-    Fact { name: name.to_owned(), value, source, disagree }
+    Fact { topic: Topic::Shape, name: name.to_owned(), value, source, disagree }
 }
 
-/// A fact for each field of the wiring, in its order.
+/// A fact for each field of the wiring that has a say, in its order.
 fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact> {
     let Ok(Value::Object(fields)) = serde_json::to_value(wiring) else { return Vec::new() };
     let default = format!("{}'s default", family.title);
+    let positions = [wiring.source_positions, wiring.target_positions];
+    // Fields that follow from another one that is off say nothing.
+    let idle = |name: &str| match name {
+        "relative_buckets" | "relative_max_distance" => !wiring.relative_bias,
+        "position_offset" => positions.iter().all(|p| *p == Positions::None),
+        "scales_target" => wiring.embedding_scale == EmbeddingScale::None,
+        _ => false,
+    };
     fields
         .into_iter()
+        .filter(|(name, _)| !idle(name))
         .map(|(name, value)| {
             let source = sources.get(&name).cloned().unwrap_or_else(|| default.clone());
-            Fact { name, value, source, disagree: Vec::new() }
+            Fact { topic: Topic::Wiring, name, value, source, disagree: Vec::new() }
         })
         .collect()
 }
@@ -393,6 +402,7 @@ fn token_facts(configs: &Configs<'_>) -> Vec<Fact> {
     let token = |key: &&str| {
         let said = configs.first(&[key])?;
         Some(Fact {
+            topic: Topic::Tokens,
             name: (*key).into(),
             value: said.value.clone(),
             source: said.source,

@@ -143,7 +143,11 @@ fn dtypes(tensors: &[TensorInfo]) -> String {
 fn facts(output: &Output<'_>, facts: &[Fact]) -> String {
     let columns = vec![Column::left("Fact"), Column::left("Value"), Column::left("Who says so")];
     let mut table = Table::new(columns, output.glyphs()).flexible(2);
+    let mut topic = facts.first().map(|f| f.topic);
     for fact in facts {
+        if topic.replace(fact.topic) != Some(fact.topic) {
+            table.row([""]);
+        }
         table.row([fact.name.as_str(), &plain(&fact.value), &fact.source]);
         for (source, value) in &fact.disagree {
             table.row(["", "", &format!("! {source} says {}", plain(value))]);
@@ -303,7 +307,7 @@ fn model_document(model: &Model) -> serde_json::Map<String, Value> {
     let fact = |f: &Fact| {
         let disagree: Vec<Value> =
             f.disagree.iter().map(|(source, v)| value!({ "source": source, "value": v })).collect();
-        value!({ "name": f.name, "value": f.value, "source": f.source, "disagree": disagree })
+        value!({ "topic": f.topic.name(), "name": f.name, "value": f.value, "source": f.source, "disagree": disagree })
     };
     let (parameters, buffers) = model.parameters();
     let b = &model.binding;
