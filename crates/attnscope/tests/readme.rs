@@ -32,5 +32,8 @@ fn every_example_prints_what_it_says() {
 fn the_picture_is_what_flow_draws() {
     let picture = std::fs::read_to_string(root().join("docs/flow.svg")).unwrap();
     let drawn = stdout(&attnscope(&["flow", "--format", "svg"]));
-    assert!(picture == drawn, "write it again: cargo run --release -- flow --format svg --output docs/flow.svg");
+    assert!(
+        picture == drawn,
+        "write it again: cargo run --release -- flow --format svg --output docs/flow.svg"
+    );
 }
