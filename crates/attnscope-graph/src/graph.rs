@@ -8,26 +8,28 @@ use crate::op::Op;
 
 /// A node's name everywhere: command line, JSON, drawings, trace files, errors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodePath(String);
+pub struct NodePath {
+    text: String,
+    /// Asked for often enough to be parsed once.
+    layer: Option<(Stack, usize)>,
+}
 
 impl NodePath {
     /// The path as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// The layer it is in: `decoder.1.cross_attn.q` is in layer 1 of the decoder.
     pub fn layer(&self) -> Option<(Stack, usize)> {
-        let (first, rest) = self.0.split_once('.')?;
-        let stack = Stack::ALL.into_iter().find(|s| s.name() == first)?;
-        Some((stack, rest.split('.').next()?.parse().ok()?))
+        self.layer
     }
 
     /// The path within its layer, `cross_attn.q`; the whole path outside of layers.
     pub fn within_layer(&self) -> &str {
         match self.layer() {
-            Some(_) => self.0.splitn(3, '.').nth(2).unwrap_or_default(),
-            None => &self.0,
+            Some(_) => self.text.splitn(3, '.').nth(2).unwrap_or_default(),
+            None => &self.text,
         }
     }
 
@@ -38,19 +40,25 @@ impl NodePath {
 
     /// Its last segment.
     pub fn leaf(&self) -> &str {
-        self.0.rsplit('.').next().unwrap_or_default()
+        self.text.rsplit('.').next().unwrap_or_default()
     }
 }
 
 impl From<String> for NodePath {
-    fn from(path: String) -> Self {
-        Self(path)
+    fn from(text: String) -> Self {
+        let layer = || {
+            let (first, rest) = text.split_once('.')?;
+            let stack = Stack::ALL.into_iter().find(|s| s.name() == first)?;
+            Some((stack, rest.split('.').next()?.parse().ok()?))
+        };
+        let layer = layer();
+        Self { text, layer }
     }
 }
 
 impl fmt::Display for NodePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(&self.text)
     }
 }
 
@@ -105,7 +113,7 @@ pub struct Weight {
 pub struct Graph {
     nodes: Vec<Node>,
     weights: Vec<Weight>,
-    by_path: HashMap<NodePath, NodeId>,
+    by_path: HashMap<String, NodeId>,
     weight_by_path: HashMap<String, WeightId>,
 }
 
@@ -137,7 +145,7 @@ impl Graph {
 
     /// The node of that name.
     pub fn find(&self, path: &str) -> Option<NodeId> {
-        self.by_path.get(&NodePath(path.to_owned())).copied()
+        self.by_path.get(path).copied()
     }
 
     /// How many layers a stack has.
@@ -162,8 +170,8 @@ impl Graph {
         let input_dims: Vec<&[Dim]> = inputs.iter().map(|&i| self.node(i).dims.as_slice()).collect();
         let weight_dims: Vec<&[Dim]> = weights.iter().map(|&w| self.weight(w).dims.as_slice()).collect();
         let dims = op.output(&input_dims, &weight_dims);
-        let path = NodePath(path);
         self.by_path.insert(path.clone(), id);
+        let path = NodePath::from(path);
         self.nodes.push(Node { path, op, inputs: inputs.to_vec(), dims, weights: weights.to_vec() });
         id
     }
