@@ -16,5 +16,6 @@ mod open;
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_graph as graph;
 pub use attnscope_render as render;
+pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;

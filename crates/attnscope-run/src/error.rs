@@ -1,0 +1,42 @@
+//! Why a run could not be made.
+
+use attnscope_checkpoint::Error as CheckpointError;
+
+/// What stands in the way of a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The checkpoint draws and does not run.
+    #[error("this model does not run: {0}")]
+    Obstacle(String),
+    /// A tensor could not be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The input does not fit the model.
+    #[error("{place}: {found}, but {expected}")]
+    Input {
+        /// Which part of the input.
+        place: String,
+        /// What was given.
+        found: String,
+        /// What the model can take.
+        expected: String,
+        /// What to do next.
+        help: String,
+    },
+    /// A captured tensor could not be put where it should go.
+    #[error("{0}")]
+    Sink(String),
+}
+
+impl RunError {
+    /// What the user can do next, for the `help:` line.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Obstacle(_) => "`attnscope inspect` lists what is missing, and who says what".into(),
+            Self::Checkpoint(e) => e.help(),
+            Self::Input { help, .. } => help.clone(),
+            Self::Sink(_) => "check that there is room on the disk and that the folder can be written".into(),
+        }
+    }
+}

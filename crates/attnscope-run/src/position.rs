@@ -1,0 +1,48 @@
+//! Positions as numbers: sinusoids, and T5's buckets of distances.
+
+use attnscope_graph::{Positions, Stack};
+
+/// Component `i` of the sinusoidal vector of `width` for a position.
+pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize) -> f64 {
+    let half = width.div_ceil(2);
+    let p = position as f64;
+    // Angle of the j-th frequency.
+    let published = |j: usize| p / 10000f64.powf(2.0 * j as f64 / width as f64);
+    match kind {
+        Positions::SinusoidHalves if i < half => published(i).sin(),
+        Positions::SinusoidHalves => published(i - half).cos(),
+        Positions::SinusoidInterleaved if i.is_multiple_of(2) => published(i / 2).sin(),
+        Positions::SinusoidInterleaved => published(i / 2).cos(),
+        Positions::SinusoidFairseq => {
+            let half = width / 2;
+            let step = 10000f64.ln() / (half.max(2) - 1) as f64;
+            match i {
+                _ if i < half => (p * (-(i as f64) * step).exp()).sin(),
+                _ if i < 2 * half => (p * (-((i - half) as f64) * step).exp()).cos(),
+                // An odd width leaves one column over.
+                _ => 0.0,
+            }
+        }
+        Positions::Table | Positions::None => 0.0,
+    }
+}
+
+/// The row of T5's bias table for a distance: exact near by, logarithmic further away, in f32 as it was trained.
+pub(crate) fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
+    let relative = key as i64 - query as i64;
+    let (buckets, first, distance) = match stack {
+        // The encoder looks both ways: half of the buckets are for what comes after.
+        Stack::Encoder => {
+            let half = buckets / 2;
+            (half, if relative > 0 { half } else { 0 }, relative.unsigned_abs() as usize)
+        }
+        Stack::Decoder => (buckets, 0, (-relative).max(0) as usize),
+    };
+    let exact = buckets / 2;
+    if distance < exact {
+        return first + distance;
+    }
+    let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
+    let far = exact + (ratio * (buckets - exact) as f32) as usize;
+    first + far.min(buckets.saturating_sub(1))
+}

@@ -1,0 +1,313 @@
+//! The reference executor: f64, one plain loop a formula. The judge of every kernel; it stays small and obvious.
+
+use std::sync::Arc;
+
+use attnscope_graph::{Activation, Model, Node, NormKind, Op, Positions, Squash, WeightId};
+use rayon::prelude::*;
+
+use crate::error::RunError;
+use crate::input::{Input, Source};
+use crate::position::{bucket, sinusoid};
+use crate::prepare::Prepared;
+use crate::sink::{Sink, Values};
+use crate::weights::Weights;
+
+/// A tensor in f64, row-major.
+#[derive(Debug, Clone)]
+struct Tensor {
+    shape: Vec<usize>,
+    data: Vec<f64>,
+}
+
+impl Tensor {
+    /// The length of a dimension counted from the last.
+    fn dim(&self, from_last: usize) -> usize {
+        self.shape.len().checked_sub(from_last).map_or(1, |i| self.shape[i])
+    }
+
+    fn width(&self) -> usize {
+        self.dim(1).max(1)
+    }
+}
+
+/// Runs the graph in order and hands every wanted tensor to the sink.
+///
+/// # Errors
+/// When the input does not fit the model, or the sink refuses a tensor.
+pub fn run_reference(
+    model: &Model,
+    weights: &Weights,
+    input: &Input,
+    sink: &mut dyn Sink,
+) -> Result<(), RunError> {
+    let prepared = Prepared::new(model, input)?;
+    let mut values: Vec<Option<Arc<Tensor>>> = vec![None; model.graph.nodes().len()];
+    for (id, node) in model.graph.iter() {
+        let shape = prepared.shape(node)?;
+        let inputs: Vec<Arc<Tensor>> = node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
+        let step = Step { prepared: &prepared, weights, node, shape: &shape, inputs: &inputs };
+        let value = match node.op {
+            Op::Same => inputs.first().cloned(),
+            _ => Some(Arc::new(Tensor { data: step.compute(), shape: shape.clone() })),
+        };
+        if let (true, Some(value)) = (sink.wants(id), &value) {
+            sink.put(id, &shape, Values::F64(&value.data))?;
+        }
+        values[id.index()] = value;
+        for dead in prepared.dead_after(node, id.index()) {
+            values[dead.index()] = None;
+        }
+    }
+    Ok(())
+}
+
+struct Step<'a> {
+    prepared: &'a Prepared<'a>,
+    weights: &'a Weights,
+    node: &'a Node,
+    shape: &'a [usize],
+    inputs: &'a [Arc<Tensor>],
+}
+
+impl Step<'_> {
+    fn compute(&self) -> Vec<f64> {
+        match self.node.op {
+            Op::Ids(side) => match self.prepared.rows(side) {
+                Some(rows) => rows.ids().iter().map(|&id| f64::from(id)).collect(),
+                None => Vec::new(),
+            },
+            Op::Features => match &self.prepared.input.source {
+                Source::Features(f) => f.values.iter().map(|&x| f64::from(x)).collect(),
+                Source::Tokens(_) => Vec::new(),
+            },
+            Op::Embed { scale } => self.embed(self.factor(scale)),
+            Op::Positions { kind, offset, .. } => self.positions(kind, offset),
+            Op::AddPositions => self.each(|i, x| x[0].data[i] + x[1].data[i % x[1].data.len()]),
+            Op::Conv1d { stride } => self.conv(stride),
+            Op::Transpose => self.transpose(),
+            Op::Same => self.inputs[0].data.clone(),
+            Op::Norm { kind, eps } => self.norm(kind, eps),
+            Op::Linear => self.linear(1.0),
+            Op::Logits { scale } => self.linear(self.factor(scale)),
+            Op::SplitHeads(_) => self.split_heads(),
+            Op::MergeHeads(_) => self.merge_heads(),
+            Op::Scores { scale } => self.scores(self.factor(scale)),
+            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
+            Op::Mask(kind) => {
+                let [batch, _, queries, keys] = self.four();
+                let cell = |i: usize| {
+                    self.prepared.is_open(kind, i / (queries * keys), i / keys % queries, i % keys)
+                };
+                (0..batch * queries * keys).map(|i| if cell(i) { 0.0 } else { f64::NEG_INFINITY }).collect()
+            }
+            Op::AddMask => self.add_mask(),
+            Op::Squash(squash) => self.squash(squash),
+            Op::Context => self.context(),
+            Op::Residual { gain } => self.each(|i, x| x[0].data[i] + f64::from(gain) * x[1].data[i]),
+            Op::Activate(activation) => self.each(|i, x| activate(activation, x[0].data[i])),
+            Op::Gate => self.each(|i, x| x[0].data[i] * x[1].data[i]),
+        }
+    }
+
+    fn factor(&self, factor: attnscope_graph::Factor) -> f64 {
+        factor.value(&self.prepared.sizes).unwrap_or(1.0)
+    }
+
+    fn weight(&self, i: usize) -> &[f32] {
+        let ids: &[WeightId] = &self.node.weights;
+        ids.get(i).map_or(&[], |&id| self.weights.get(id))
+    }
+
+    /// [batch, head, query, key] of the output.
+    fn four(&self) -> [usize; 4] {
+        let mut four = [1; 4];
+        four.iter_mut().zip(self.shape).for_each(|(to, &n)| *to = n);
+        four
+    }
+
+    fn each(&self, f: impl Fn(usize, &[Arc<Tensor>]) -> f64) -> Vec<f64> {
+        (0..self.shape.iter().product()).map(|i| f(i, self.inputs)).collect()
+    }
+
+    /// E[id] · scale
+    fn embed(&self, scale: f64) -> Vec<f64> {
+        let width = self.shape[2];
+        let table = self.weight(0);
+        let row =
+            |&id: &f64| table[id as usize * width..][..width].iter().map(move |&x| f64::from(x) * scale);
+        self.inputs[0].data.iter().flat_map(row).collect()
+    }
+
+    fn positions(&self, kind: Positions, offset: usize) -> Vec<f64> {
+        let (length, width) = (self.shape[1], self.shape[2]);
+        let table = self.weight(0);
+        let value = |p: usize, i: usize| match kind {
+            Positions::Table => f64::from(table[(p + offset) * width + i]),
+            _ => sinusoid(kind, p + offset, i, width),
+        };
+        (0..length).flat_map(|p| (0..width).map(move |i| value(p, i))).collect()
+    }
+
+    /// out[b, o, t] = bias[o] + Σ over i, k of w[o, i, k] · x[b, i, t · stride + k − 1]
+    fn conv(&self, stride: usize) -> Vec<f64> {
+        let (x, w, bias) = (&self.inputs[0], self.weight(0), self.weight(1));
+        let (channels, frames) = (x.dim(2), x.dim(1));
+        let (outputs, steps) = (self.shape[1], self.shape[2]);
+        let cell = |n: usize| {
+            let (b, o, t) = (n / (outputs * steps), n / steps % outputs, n % steps);
+            let mut sum = f64::from(bias[o]);
+            for i in 0..channels {
+                for k in 0..3 {
+                    // One frame of zeros at each end.
+                    if let Some(at) = (t * stride + k).checked_sub(1).filter(|&at| at < frames) {
+                        let x = x.data[(b * channels + i) * frames + at];
+                        sum += f64::from(w[(o * channels + i) * 3 + k]) * x;
+                    }
+                }
+            }
+            sum
+        };
+        (0..self.shape.iter().product()).into_par_iter().map(cell).collect()
+    }
+
+    fn transpose(&self) -> Vec<f64> {
+        let (rows, columns) = (self.shape[1], self.shape[2]);
+        self.each(|n, x| {
+            let (b, r, c) = (n / (rows * columns), n / columns % rows, n % columns);
+            x[0].data[(b * columns + c) * rows + r]
+        })
+    }
+
+    /// (x − mean) / √(var + eps) · g + b, or x / √(mean x² + eps) · g
+    fn norm(&self, kind: NormKind, eps: f64) -> Vec<f64> {
+        let width = self.inputs[0].width();
+        let (gain, bias) = (self.weight(0), self.weight(1));
+        let row = |x: &[f64]| {
+            let n = width as f64;
+            let mean = if kind == NormKind::Layer { x.iter().sum::<f64>() / n } else { 0.0 };
+            let spread = (x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n + eps).sqrt();
+            let one = |(i, v): (usize, &f64)| {
+                let shift = bias.get(i).map_or(0.0, |&b| f64::from(b));
+                (v - mean) / spread * f64::from(gain[i]) + shift
+            };
+            x.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        self.inputs[0].data.chunks(width).flat_map(row).collect()
+    }
+
+    /// x · scale · Wᵀ + b
+    fn linear(&self, scale: f64) -> Vec<f64> {
+        let (w, bias) = (self.weight(0), self.weight(1));
+        let width = self.inputs[0].width();
+        let outputs = self.shape.last().copied().unwrap_or(0);
+        let row = |x: &[f64]| -> Vec<f64> {
+            let one = |o: usize| {
+                let sum: f64 =
+                    w[o * width..][..width].iter().zip(x).map(|(&w, x)| f64::from(w) * x * scale).sum();
+                sum + bias.get(o).map_or(0.0, |&b| f64::from(b))
+            };
+            (0..outputs).map(one).collect()
+        };
+        self.inputs[0].data.par_chunks(width).flat_map_iter(row).collect()
+    }
+
+    /// [b, l, h · k] → [b, h, l, k]
+    fn split_heads(&self) -> Vec<f64> {
+        let [_, heads, length, size] = self.four();
+        self.each(|n, x| {
+            let (b, h, l, k) =
+                (n / (heads * length * size), n / (length * size) % heads, n / size % length, n % size);
+            x[0].data[((b * length + l) * heads + h) * size + k]
+        })
+    }
+
+    /// [b, h, l, k] → [b, l, h · k]
+    fn merge_heads(&self) -> Vec<f64> {
+        let (heads, length, size) = (self.inputs[0].dim(3), self.inputs[0].dim(2), self.inputs[0].dim(1));
+        self.each(|n, x| {
+            let (b, l, h, k) =
+                (n / (heads * length * size), n / (heads * size) % length, n / size % heads, n % size);
+            x[0].data[((b * heads + h) * length + l) * size + k]
+        })
+    }
+
+    /// scores[b, h, t, s] = scale · Σ over k of q[b, h, t, k] · k[b, h, s, k]
+    fn scores(&self, scale: f64) -> Vec<f64> {
+        let [_, _, queries, keys] = self.four();
+        let size = self.inputs[0].width();
+        self.each(|n, x| {
+            let (head, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
+            let q = &x[0].data[(head * queries + t) * size..][..size];
+            let k = &x[1].data[(head * keys + s) * size..][..size];
+            q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * scale
+        })
+    }
+
+    fn relative_bias(&self, stack: attnscope_graph::Stack, max_distance: usize) -> Vec<f64> {
+        let [_, heads, queries, keys] = self.four();
+        let table = self.weight(0);
+        let buckets = table.len() / heads.max(1);
+        let cell = |n: usize| {
+            let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
+            f64::from(table[bucket(stack, t, s, buckets, max_distance) * heads + h])
+        };
+        (0..heads * queries * keys).map(cell).collect()
+    }
+
+    /// Scores plus what broadcasts over batch (a bias) or heads (a mask).
+    fn add_mask(&self) -> Vec<f64> {
+        let [_, heads, queries, keys] = self.four();
+        self.each(|n, x| {
+            let (b, h, cell) =
+                (n / (heads * queries * keys), n / (queries * keys) % heads, n % (queries * keys));
+            let added = |a: &Arc<Tensor>| {
+                let (b, h) = (b % a.shape[0], h % a.shape[1]);
+                a.data[(b * a.shape[1] + h) * queries * keys + cell]
+            };
+            x[0].data[n] + x[1..].iter().map(added).sum::<f64>()
+        })
+    }
+
+    /// A row with nothing to see has no weights: all are 0, and the trace says so.
+    fn squash(&self, squash: Squash) -> Vec<f64> {
+        let row = |x: &[f64]| -> Vec<f64> {
+            let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            match squash {
+                _ if most == f64::NEG_INFINITY => vec![0.0; x.len()],
+                Squash::Softmax => {
+                    let sum: f64 = x.iter().map(|v| (v - most).exp()).sum();
+                    x.iter().map(|v| (v - most).exp() / sum).collect()
+                }
+                Squash::Sigmoid => x.iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect(),
+            }
+        };
+        self.inputs[0].data.chunks(self.inputs[0].width()).flat_map(row).collect()
+    }
+
+    /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, h, s, k]
+    fn context(&self) -> Vec<f64> {
+        let [_, _, queries, size] = self.four();
+        let keys = self.inputs[0].width();
+        self.each(|n, x| {
+            let (head, t, k) = (n / (queries * size), n / size % queries, n % size);
+            let weights = &x[0].data[(head * queries + t) * keys..][..keys];
+            weights.iter().enumerate().map(|(s, w)| w * x[1].data[(head * keys + s) * size + k]).sum()
+        })
+    }
+}
+
+/// The activation of one element.
+pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    match activation {
+        Activation::Relu => x.max(0.0),
+        Activation::Gelu => 0.5 * x * (1.0 + libm::erf(x / std::f64::consts::SQRT_2)),
+        Activation::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        Activation::Swish => x * sigmoid(x),
+        Activation::QuickGelu => x * sigmoid(1.702 * x),
+        Activation::Tanh => x.tanh(),
+    }
+}

@@ -1,0 +1,62 @@
+//! The weights of a model in memory, widened once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::{Model, Slot, WeightId};
+
+use crate::error::RunError;
+
+/// Every weight of a graph in f32. Weights that are one tensor in the file are one here.
+#[derive(Debug, Clone)]
+pub struct Weights(Vec<Weight>);
+
+#[derive(Debug, Clone)]
+struct Weight {
+    tensor: Arc<[f32]>,
+    /// The elements that are meant, where a tensor packs several weights.
+    from: usize,
+    to: usize,
+}
+
+impl Weights {
+    /// Reads the tensors that a model's weights are bound to.
+    ///
+    /// # Errors
+    /// When the model has holes, or a tensor cannot be read.
+    pub fn load(model: &Model, checkpoint: &Checkpoint) -> Result<Self, RunError> {
+        if let Some(obstacle) = model.obstacles.first() {
+            return Err(RunError::Obstacle(obstacle.clone()));
+        }
+        let mut read: HashMap<usize, Arc<[f32]>> = HashMap::new();
+        let mut weights = Vec::with_capacity(model.graph.weights().len());
+        for (id, slot) in model.binding.iter() {
+            let Slot::Bound(found) = slot else {
+                return Err(RunError::Obstacle(format!("{} is missing", model.graph.weight(id).path)));
+            };
+            let info = &checkpoint.tensors()[found.tensor];
+            let tensor = match read.get(&found.tensor) {
+                Some(tensor) => tensor.clone(),
+                None => {
+                    let tensor: Arc<[f32]> = checkpoint.read_f32(info)?.into();
+                    read.insert(found.tensor, tensor.clone());
+                    tensor
+                }
+            };
+            let row = tensor.len().checked_div(info.shape.first().copied().unwrap_or(1)).unwrap_or(0);
+            let (from, to) = match &found.rows {
+                Some(rows) => (rows.start * row, rows.end * row),
+                None => (0, tensor.len()),
+            };
+            weights.push(Weight { tensor, from, to });
+        }
+        Ok(Self(weights))
+    }
+
+    /// The values of a weight, row-major.
+    pub fn get(&self, id: WeightId) -> &[f32] {
+        let weight = &self.0[id.index()];
+        &weight.tensor[weight.from..weight.to]
+    }
+}
