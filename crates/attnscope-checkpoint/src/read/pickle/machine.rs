@@ -45,7 +45,7 @@ pub(crate) fn load<'a>(name: &'a str, bytes: &'a [u8]) -> Result<Pickle<'a>, Err
 }
 
 /// Bytes of a module's or a class's name. A text in the memo can be named by two bytes, again and again.
-const MAX_NAME: usize = 1024;
+const MAX_NAME: usize = 256;
 
 struct Machine<'a> {
     reader: Reader<'a>,

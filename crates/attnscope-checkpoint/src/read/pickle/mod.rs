@@ -21,5 +21,5 @@ pub(crate) use value::{Arena, Global, Id, Node, Object, RawTensor};
 /// Opcodes, and items copied by them, in one pickle. A checkpoint of ten thousand tensors takes half a million.
 const MAX_STEPS: u64 = 8 << 20;
 
-/// Bytes that the values of one pickle may take. Those of ten thousand tensors take some 10 MB.
-const MAX_HELD: usize = 96 << 20;
+/// Bytes that the values of one pickle may take. Those of fifty thousand tensors take some 60 MB.
+const MAX_HELD: usize = 128 << 20;
