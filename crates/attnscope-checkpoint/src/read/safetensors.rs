@@ -21,7 +21,7 @@ const MAX_HEADER: u64 = 100_000_000;
 
 /// Values in the header, of which a tensor has nine. A parsed value takes some thirty times the bytes of `0,`; this
 /// bounds the memory of a hostile header.
-const MAX_VALUES: usize = 2 << 20;
+const MAX_VALUES: usize = 1 << 20;
 
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {

@@ -20,6 +20,9 @@ use tensor::{Archive, Storages};
 /// The pickle holds names and shapes, not weights: real ones are kilobytes, a few reach megabytes.
 const MAX_PICKLE: u64 = 64 << 20;
 
+/// One that must be inflated costs its bytes in memory; torch itself does not deflate.
+const MAX_INFLATED: u64 = 32 << 20;
+
 /// Where a placeholder is whose value the pickle built and did not keep.
 const NOT_KEPT: &str = "(built and thrown away)";
 
@@ -35,7 +38,8 @@ fn read_zip(source: &Source) -> Result<Listing, ErrorKind> {
     let by_name: HashMap<&str, &zip::Entry> = entries.iter().map(|e| (e.name.as_str(), e)).collect();
     check_byte_order(source, by_name.get(format!("{folder}byteorder").as_str()).copied())?;
 
-    let bytes = main.unpack(source, MAX_PICKLE)?;
+    let cap = if main.method == zip::Method::Stored { MAX_PICKLE } else { MAX_INFLATED };
+    let bytes = main.unpack(source, cap)?;
     let pickle = pickle::load(&main.name, &bytes)?;
     listing(&pickle, Storages::of_archive(Archive { source, folder, entries: by_name }))
 }
