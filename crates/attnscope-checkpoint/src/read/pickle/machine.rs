@@ -22,6 +22,11 @@ pub(crate) struct Pickle<'a> {
 
 /// Reads the pickle that `bytes` begin with. `name` is what errors call it.
 pub(crate) fn load<'a>(name: &'a str, bytes: &'a [u8]) -> Result<Pickle<'a>, ErrorKind> {
+    load_within(name, bytes, MAX_HELD)
+}
+
+/// As [`load`], for one whose values may take less than most: `most` bytes.
+pub(crate) fn load_within<'a>(name: &'a str, bytes: &'a [u8], most: usize) -> Result<Pickle<'a>, ErrorKind> {
     let mut machine = Machine {
         reader: Reader::new(name, bytes),
         arena: Arena::new(),
@@ -31,6 +36,7 @@ pub(crate) fn load<'a>(name: &'a str, bytes: &'a [u8]) -> Result<Pickle<'a>, Err
         unknown: BTreeMap::new(),
         named: 0,
         steps: 0,
+        most,
     };
     loop {
         machine.spend(1)?;
@@ -58,6 +64,8 @@ struct Machine<'a> {
     /// Bytes of the names in `unknown`.
     named: usize,
     steps: u64,
+    /// Bytes that all of this may take.
+    most: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -434,8 +442,8 @@ impl<'a> Machine<'a> {
         if self.steps > MAX_STEPS {
             return Err(self.reader.invalid(&format!("at most {MAX_STEPS} opcodes"), "more"));
         }
-        if self.held() > MAX_HELD {
-            return Err(self.reader.invalid(&format!("values of at most {MAX_HELD} bytes"), "more"));
+        if self.held() > self.most {
+            return Err(self.reader.invalid(&format!("values of at most {} bytes", self.most), "more"));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ mod reader;
 mod value;
 
 pub(crate) use global::Known;
-pub(crate) use machine::{Pickle, load};
+pub(crate) use machine::{Pickle, load, load_within};
 pub(crate) use value::{Arena, Global, Id, Node, Object, RawTensor};
 
 /// Opcodes, and items copied by them, in one pickle. A checkpoint of ten thousand tensors takes half a million.

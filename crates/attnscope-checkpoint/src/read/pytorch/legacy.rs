@@ -11,12 +11,15 @@ use super::{MAX_PICKLE, listing};
 use crate::error::ErrorKind;
 use crate::listing::Listing;
 use crate::read::clip;
-use crate::read::fields::Fields;
+use crate::read::fields::{Fields, MAX_TENSORS};
 use crate::read::pickle::{self, Arena, Id, Node, Pickle};
 use crate::source::Source;
 
 /// 0x1950a86a20f9469cfc6c.
 const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+
+/// Bytes that the values of the other pickles may take: they are plain, and the keys are kept beside the saved value.
+const MAX_PLAIN: usize = 32 << 20;
 
 /// More than the pickle of the magic number takes in any protocol.
 const MAGIC_PICKLE: usize = 64;
@@ -40,7 +43,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     pickles.next("magic number")?;
     check_version(&pickles.next("protocol version")?)?;
     check_machine(&pickles.next("system information")?)?;
-    let value = pickles.next("saved value")?;
+    let value = pickles.saved("saved value")?;
     let keys = pickles.next("storage keys")?;
     let table = storages(source.bytes(), pickles.at, &claims(&value.arena)?, &keys)?;
     // What follows is not looked at: several values may be saved in one file, and torch.load takes the first.
@@ -54,12 +57,24 @@ struct Pickles<'s> {
 }
 
 impl<'s> Pickles<'s> {
+    /// One that holds a few plain values.
     fn next(&mut self, name: &'s str) -> Result<Pickle<'s>, ErrorKind> {
+        Ok(self.pass(pickle::load_within(name, self.rest(), MAX_PLAIN)?))
+    }
+
+    /// The one that holds the model.
+    fn saved(&mut self, name: &'s str) -> Result<Pickle<'s>, ErrorKind> {
+        Ok(self.pass(pickle::load(name, self.rest())?))
+    }
+
+    fn rest(&self) -> &'s [u8] {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let most = rest.get(..MAX_PICKLE as usize);
-        let pickle = pickle::load(name, most.unwrap_or(rest))?;
+        rest.get(..MAX_PICKLE as usize).unwrap_or(rest)
+    }
+
+    fn pass(&mut self, pickle: Pickle<'s>) -> Pickle<'s> {
         self.at += pickle.end;
-        Ok(pickle)
+        pickle
     }
 }
 
@@ -114,6 +129,9 @@ fn claims<'p>(arena: &'p Arena<'_>) -> Result<HashMap<&'p str, Claim<'p>>, Error
             return Err(ErrorKind::invalid(place, expected, format!("{} of {}", is.0, is.1)));
         }
         claims.insert(new.key, new);
+        if claims.len() as u64 > MAX_TENSORS {
+            return Err(ErrorKind::invalid("saved value", format!("at most {MAX_TENSORS} storages"), "more"));
+        }
     }
     Ok(claims)
 }
