@@ -1,6 +1,7 @@
 //! A heap with an end. libFuzzer's own limit on allocations needs a sanitizer, which needs a nightly compiler.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The readers keep to this whatever the file; an input of 64 kB may inflate to as many MB.
@@ -16,7 +17,8 @@ static HEAP: Heap = Heap { live: AtomicUsize::new(0) };
 impl Heap {
     fn grow(&self, bytes: usize) {
         if self.live.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > MOST {
-            // Nothing may be allocated here, a message included; libFuzzer keeps the input.
+            // Nothing may be allocated here; writing to stderr does not. libFuzzer keeps the input.
+            let _ = std::io::stderr().write_all(b"the input took too much of the heap\n");
             std::process::abort();
         }
     }
