@@ -17,11 +17,11 @@ use crate::source::Source;
 /// Facts beside the weights, the model's own first.
 pub(crate) const CONFIGS: [&str; 2] = ["config.json", "generation_config.json"];
 
-/// The most that is read of a configuration.
-pub(crate) const MAX_CONFIG: u64 = 16 << 20;
+/// The most that is read of a configuration, whose values may take some thirty times their bytes in memory.
+pub(crate) const MAX_CONFIG: u64 = 4 << 20;
 
 /// The index of a sharded model names every tensor.
-const MAX_INDEX: u64 = 64 << 20;
+const MAX_INDEX: u64 = 16 << 20;
 
 /// More files than this are not kept open at once.
 const MAX_SHARDS: usize = 512;

@@ -10,7 +10,7 @@ use crate::read::{clip, pytorch, zip};
 pub enum Format {
     /// Hugging Face's safetensors, one file or sharded.
     Safetensors,
-    /// PyTorch's zip of a pickle and its storages, one file or sharded.
+    /// PyTorch's zip of a pickle and its storages, or its older file without the zip; one file or sharded.
     PyTorch,
     /// llama.cpp's GGUF, versions 2 and 3.
     Gguf,
@@ -54,9 +54,6 @@ impl fmt::Display for Format {
 /// How much of a file is looked at to say what it is.
 const LOOK: usize = 4096;
 
-/// What `torch.save` wrote before version 1.6: a pickle of this number comes first.
-const TORCH_LEGACY: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
-
 /// Tells the format by content; a file's name is somebody's opinion.
 pub(crate) fn sniff(bytes: &[u8]) -> Result<Format, ErrorKind> {
     match bytes {
@@ -68,6 +65,7 @@ pub(crate) fn sniff(bytes: &[u8]) -> Result<Format, ErrorKind> {
             help: "convert it to version 2 with the tool that wrote it".into(),
         }),
         [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => sniff_zip(bytes),
+        [0x80, ..] if pytorch::legacy::is(bytes) => Ok(Format::PyTorch),
         _ if is_safetensors(bytes) => Ok(Format::Safetensors),
         _ => Err(describe(bytes)),
     }
@@ -105,10 +103,11 @@ fn describe(bytes: &[u8]) -> ErrorKind {
             help: "run `git lfs pull` where it was cloned".into(),
         };
     }
-    if start.get(2..).is_some_and(|rest| rest.starts_with(TORCH_LEGACY)) {
+    if is_tar(start) && TORCH_TAR.iter().any(|name| start.starts_with(name)) {
         return ErrorKind::Unsupported {
-            what: "a PyTorch file of before version 1.6, which is no zip".into(),
-            help: "load it in PyTorch and torch.save it again".into(),
+            what: "a PyTorch file of before version 0.1.10, which is a tar archive".into(),
+            help: "load it in PyTorch with weights_only=False, if you trust it, and torch.save it again"
+                .into(),
         };
     }
     let found = match binary(start).or_else(|| text(start)) {
@@ -119,6 +118,13 @@ fn describe(bytes: &[u8]) -> ErrorKind {
         }
     };
     ErrorKind::Unrecognised { found }
+}
+
+/// What the tar archives of the first PyTorch hold.
+const TORCH_TAR: [&[u8]; 4] = [b"sys_info\0", b"pickle\0", b"tensors\0", b"storages\0"];
+
+fn is_tar(start: &[u8]) -> bool {
+    start.get(257..262) == Some(b"ustar")
 }
 
 fn binary(start: &[u8]) -> Option<String> {
@@ -137,11 +143,11 @@ fn binary(start: &[u8]) -> Option<String> {
         [0x89, b'H', b'D', b'F', ..] => "HDF5, as Keras and TensorFlow write it",
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => "a single NumPy array, not an .npz of named ones",
         [0x7f, b'E', b'L', b'F', ..] => "a program",
-        [0x80, 2..=5, ..] => "a Python pickle, not a zip that torch.save wrote",
+        [0x80, 2..=5, ..] => "a Python pickle that torch.save did not write",
         [0x08, 0..=16, 0x12, ..] if onnx(start) => {
             "an ONNX model: its weights are wanted as one of the formats below"
         }
-        _ if start.get(257..262) == Some(b"ustar") => "a tar archive: unpack it first",
+        _ if is_tar(start) => "a tar archive: unpack it first",
         _ => return None,
     };
     Some(found.into())

@@ -65,6 +65,7 @@ fn safetensors_that_lie() {
     refused(safetensors(twice, 1), "given twice");
     let overlap = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#;
     refused(safetensors(overlap, 6), "\"b\"");
+    refused(safetensors(&format!(r#"{{"a":[{}0]}}"#, "0,".repeat(3 << 20)), 0), "values");
     let mut huge = u64::MAX.to_le_bytes().to_vec();
     huge.extend(b"{\"a\"");
     refused(huge, "more than");
@@ -123,7 +124,17 @@ fn pickles_without_end() {
     // Counts that the file cannot hold.
     refused(torch(b"X\xff\xff\xff\xff."), "needs 4294967295 bytes");
     refused(torch(b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), "needs 18446744073709551615 bytes");
-    refused(torch(&[b"N".repeat(9 << 20), b".".to_vec()].concat()), "opcodes");
+    refused(torch(&[b"N0".repeat(5 << 20), b".".to_vec()].concat()), "opcodes");
+    refused(torch(&[b"]".repeat(8 << 20), b".".to_vec()].concat()), "values of at most");
+    // Few bytes that say a great deal: names of globals put together, one tensor under many names.
+    let texts: String = (0..100).map(|n| format!("U\x7f{n:0>127}q{}", char::from(n))).collect();
+    let pairs = (0..100).flat_map(|a| (0..100).flat_map(move |b| [b'h', a, b'h', b, 0x93]));
+    let pairs = pairs.collect::<Vec<u8>>().repeat(30);
+    let model = open(torch(&[texts.as_bytes(), &pairs, b"."].concat())).unwrap();
+    assert_eq!(model.placeholders().len(), 100 * 100);
+    let (one, many) = (tensor("I0\n", "I4\n", "I1\n"), "h\0".repeat(3000));
+    let many = format!("({one}p0\n{many}lp1\n0({}l.", "h\x01".repeat(3000));
+    refused(torch(many.as_bytes()), "a listing of at most");
     for bad in [b"." as &[u8], b"t.", b"R.", b"(u.", b"g7\n.", b"\x80\x09.", b"\x82\x01.", b"((.", b"", b"ab"]
     {
         assert!(open(torch(bad)).is_err(), "{bad:?}");
@@ -168,6 +179,7 @@ fn arrays_that_lie() {
     refused(of("'|O'", "(1,)"), "pickle");
     refused(of("[('a', '<f4')]", "(1,)"), "structured");
     refused(of("'>f4'", "(1,)"), "big-endian");
+    refused(of("'<f4'", &format!("({})", "1,".repeat(65))), "64 dimensions");
     refused(npy("nothing"), "descr");
 }
 

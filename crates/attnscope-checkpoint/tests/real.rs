@@ -85,12 +85,6 @@ fn whole_modules_and_torchscript() {
 }
 
 #[test]
-fn legacy_torch_is_named() {
-    let error = Checkpoint::open(&fixture("pytorch/legacy.pt")).unwrap_err();
-    assert!(error.help().contains("torch.save it again"), "{error}");
-}
-
-#[test]
 fn numpy_archives() {
     for file in ["stored.npz", "deflated.npz"] {
         let model = Checkpoint::open(&fixture("npz").join(file)).unwrap();

@@ -8,7 +8,7 @@ use crate::tensor::TensorInfo;
 
 /// More tensors than any model has. A table takes a few times its bytes once it is read, so the file's size
 /// alone would not bound the memory.
-pub(crate) const MAX_TENSORS: u64 = 1 << 20;
+pub(crate) const MAX_TENSORS: u64 = 1 << 18;
 
 /// A place in a file from which fields are taken; nothing is ever read past the end.
 #[derive(Debug, Clone)]

@@ -9,8 +9,14 @@ use crate::read::{clip, zip};
 use crate::source::Source;
 use crate::tensor::{Packing, Place, TensorInfo};
 
-/// NumPy pads headers to 64 bytes and warns beyond 10,000.
-const MAX_HEADER: u64 = 1 << 20;
+/// NumPy pads headers to 64 bytes and refuses more than 10,000.
+const MAX_HEADER: u64 = 64 << 10;
+
+/// Bytes of all headers. Many entries of a directory may point to one header, which may be deflated.
+const MAX_HEADERS: u64 = 256 << 20;
+
+/// NumPy itself has 64.
+const MAX_RANK: usize = 64;
 
 /// Enough for almost every header in one go.
 const FIRST_READ: u64 = 512;
@@ -18,21 +24,36 @@ const FIRST_READ: u64 = 512;
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let mut tensors = Vec::new();
+    let mut headers = 0;
     for entry in zip::entries(source.bytes())? {
         // Other files in the archive are somebody's notes.
-        if let Some(name) = entry.name.strip_suffix(".npy") {
-            tensors.push(array(source, &entry, name)?);
+        let Some(name) = entry.name.strip_suffix(".npy") else { continue };
+        let (header, data) = header(source, &entry)?;
+        headers += data;
+        if headers > MAX_HEADERS {
+            let place = "headers of all arrays".into();
+            return Err(ErrorKind::TooLarge { place, found: headers, cap: MAX_HEADERS });
         }
+        tensors.push(array(source, &entry, name, &header, data)?);
     }
     check_unique(&tensors)?;
     Ok(Listing { tensors, ..Listing::default() })
 }
 
-fn array(source: &Source, entry: &zip::Entry, name: &str) -> Result<TensorInfo, ErrorKind> {
+fn array(
+    source: &Source,
+    entry: &zip::Entry,
+    name: &str,
+    header: &str,
+    data: u64,
+) -> Result<TensorInfo, ErrorKind> {
     let place = entry.place();
-    let (header, data) = header(source, entry)?;
-    let header = Header::parse(&header)
-        .ok_or_else(|| ErrorKind::invalid(&place, "descr, fortran_order and shape", clip(&header)))?;
+    let header = Header::parse(header)
+        .ok_or_else(|| ErrorKind::invalid(&place, "descr, fortran_order and shape", clip(header)))?;
+    if header.shape.len() > MAX_RANK {
+        let expected = format!("at most {MAX_RANK} dimensions");
+        return Err(ErrorKind::invalid(place, expected, header.shape.len()));
+    }
     let dtype = dtype(&place, &header.descr)?;
     let count = elements(&header.shape, format!("tensor {name:?}: shape"))?;
     let need = dtype.bytes_for(count).map_or(u64::MAX, |n| n as u64);

@@ -19,10 +19,15 @@ use crate::tensor::{Packing, Place, TensorInfo};
 /// The same cap as the format's own library.
 const MAX_HEADER: u64 = 100_000_000;
 
+/// Values in the header, of which a tensor has nine. A parsed value takes some thirty times the bytes of `0,`; this
+/// bounds the memory of a hostile header.
+const MAX_VALUES: usize = 1 << 20;
+
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let bytes = source.bytes();
     let header = header(bytes)?;
+    check_values(header)?;
     if let Some(name) = repeated_key(header).map_err(|e| not_json(&e))? {
         return Err(ErrorKind::Duplicate { name });
     }
@@ -60,6 +65,15 @@ fn header(bytes: &[u8]) -> Result<&str, ErrorKind> {
     };
     std::str::from_utf8(header)
         .map_err(|e| ErrorKind::invalid(format!("header byte {}", e.valid_up_to()), "UTF-8", "other bytes"))
+}
+
+fn check_values(header: &str) -> Result<(), ErrorKind> {
+    // Every value but the first follows one of these; those inside strings only make the bound stricter.
+    let values = header.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count();
+    if values > MAX_VALUES {
+        return Err(ErrorKind::invalid("header", format!("at most {MAX_VALUES} values"), values));
+    }
+    Ok(())
 }
 
 fn not_json(error: &serde_json::Error) -> ErrorKind {

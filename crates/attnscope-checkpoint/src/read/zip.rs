@@ -11,7 +11,7 @@ use crate::read::clip;
 use crate::source::Source;
 
 /// No checkpoint comes near this; it bounds what a directory may cost.
-const MAX_ENTRIES: usize = 1 << 20;
+const MAX_ENTRIES: usize = 1 << 18;
 
 /// A deflate stream cannot grow by more than 1032 : 1, so a larger claim is a lie.
 const DEFLATE_RATIO: u64 = 1032;

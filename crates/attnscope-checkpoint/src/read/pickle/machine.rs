@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use super::reader::Reader;
-use super::{Arena, Global, Id, Known, MAX_STEPS, Node, Object, RawTensor};
+use super::{Arena, Global, Id, Known, MAX_HELD, MAX_STEPS, Node, Object, RawTensor};
 use crate::error::ErrorKind;
 
 /// A pickle, read.
@@ -14,11 +15,18 @@ pub(crate) struct Pickle<'a> {
     pub(crate) root: Id,
     /// Every unknown global, and whether the pickle asks for it to be called. It is here even when its value was
     /// thrown away: a pickle that only wants the effect does that.
-    pub(crate) unknown: BTreeMap<String, bool>,
+    pub(crate) unknown: BTreeMap<Rc<str>, bool>,
+    /// Bytes up to the end of the pickle. Others may follow it.
+    pub(crate) end: usize,
 }
 
-/// Reads a pickle. `name` is what errors call it.
+/// Reads the pickle that `bytes` begin with. `name` is what errors call it.
 pub(crate) fn load<'a>(name: &'a str, bytes: &'a [u8]) -> Result<Pickle<'a>, ErrorKind> {
+    load_within(name, bytes, MAX_HELD)
+}
+
+/// As [`load`], for one whose values may take less than most: `most` bytes.
+pub(crate) fn load_within<'a>(name: &'a str, bytes: &'a [u8], most: usize) -> Result<Pickle<'a>, ErrorKind> {
     let mut machine = Machine {
         reader: Reader::new(name, bytes),
         arena: Arena::new(),
@@ -26,21 +34,24 @@ pub(crate) fn load<'a>(name: &'a str, bytes: &'a [u8]) -> Result<Pickle<'a>, Err
         marks: Vec::new(),
         memo: HashMap::new(),
         unknown: BTreeMap::new(),
+        named: 0,
         steps: 0,
+        most,
     };
     loop {
         machine.spend(1)?;
         let opcode = machine.reader.u8()?;
         if opcode == b'.' {
             let root = machine.pop()?;
-            return Ok(Pickle { arena: machine.arena, root, unknown: machine.unknown });
+            let end = machine.reader.position();
+            return Ok(Pickle { arena: machine.arena, root, unknown: machine.unknown, end });
         }
         machine.step(opcode)?;
     }
 }
 
 /// Bytes of a module's or a class's name. A text in the memo can be named by two bytes, again and again.
-const MAX_NAME: usize = 1024;
+const MAX_NAME: usize = 256;
 
 struct Machine<'a> {
     reader: Reader<'a>,
@@ -49,8 +60,12 @@ struct Machine<'a> {
     /// Lengths of the stack at each open mark.
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
-    unknown: BTreeMap<String, bool>,
+    unknown: BTreeMap<Rc<str>, bool>,
+    /// Bytes of the names in `unknown`.
+    named: usize,
     steps: u64,
+    /// Bytes that all of this may take.
+    most: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -102,11 +117,11 @@ impl<'a> Machine<'a> {
             }
             b'F' => Node::Float(r.number()?),
             b'G' => Node::Float(f64::from_be_bytes(r.array()?)),
-            b'S' => Node::Str(r.quoted_line()?),
-            b'V' => Node::Str(r.unicode_line()?),
+            b'S' => r.quoted_line()?,
+            b'V' => r.unicode_line()?,
             b'T' | b'U' | b'X' | 0x8c | 0x8d => {
                 let n = self.length(opcode)?;
-                Node::Str(self.reader.text(n)?)
+                self.reader.text(n)?
             }
             b'B' | b'C' | 0x8e | 0x96 => {
                 let n = self.length(opcode)?;
@@ -169,6 +184,7 @@ impl<'a> Machine<'a> {
 
     fn append(&mut self, opcode: u8) -> Result<(), ErrorKind> {
         let items = if opcode == b'a' { vec![self.pop()?] } else { self.pop_to_mark()? };
+        self.arena.grown(items.len());
         let target = self.top()?;
         match self.arena.get_mut(target) {
             Some(Node::List(list)) => list.extend(items),
@@ -185,6 +201,7 @@ impl<'a> Machine<'a> {
         } else {
             self.pop_pairs()?
         };
+        self.arena.grown(pairs.len());
         let target = self.top()?;
         match self.arena.get_mut(target) {
             Some(Node::Dict(dict)) => dict.extend(pairs),
@@ -213,7 +230,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn find(&mut self, module: Cow<'a, str>, name: Cow<'a, str>) -> Result<Global<'a>, ErrorKind> {
+    fn find(&mut self, module: Cow<'a, str>, name: Cow<'a, str>) -> Result<Global, ErrorKind> {
         if module.len().max(name.len()) > MAX_NAME {
             return Err(self
                 .reader
@@ -222,8 +239,17 @@ impl<'a> Machine<'a> {
         if let Some(known) = Known::find(&module, &name) {
             return Ok(Global::Known(known));
         }
-        self.unknown.entry(format!("{module}.{name}")).or_insert(false);
-        Ok(Global::Unknown { module, name })
+        let whole = format!("{module}.{name}");
+        let name = match self.unknown.get_key_value(whole.as_str()) {
+            Some((name, _)) => Rc::clone(name),
+            None => {
+                self.named += whole.len();
+                let name = Rc::from(whole);
+                self.unknown.insert(Rc::clone(&name), false);
+                name
+            }
+        };
+        Ok(Global::Unknown(name))
     }
 
     /// The opcodes that call or instantiate.
@@ -264,8 +290,8 @@ impl<'a> Machine<'a> {
         let known = match self.arena.get(class) {
             Node::Global(Global::Known(known)) => *known,
             other => {
-                if let Node::Global(Global::Unknown { module, name }) = other {
-                    self.unknown.insert(format!("{module}.{name}"), true);
+                if let Node::Global(Global::Unknown(name)) = other {
+                    self.unknown.insert(Rc::clone(name), true);
                 }
                 let object = Object { class, args, state, items: Vec::new(), list: Vec::new() };
                 return Ok(self.arena.push(Node::Object(Box::new(object))));
@@ -345,7 +371,11 @@ impl<'a> Machine<'a> {
         } else {
             self.pop()?
         };
-        self.push(Node::Persistent(id));
+        match self.arena.items(id) {
+            // Files of before the zip name a module's class so, beside its source.
+            Some(&[kind, class, ..]) if self.arena.str(kind) == Some("module") => self.stack.push(class),
+            _ => self.push(Node::Persistent(id)),
+        }
         Ok(())
     }
 
@@ -412,6 +442,19 @@ impl<'a> Machine<'a> {
         if self.steps > MAX_STEPS {
             return Err(self.reader.invalid(&format!("at most {MAX_STEPS} opcodes"), "more"));
         }
+        if self.held() > self.most {
+            return Err(self.reader.invalid(&format!("values of at most {} bytes", self.most), "more"));
+        }
         Ok(())
+    }
+
+    /// Bytes that everything here takes, about.
+    fn held(&self) -> usize {
+        // A hash table is at worst a little less than half full; a tree's node holds eleven entries, half of them used.
+        const MEMO: usize = 40;
+        const NAME: usize = 80;
+        let stacks = self.stack.len() * size_of::<Id>() + self.marks.len() * size_of::<usize>();
+        let names = self.named + self.unknown.len() * NAME;
+        self.arena.held() + self.memo.len() * MEMO + stacks + names
     }
 }

@@ -6,8 +6,8 @@
 //! global into an inert [`Object`] that keeps what it would have been called with.
 //!
 //! Values live in an [`Arena`] and refer to one another by number: a value that contains itself needs no care to
-//! drop, and nothing here recurses. Each opcode makes at most one value and the opcodes are counted, so memory is
-//! bounded by [`MAX_STEPS`] whatever the file says.
+//! drop, and nothing here recurses. Opcodes are counted and so are the bytes of what they build, so that time and
+//! memory are bounded by [`MAX_STEPS`] and [`MAX_HELD`] whatever the file says.
 
 mod global;
 mod machine;
@@ -15,8 +15,11 @@ mod reader;
 mod value;
 
 pub(crate) use global::Known;
-pub(crate) use machine::{Pickle, load};
+pub(crate) use machine::{Pickle, load, load_within};
 pub(crate) use value::{Arena, Global, Id, Node, Object, RawTensor};
 
 /// Opcodes, and items copied by them, in one pickle. A checkpoint of ten thousand tensors takes half a million.
-pub(crate) const MAX_STEPS: u64 = 8 << 20;
+const MAX_STEPS: u64 = 8 << 20;
+
+/// Bytes that the values of one pickle may take. Those of fifty thousand tensors take some 60 MB.
+const MAX_HELD: usize = 128 << 20;

@@ -6,6 +6,10 @@ use super::Node;
 use crate::error::ErrorKind;
 use crate::read::clip;
 
+/// Text that must be decoded is copied, so that a long one may cost several times its bytes. Nothing that is wanted is
+/// so long; Python 2 writes bytes as text.
+const MAX_DECODED: usize = 64 << 10;
+
 /// A place in the pickle. Nothing is read past the end.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
@@ -18,6 +22,11 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(super) fn new(name: &'a str, bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0, name }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn position(&self) -> usize {
+        self.at
     }
 
     pub(super) fn invalid(&self, expected: &str, found: impl std::fmt::Display) -> ErrorKind {
@@ -73,12 +82,22 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn text_line(&mut self) -> Result<Cow<'a, str>, ErrorKind> {
-        Ok(String::from_utf8_lossy(self.line()?))
+        let line = self.line()?;
+        if line.len() > MAX_DECODED {
+            let found = format!("{} bytes", line.len());
+            return Err(self.invalid(&format!("a line of at most {MAX_DECODED} bytes"), found));
+        }
+        Ok(String::from_utf8_lossy(line))
     }
 
     /// Text of a given length. Python may write lone surrogates, which are not UTF-8; they become replacement marks.
-    pub(super) fn text(&mut self, n: u64) -> Result<Cow<'a, str>, ErrorKind> {
-        Ok(String::from_utf8_lossy(self.take(n)?))
+    pub(super) fn text(&mut self, n: u64) -> Result<Node<'a>, ErrorKind> {
+        let bytes = self.take(n)?;
+        Ok(match std::str::from_utf8(bytes) {
+            Ok(text) => Node::Str(Cow::Borrowed(text)),
+            Err(_) if bytes.len() > MAX_DECODED => Node::Bytes,
+            Err(_) => Node::Str(String::from_utf8_lossy(bytes)),
+        })
     }
 
     /// A number as text, parsed.
@@ -105,7 +124,7 @@ impl<'a> Reader<'a> {
         let bytes = self.take(n)?;
         Ok(match bytes.last() {
             None => Node::Int(0),
-            Some(_) if bytes.len() > 8 => Node::Long(Cow::Borrowed(bytes)),
+            Some(_) if bytes.len() > 8 => Node::Long(bytes),
             Some(last) => {
                 let mut whole = if last & 0x80 == 0 { [0; 8] } else { [0xff; 8] };
                 whole.iter_mut().zip(bytes).for_each(|(out, &b)| *out = b);
@@ -115,25 +134,33 @@ impl<'a> Reader<'a> {
     }
 
     /// `S`: a quoted text with Python's escapes.
-    pub(super) fn quoted_line(&mut self) -> Result<Cow<'a, str>, ErrorKind> {
+    pub(super) fn quoted_line(&mut self) -> Result<Node<'a>, ErrorKind> {
         let line = self.line()?.trim_ascii();
         let inner = match line {
             [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => inner,
-            _ => return Err(self.invalid("a quoted text", clip(&String::from_utf8_lossy(line)))),
+            _ => {
+                return Err(self.invalid(
+                    "a quoted text",
+                    clip(&String::from_utf8_lossy(line.get(..MAX_DECODED).unwrap_or(line))),
+                ));
+            }
         };
         Ok(unescape(inner))
     }
 
     /// `V`: a text whose line ends and other characters are written `\uXXXX`.
-    pub(super) fn unicode_line(&mut self) -> Result<Cow<'a, str>, ErrorKind> {
+    pub(super) fn unicode_line(&mut self) -> Result<Node<'a>, ErrorKind> {
         Ok(unescape(self.line()?))
     }
 }
 
 /// Python's escapes. Bytes above 127 are Latin-1 in both protocol 0 texts, as Python reads them.
-fn unescape(bytes: &[u8]) -> Cow<'_, str> {
+fn unescape(bytes: &[u8]) -> Node<'_> {
     if let (true, Ok(text)) = (bytes.is_ascii() && !bytes.contains(&b'\\'), std::str::from_utf8(bytes)) {
-        return Cow::Borrowed(text);
+        return Node::Str(Cow::Borrowed(text));
+    }
+    if bytes.len() > MAX_DECODED {
+        return Node::Bytes;
     }
     let mut out = String::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -158,7 +185,7 @@ fn unescape(bytes: &[u8]) -> Cow<'_, str> {
             other => out.push(char::from(other)),
         }
     }
-    Cow::Owned(out)
+    Node::Str(Cow::Owned(out))
 }
 
 fn hex(digits: Option<&[u8]>) -> char {

@@ -1,6 +1,7 @@
 //! The values a pickle can build.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use super::Known;
 
@@ -15,7 +16,7 @@ pub(crate) enum Node<'a> {
     Bool(bool),
     Int(i64),
     /// An integer of more than 64 bits: two's complement, little-endian.
-    Long(Cow<'a, [u8]>),
+    Long(&'a [u8]),
     Float(f64),
     Str(Cow<'a, str>),
     /// Never a fact and never a weight, so they are not kept.
@@ -24,7 +25,7 @@ pub(crate) enum Node<'a> {
     List(Vec<Id>),
     Tuple(Vec<Id>),
     Dict(Vec<(Id, Id)>),
-    Global(Global<'a>),
+    Global(Global),
     Object(Box<Object>),
     Tensor(Box<RawTensor>),
     /// A persistent id: torch names its storages with one.
@@ -33,9 +34,10 @@ pub(crate) enum Node<'a> {
 
 /// A `module.name` of the pickle.
 #[derive(Debug, Clone)]
-pub(crate) enum Global<'a> {
+pub(crate) enum Global {
     Known(Known),
-    Unknown { module: Cow<'a, str>, name: Cow<'a, str> },
+    /// Its whole name. A pickle can name one again with a few bytes; that must not copy it.
+    Unknown(Rc<str>),
 }
 
 /// What an unknown callable was given. It was not called.
@@ -63,6 +65,7 @@ pub(crate) struct RawTensor {
 #[derive(Debug)]
 pub(crate) struct Arena<'a> {
     nodes: Vec<Node<'a>>,
+    held: usize,
 }
 
 impl<'a> Arena<'a> {
@@ -72,14 +75,33 @@ impl<'a> Arena<'a> {
     pub(super) const FALSE: Id = Id(2);
 
     pub(super) fn new() -> Self {
-        Self { nodes: vec![Node::None, Node::Bool(true), Node::Bool(false)] }
+        Self { nodes: vec![Node::None, Node::Bool(true), Node::Bool(false)], held: 0 }
     }
 
     pub(super) fn push(&mut self, node: Node<'a>) -> Id {
         // The number of nodes is bounded by MAX_STEPS, which fits.
         let id = Id(self.nodes.len() as u32);
+        self.held += size_of::<Node<'_>>() + node.heap();
         self.nodes.push(node);
         id
+    }
+
+    /// Bytes that the values take, about.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Counts items that were added to a value.
+    pub(super) fn grown(&mut self, items: usize) {
+        self.held += items * size_of::<(Id, Id)>();
+    }
+
+    /// What persistent ids there are, whether or not the pickle kept what they were for.
+    pub(crate) fn persistent(&self) -> impl Iterator<Item = Id> {
+        self.nodes.iter().filter_map(|node| match node {
+            Node::Persistent(id) => Some(*id),
+            _ => None,
+        })
     }
 
     pub(crate) fn get(&self, id: Id) -> &Node<'a> {
@@ -120,10 +142,10 @@ impl<'a> Arena<'a> {
     /// `module.name` of a global, or what the value is instead.
     pub(crate) fn class_name(&self, id: Id) -> String {
         match self.get(id) {
-            Node::Global(Global::Unknown { module, name }) => format!("{module}.{name}"),
+            Node::Global(Global::Unknown(name)) => name.to_string(),
             Node::Global(Global::Known(known)) => known.to_string(),
             Node::Object(object) => match self.get(object.class) {
-                Node::Global(Global::Unknown { module, name }) => format!("{module}.{name}()"),
+                Node::Global(Global::Unknown(name)) => format!("{name}()"),
                 _ => "an object".into(),
             },
             other => other.kind().into(),
@@ -143,6 +165,19 @@ impl<'a> Arena<'a> {
 }
 
 impl Node<'_> {
+    /// Bytes beside the node itself. An allocation takes some bytes more than were asked for.
+    fn heap(&self) -> usize {
+        const ALLOCATION: usize = 24;
+        match self {
+            Self::Str(Cow::Owned(text)) => ALLOCATION + text.capacity(),
+            Self::List(items) | Self::Tuple(items) => ALLOCATION + items.capacity() * size_of::<Id>(),
+            Self::Dict(pairs) => ALLOCATION + pairs.capacity() * size_of::<(Id, Id)>(),
+            Self::Object(_) => ALLOCATION + size_of::<Object>(),
+            Self::Tensor(_) => ALLOCATION + size_of::<RawTensor>(),
+            _ => 0,
+        }
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::None => "None",

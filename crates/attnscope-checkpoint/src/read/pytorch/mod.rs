@@ -1,10 +1,13 @@
-//! PyTorch's zip of a pickle and its storages, and TorchScript archives that hold the same.
+//! PyTorch's zip of a pickle and its storages, TorchScript archives that hold the same, and the files of before
+//! version 1.6 that hold them one after the other.
 
 mod facts;
+pub(crate) mod legacy;
 mod tensor;
 mod walk;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::error::ErrorKind;
 use crate::listing::{Listing, Placeholder};
@@ -12,30 +15,42 @@ use crate::read::fields::check_unique;
 use crate::read::pickle::{self, Pickle};
 use crate::read::zip;
 use crate::source::Source;
+use tensor::{Archive, Storages};
 
 /// The pickle holds names and shapes, not weights: real ones are kilobytes, a few reach megabytes.
-const MAX_PICKLE: u64 = 256 << 20;
+const MAX_PICKLE: u64 = 64 << 20;
+
+/// One that must be inflated costs its bytes in memory; torch itself does not deflate.
+const MAX_INFLATED: u64 = 32 << 20;
 
 /// Where a placeholder is whose value the pickle built and did not keep.
 const NOT_KEPT: &str = "(built and thrown away)";
 
-/// Lists the file.
+/// Lists the file, of whichever kind.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
+    if legacy::is(source.bytes()) { legacy::read(source) } else { read_zip(source) }
+}
+
+fn read_zip(source: &Source) -> Result<Listing, ErrorKind> {
     let entries = zip::entries(source.bytes())?;
     let main = main_pickle(&entries)?;
     let folder = main.name.strip_suffix("data.pkl").unwrap_or_default();
     let by_name: HashMap<&str, &zip::Entry> = entries.iter().map(|e| (e.name.as_str(), e)).collect();
     check_byte_order(source, by_name.get(format!("{folder}byteorder").as_str()).copied())?;
 
-    let bytes = main.unpack(source, MAX_PICKLE)?;
+    let cap = if main.method == zip::Method::Stored { MAX_PICKLE } else { MAX_INFLATED };
+    let bytes = main.unpack(source, cap)?;
     let pickle = pickle::load(&main.name, &bytes)?;
-    let storages = tensor::Storages::new(source, folder, by_name);
-    let found = walk::walk(&pickle, storages)?;
+    listing(&pickle, Storages::of_archive(Archive { source, folder, entries: by_name }))
+}
+
+fn listing(pickle: &Pickle<'_>, storages: Storages<'_>) -> Result<Listing, ErrorKind> {
+    let found = walk::walk(pickle, storages)?;
     check_unique(&found.tensors)?;
     Ok(Listing {
         tensors: found.tensors,
-        configs: facts::configs(&pickle),
-        placeholders: placeholders(&pickle, &found.places),
+        configs: facts::configs(pickle),
+        placeholders: placeholders(pickle, &found.places),
         ..Listing::default()
     })
 }
@@ -75,12 +90,12 @@ fn check_byte_order(source: &Source, entry: Option<&zip::Entry>) -> Result<(), E
 }
 
 /// Every unknown global once, with the first place where it stands.
-fn placeholders(pickle: &Pickle<'_>, places: &HashMap<String, String>) -> Vec<Placeholder> {
-    let place = |global| places.get(global).map_or(NOT_KEPT, String::as_str).to_owned();
+fn placeholders(pickle: &Pickle<'_>, places: &HashMap<Rc<str>, String>) -> Vec<Placeholder> {
+    let place = |global: &str| places.get(global).map_or(NOT_KEPT, String::as_str).to_owned();
     pickle
         .unknown
         .iter()
-        .map(|(global, &called)| Placeholder { global: global.clone(), place: place(global), called })
+        .map(|(global, &called)| Placeholder { global: global.to_string(), place: place(global), called })
         .collect()
 }
 

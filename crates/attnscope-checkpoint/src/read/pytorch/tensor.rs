@@ -17,37 +17,57 @@ const MAX_RANK: usize = 64;
 /// A tensor may be larger than its storage (`expand` repeats it with a stride of 0), but not without end.
 const MAX_EXPANDED: u64 = 1 << 30;
 
-/// The storages of one archive; each entry's place is looked up once, when a tensor first needs it.
+/// Bytes of a storage's key: torch numbers storages or gives them an address.
+const MAX_KEY: usize = 256;
+
+/// The storages of one file.
 pub(super) struct Storages<'s> {
-    source: &'s Source,
-    folder: &'s str,
-    entries: HashMap<&'s str, &'s zip::Entry>,
     located: HashMap<String, Storage>,
+    /// Where others may be. Each is looked up once, when a tensor first needs it.
+    archive: Option<Archive<'s>>,
+}
+
+/// A zip that holds a storage in each entry.
+pub(super) struct Archive<'s> {
+    pub(super) source: &'s Source,
+    pub(super) folder: &'s str,
+    pub(super) entries: HashMap<&'s str, &'s zip::Entry>,
 }
 
 /// The bytes of a storage.
-#[derive(Clone)]
-struct Storage {
-    range: Range<u64>,
-    size: u64,
-    deflated: bool,
+#[derive(Debug, Clone)]
+pub(super) struct Storage {
+    pub(super) range: Range<u64>,
+    /// Once inflated.
+    pub(super) size: u64,
+    pub(super) deflated: bool,
 }
 
 /// A storage as the pickle names it.
-struct Claim<'p> {
-    key: &'p str,
+pub(super) struct Claim<'p> {
+    pub(super) key: &'p str,
     /// `None` for bytes without a type.
     dtype: Option<DType>,
-    length: u64,
+    /// Elements in it.
+    pub(super) length: u64,
+    /// The elements that a tensor's offset and strides are about, where they are not all.
+    view: Option<Range<u64>>,
+}
+
+impl Claim<'_> {
+    /// Bytes of an element.
+    pub(super) fn width(&self) -> u64 {
+        self.dtype.map_or(1, |dtype| dtype.block().1 as u64)
+    }
 }
 
 impl<'s> Storages<'s> {
-    pub(super) fn new(
-        source: &'s Source,
-        folder: &'s str,
-        entries: HashMap<&'s str, &'s zip::Entry>,
-    ) -> Self {
-        Self { source, folder, entries, located: HashMap::new() }
+    pub(super) fn of_archive(archive: Archive<'s>) -> Self {
+        Self { located: HashMap::new(), archive: Some(archive) }
+    }
+
+    pub(super) fn of_table(located: HashMap<String, Storage>) -> Self {
+        Self { located, archive: None }
     }
 
     /// The tensor, or an error that names it.
@@ -57,7 +77,11 @@ impl<'s> Storages<'s> {
         name: &str,
         raw: &RawTensor,
     ) -> Result<TensorInfo, ErrorKind> {
-        let claim = claim(arena, name, raw.storage)?;
+        let storage = match arena.get(raw.storage) {
+            Node::Persistent(id) => *id,
+            _ => return Err(ErrorKind::invalid(place(name), A_STORAGE, arena.describe(raw.storage))),
+        };
+        let claim = claim(arena, &place(name), storage)?;
         let dtype = dtype(arena, name, raw, &claim)?;
         let shape = sizes(arena, name, "shape", raw.shape)?;
         let strides = sizes(arena, name, "strides", raw.strides)?;
@@ -87,25 +111,48 @@ impl<'s> Storages<'s> {
         let storage = match self.located.get(claim.key) {
             Some(storage) => storage.clone(),
             None => {
-                let path = format!("{}data/{}", self.folder, claim.key);
-                let Some(entry) = self.entries.get(path.as_str()) else {
-                    let expected = format!("an entry {:?} in the archive", clip(&path));
-                    return Err(ErrorKind::invalid(place(name), expected, "none"));
-                };
-                let range = entry.locate(self.source)?;
-                let deflated = entry.method == zip::Method::Deflated;
-                let storage = Storage { range, size: entry.size, deflated };
+                let storage = self.look_up(name, claim.key)?;
                 self.located.insert(claim.key.to_owned(), storage.clone());
                 storage
             }
         };
-        let width = claim.dtype.map_or(1, |dtype| dtype.block().1 as u64);
-        let need = claim.length.saturating_mul(width);
+        let need = claim.length.saturating_mul(claim.width());
         if need > storage.size {
             let place = format!("{}: storage {:?}", place(name), clip(claim.key));
             return Err(ErrorKind::Truncated { place, need, have: storage.size });
         }
-        Ok(storage)
+        storage.part(name, claim)
+    }
+
+    fn look_up(&self, name: &str, key: &str) -> Result<Storage, ErrorKind> {
+        let Some(archive) = &self.archive else {
+            let expected = format!("a storage {:?} in the file", clip(key));
+            return Err(ErrorKind::invalid(place(name), expected, "none"));
+        };
+        let path = format!("{}data/{key}", archive.folder);
+        let Some(entry) = archive.entries.get(path.as_str()) else {
+            let expected = format!("an entry {:?} in the archive", clip(&path));
+            return Err(ErrorKind::invalid(place(name), expected, "none"));
+        };
+        let range = entry.locate(archive.source)?;
+        Ok(Storage { range, size: entry.size, deflated: entry.method == zip::Method::Deflated })
+    }
+}
+
+impl Storage {
+    /// The part of it that a claim is about.
+    fn part(self, name: &str, claim: &Claim<'_>) -> Result<Self, ErrorKind> {
+        let Some(view) = &claim.view else { return Ok(self) };
+        let (start, end) = (view.start.saturating_mul(claim.width()), view.end.saturating_mul(claim.width()));
+        if self.deflated {
+            return Err(ErrorKind::invalid(place(name), "a whole storage of a zip", "a view of one"));
+        }
+        if start > end || end > self.size {
+            let place = format!("{}: view of storage {:?}", place(name), clip(claim.key));
+            return Err(ErrorKind::Truncated { place, need: end, have: self.size });
+        }
+        let range = self.range.start + start..self.range.start + end;
+        Ok(Self { range, size: end - start, deflated: false })
     }
 }
 
@@ -113,12 +160,13 @@ fn place(name: &str) -> String {
     format!("tensor {:?}", clip(name))
 }
 
-/// The storage of a tensor: `('storage', type, key, location, length)`.
-fn claim<'p>(arena: &'p Arena<'_>, name: &str, storage: Id) -> Result<Claim<'p>, ErrorKind> {
-    let expected = "a storage of the archive";
-    let wrong = |found: Id| ErrorKind::invalid(place(name), expected, arena.describe(found));
-    let &Node::Persistent(pid) = arena.get(storage) else { return Err(wrong(storage)) };
-    let Some(&[tag, class, key, _, length]) = arena.items(pid) else { return Err(wrong(pid)) };
+const A_STORAGE: &str = "a storage of the file";
+
+/// The storage of a persistent id: `('storage', type, key, location, length)`, in files of before the zip with
+/// `None` or `(key of the view, offset, length)` behind.
+pub(super) fn claim<'p>(arena: &'p Arena<'_>, place: &str, id: Id) -> Result<Claim<'p>, ErrorKind> {
+    let wrong = |found: Id| ErrorKind::invalid(place, A_STORAGE, arena.describe(found));
+    let Some(&[tag, class, key, _, length, ref view @ ..]) = arena.items(id) else { return Err(wrong(id)) };
     if arena.str(tag) != Some("storage") {
         return Err(wrong(tag));
     }
@@ -127,8 +175,20 @@ fn claim<'p>(arena: &'p Arena<'_>, name: &str, storage: Id) -> Result<Claim<'p>,
         Node::Global(Global::Known(Known::UntypedStorage)) => None,
         _ => return Err(wrong(class)),
     };
-    let key = arena.str(key).ok_or_else(|| wrong(key))?;
-    Ok(Claim { key, dtype, length: size(arena, name, "storage length", length)? as u64 })
+    let key = arena.str(key).filter(|text| text.len() <= MAX_KEY).ok_or_else(|| wrong(key))?;
+    let number = |id: Id| match arena.get(id) {
+        Node::Int(n) => u64::try_from(*n).map_err(|_| wrong(id)),
+        _ => Err(wrong(id)),
+    };
+    let view = match view.first().map(|&id| (id, arena.get(id))) {
+        None | Some((_, Node::None)) => None,
+        Some((id, _)) => {
+            let Some(&[_, offset, length]) = arena.items(id) else { return Err(wrong(id)) };
+            let offset = number(offset)?;
+            Some(offset..offset.saturating_add(number(length)?))
+        }
+    };
+    Ok(Claim { key, dtype, length: number(length)?, view })
 }
 
 fn dtype(arena: &Arena<'_>, name: &str, raw: &RawTensor, claim: &Claim<'_>) -> Result<DType, ErrorKind> {

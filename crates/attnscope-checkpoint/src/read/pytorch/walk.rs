@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
+use std::rc::Rc;
 
 use super::tensor::Storages;
 use crate::error::ErrorKind;
@@ -13,18 +14,20 @@ const MAX_DEPTH: usize = 256;
 
 /// Values visited. A value that is reachable by many paths is visited by each, and a few dozen pairs of pairs have
 /// more paths than can be counted.
-const MAX_VISITS: u64 = 16 << 20;
+const MAX_VISITS: u64 = 4 << 20;
 
-/// Bytes of one name, and of all names together.
+/// Bytes of one name.
 const MAX_PATH: usize = 4 << 10;
-const MAX_NAMES: usize = 64 << 20;
+
+/// Bytes of everything that is listed. A tensor that is reachable by many paths is listed by each.
+const MAX_LISTED: usize = 64 << 20;
 
 /// What the walk found.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) tensors: Vec<TensorInfo>,
     /// The first place of each unknown global.
-    pub(super) places: HashMap<String, String>,
+    pub(super) places: HashMap<Rc<str>, String>,
 }
 
 /// Walks the value without recursion; a value inside itself is not entered again.
@@ -36,7 +39,7 @@ pub(super) fn walk(pickle: &Pickle<'_>, storages: Storages<'_>) -> Result<Found,
         path: String::new(),
         frames: Vec::new(),
         open: HashSet::new(),
-        names: 0,
+        listed: 0,
     };
     walker.visit(pickle.root)?;
     for _ in 0..MAX_VISITS {
@@ -55,8 +58,8 @@ struct Walker<'p, 'a, 's> {
     frames: Vec<Frame>,
     /// The containers of `frames`.
     open: HashSet<Id>,
-    /// Bytes of names so far.
-    names: usize,
+    /// Bytes of what is listed so far.
+    listed: usize,
 }
 
 /// A container whose parts are being visited.
@@ -100,16 +103,14 @@ impl Walker<'_, '_, '_> {
         match self.arena.get(id) {
             Node::Tensor(raw) => {
                 let name = if self.path.is_empty() { "tensor" } else { &self.path };
-                self.names += name.len();
-                if self.names > MAX_NAMES {
-                    return Err(too_much(format!("at most {MAX_NAMES} bytes of names")));
-                }
                 let tensor = self.storages.tensor(self.arena, name, raw)?;
+                let dims = 2 * tensor.shape.len() * size_of::<usize>();
+                self.list(size_of::<TensorInfo>() + tensor.name.len() + dims)?;
                 self.found.tensors.push(tensor);
             }
-            Node::Global(Global::Unknown { .. }) => self.note(id),
+            Node::Global(Global::Unknown(_)) => self.note(id)?,
             Node::Object(object) => {
-                self.note(object.class);
+                self.note(object.class)?;
                 self.enter(id)?;
             }
             Node::List(_) | Node::Tuple(_) | Node::Dict(_) => self.enter(id)?,
@@ -118,11 +119,24 @@ impl Walker<'_, '_, '_> {
         Ok(())
     }
 
-    fn note(&mut self, class: Id) {
-        if matches!(self.arena.get(class), Node::Global(Global::Unknown { .. })) {
-            let place = if self.path.is_empty() { "(the whole value)" } else { &self.path };
-            self.found.places.entry(self.arena.class_name(class)).or_insert_with(|| place.to_owned());
+    fn list(&mut self, bytes: usize) -> Result<(), ErrorKind> {
+        self.listed += bytes;
+        if self.listed > MAX_LISTED {
+            return Err(too_much(format!("a listing of at most {MAX_LISTED} bytes")));
         }
+        Ok(())
+    }
+
+    fn note(&mut self, class: Id) -> Result<(), ErrorKind> {
+        let Node::Global(Global::Unknown(name)) = self.arena.get(class) else { return Ok(()) };
+        if self.found.places.contains_key(name) {
+            return Ok(());
+        }
+        let place = if self.path.is_empty() { "(the whole value)" } else { &self.path }.to_owned();
+        // Once here and once in the listing of placeholders.
+        self.list(2 * (place.len() + name.len()))?;
+        self.found.places.insert(Rc::clone(name), place);
+        Ok(())
     }
 
     fn enter(&mut self, id: Id) -> Result<(), ErrorKind> {
@@ -137,7 +151,7 @@ impl Walker<'_, '_, '_> {
 }
 
 fn too_much(expected: String) -> ErrorKind {
-    ErrorKind::invalid("data.pkl", expected, "more")
+    ErrorKind::invalid("pickle", expected, "more")
 }
 
 /// Values that hold neither tensors nor objects.

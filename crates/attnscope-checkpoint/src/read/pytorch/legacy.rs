@@ -1,0 +1,180 @@
+//! What `torch.save` wrote before version 1.6, and still writes on request: five pickles and then the storages.
+//!
+//! The pickles are a magic number, a version, facts about the machine, the saved value, and the keys of its
+//! storages in the order in which they follow. A storage is a count of elements and their bytes; how wide an element
+//! is stands in the saved value alone.
+
+use std::collections::HashMap;
+
+use super::tensor::{Claim, Storage, Storages, claim};
+use super::{MAX_PICKLE, listing};
+use crate::error::ErrorKind;
+use crate::listing::Listing;
+use crate::read::clip;
+use crate::read::fields::{Fields, MAX_TENSORS};
+use crate::read::pickle::{self, Arena, Id, Node, Pickle};
+use crate::source::Source;
+
+/// 0x1950a86a20f9469cfc6c.
+const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+
+/// Bytes that the values of the other pickles may take: they are plain, and the keys are kept beside the saved value.
+const MAX_PLAIN: usize = 32 << 20;
+
+/// More than the pickle of the magic number takes in any protocol.
+const MAGIC_PICKLE: usize = 64;
+
+/// The only one there was.
+const VERSION: i64 = 1001;
+
+/// Bytes of C's types, which torch wrote down as constants; a few writers of its format say what their machine has.
+const TYPE_SIZES: [(&str, &[i64]); 3] = [("short", &[2]), ("int", &[4]), ("long", &[4, 8])];
+
+/// Whether the file begins with the pickle of torch's magic number.
+pub(crate) fn is(bytes: &[u8]) -> bool {
+    let start = bytes.get(..MAGIC_PICKLE).unwrap_or(bytes);
+    let number = pickle::load("magic number", start);
+    number.is_ok_and(|p| matches!(p.arena.get(p.root), Node::Long(MAGIC)))
+}
+
+/// Lists the file.
+pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
+    let mut pickles = Pickles { bytes: source.bytes(), at: 0 };
+    pickles.next("magic number")?;
+    check_version(&pickles.next("protocol version")?)?;
+    check_machine(&pickles.next("system information")?)?;
+    let value = pickles.saved("saved value")?;
+    let keys = pickles.next("storage keys")?;
+    let table = storages(source.bytes(), pickles.at, &claims(&value.arena)?, &keys)?;
+    // What follows is not looked at: several values may be saved in one file, and torch.load takes the first.
+    listing(&value, Storages::of_table(table))
+}
+
+/// The pickles at the beginning of the file, one after the other.
+struct Pickles<'s> {
+    bytes: &'s [u8],
+    at: usize,
+}
+
+impl<'s> Pickles<'s> {
+    /// One that holds a few plain values.
+    fn next(&mut self, name: &'s str) -> Result<Pickle<'s>, ErrorKind> {
+        Ok(self.pass(pickle::load_within(name, self.rest(), MAX_PLAIN)?))
+    }
+
+    /// The one that holds the model.
+    fn saved(&mut self, name: &'s str) -> Result<Pickle<'s>, ErrorKind> {
+        Ok(self.pass(pickle::load(name, self.rest())?))
+    }
+
+    fn rest(&self) -> &'s [u8] {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        rest.get(..MAX_PICKLE as usize).unwrap_or(rest)
+    }
+
+    fn pass(&mut self, pickle: Pickle<'s>) -> Pickle<'s> {
+        self.at += pickle.end;
+        pickle
+    }
+}
+
+fn check_version(pickle: &Pickle<'_>) -> Result<(), ErrorKind> {
+    match pickle.arena.get(pickle.root) {
+        Node::Int(VERSION) => Ok(()),
+        _ => {
+            let found = pickle.arena.describe(pickle.root);
+            Err(ErrorKind::invalid("protocol version", VERSION, found))
+        }
+    }
+}
+
+/// Refuses a file of a machine whose numbers lie in another way.
+fn check_machine(pickle: &Pickle<'_>) -> Result<(), ErrorKind> {
+    let arena = &pickle.arena;
+    let describe = |id: Option<Id>| id.map_or("nothing".into(), |id| arena.describe(id));
+    let little = arena.field(pickle.root, "little_endian");
+    match little.map(|id| arena.get(id)) {
+        Some(Node::Bool(true)) => {}
+        Some(Node::Bool(false)) => {
+            return Err(ErrorKind::Unsupported {
+                what: "the file was written on a big-endian machine".into(),
+                help: "load it in PyTorch on a little-endian machine and torch.save it again".into(),
+            });
+        }
+        _ => return Err(ErrorKind::invalid("little_endian", "True or False", describe(little))),
+    }
+    let sizes = arena.field(pickle.root, "type_sizes");
+    for (name, allowed) in TYPE_SIZES {
+        let size = sizes.and_then(|sizes| arena.field(sizes, name));
+        if !matches!(size.map(|id| arena.get(id)), Some(Node::Int(n)) if allowed.contains(n)) {
+            let place = format!("type_sizes, {name}");
+            return Err(ErrorKind::invalid(place, format!("one of {allowed:?}"), describe(size)));
+        }
+    }
+    Ok(())
+}
+
+/// Every storage that the value speaks of, also where the pickle threw away what it is for: the next one's place
+/// depends on it.
+fn claims<'p>(arena: &'p Arena<'_>) -> Result<HashMap<&'p str, Claim<'p>>, ErrorKind> {
+    let mut claims: HashMap<&str, Claim<'_>> = HashMap::new();
+    for id in arena.persistent() {
+        let new = claim(arena, "saved value", id)?;
+        if let Some(old) = claims.get(new.key)
+            && (old.width(), old.length) != (new.width(), new.length)
+        {
+            let (is, was) = ((new.length, new.width()), (old.length, old.width()));
+            let place = format!("storage {:?}", clip(new.key));
+            let expected = format!("{} elements of {} bytes, as before", was.0, was.1);
+            return Err(ErrorKind::invalid(place, expected, format!("{} of {}", is.0, is.1)));
+        }
+        claims.insert(new.key, new);
+        if claims.len() as u64 > MAX_TENSORS {
+            return Err(ErrorKind::invalid("saved value", format!("at most {MAX_TENSORS} storages"), "more"));
+        }
+    }
+    Ok(claims)
+}
+
+/// Where each storage lies. `at` is where the first one begins.
+fn storages(
+    bytes: &[u8],
+    at: usize,
+    claims: &HashMap<&str, Claim<'_>>,
+    keys: &Pickle<'_>,
+) -> Result<HashMap<String, Storage>, ErrorKind> {
+    let place = "storage keys";
+    let Some(ids) = keys.arena.items(keys.root) else {
+        return Err(ErrorKind::invalid(place, "a list", keys.arena.describe(keys.root)));
+    };
+    let mut fields = Fields::section(bytes, at as u64, bytes.len() as u64, "storages")?;
+    let mut table = HashMap::new();
+    for &id in ids {
+        let key = keys.arena.str(id);
+        let Some((&key, claim)) = key.and_then(|key| claims.get_key_value(key)) else {
+            let expected = "keys that the saved value speaks of";
+            return Err(ErrorKind::invalid(place, expected, keys.arena.describe(id)));
+        };
+        if table.insert(key.to_owned(), storage(&mut fields, claim)?).is_some() {
+            return Err(ErrorKind::invalid(place, "each key once", format!("{:?} twice", clip(key))));
+        }
+    }
+    match claims.keys().filter(|key| !table.contains_key(**key)).min() {
+        Some(key) => Err(ErrorKind::invalid(place, format!("{:?} among them", clip(key)), "it is not")),
+        None => Ok(table),
+    }
+}
+
+fn storage(fields: &mut Fields<'_>, claim: &Claim<'_>) -> Result<Storage, ErrorKind> {
+    let place = format!("storage {:?}", clip(claim.key));
+    let count = fields.u64(&place)?;
+    if count != claim.length {
+        let expected = format!("{} elements, as in the saved value", claim.length);
+        return Err(ErrorKind::invalid(place, expected, count.cast_signed()));
+    }
+    let start = fields.position();
+    // More than there can be where the product is.
+    let size = count.saturating_mul(claim.width());
+    fields.take(size, place)?;
+    Ok(Storage { range: start..fields.position(), size, deflated: false })
+}

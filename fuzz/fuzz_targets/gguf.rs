@@ -1,0 +1,5 @@
+//! GGUF files.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| attnscope_fuzz::checkpoint::open(bytes));
