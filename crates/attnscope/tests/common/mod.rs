@@ -34,6 +34,7 @@ pub fn shared(path: &str) -> Option<String> {
 pub const MODELS: &[(&str, &str, Option<usize>)] = &[
     ("marian", "marian", None),
     ("marian-untied", "marian", None),
+    ("marian-old", "marian", None),
     ("bart", "bart", None),
     ("bart-sharded", "bart", None),
     ("mbart", "mbart", None),
@@ -47,6 +48,7 @@ pub const MODELS: &[(&str, &str, Option<usize>)] = &[
     ("whisper-openai/tiny.pt", "whisper", None),
     ("whisper-ggml/ggml-tiny.bin", "whisper", None),
     ("fairseq/checkpoint.pt", "fairseq", None),
+    ("fairseq/checkpoint_args.pt", "fairseq", None),
     ("fairseq/checkpoint_omegaconf.pt", "fairseq", None),
     ("torch-nn/model.pt", "torch-nn", Some(4)),
     ("tiny-transformer/tiny.pt", "tiny-transformer", Some(4)),
