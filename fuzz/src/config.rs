@@ -13,7 +13,7 @@ const WIDTH: usize = 60;
 pub fn recognise_and_draw(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (tensors, config) = text.split_once("\n\n").unwrap_or((&text, ""));
-    let tensors: Vec<TensorSpec> = tensors.lines().map(tensor).collect();
+    let tensors: Vec<TensorSpec> = tensors.lines().enumerate().map(tensor).collect();
     let facts: Map<String, Value> = serde_json::from_str(config).unwrap_or_default();
     let configs = [Config { source: "config.json", facts: &facts }];
     let Ok(Recognised::EncoderDecoder(model)) = recognise(tensors, &configs, None) else { return };
@@ -30,12 +30,12 @@ pub fn recognise_and_draw(bytes: &[u8]) {
     }
 }
 
-fn tensor(line: &str) -> TensorSpec {
+fn tensor((storage, line): (usize, &str)) -> TensorSpec {
     let (name, dims) = line.split_once(' ').unwrap_or((line, ""));
     let shape: Vec<usize> = dims.split([' ', ',']).filter_map(|n| n.parse().ok()).collect();
     // Readers refuse a shape that cannot be counted.
     let counted = shape.iter().try_fold(4usize, |n, &d| n.checked_mul(d.max(1))).is_some();
     let shape = if counted { shape } else { Vec::new() };
     let bytes = 4 * shape.iter().product::<usize>() as u64;
-    TensorSpec { name: name.to_owned(), shape, dtype: "f32", bytes, storage: None }
+    TensorSpec { name: name.to_owned(), shape, dtype: "f32", bytes, storage }
 }

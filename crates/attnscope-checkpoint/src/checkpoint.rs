@@ -1,7 +1,7 @@
 //! An opened checkpoint: its files, its tensors, and what was found beside it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
@@ -14,6 +14,9 @@ use crate::tensor::{Packing, TensorInfo};
 
 /// A tokenizer is the largest companion that is read, and those stay far below this.
 const MAX_COMPANION: u64 = 256 << 20;
+
+/// Configs that one more shard may add: comparing them with those that are known takes time.
+const MAX_NEW: usize = 64;
 
 /// A checkpoint whose headers have been read and checked, and whose values have not been touched.
 #[derive(Debug)]
@@ -137,16 +140,15 @@ impl Checkpoint {
         }
         self.tensors.append(&mut tensors);
         self.checks.extend(checks);
-        for config in configs {
-            // Every shard repeats the same metadata.
-            if !self.configs.contains(&config) {
-                self.configs.push(config);
-            }
-        }
-        for placeholder in placeholders {
-            if !self.placeholders.contains(&placeholder) {
-                self.placeholders.push(placeholder);
-            }
+        // Every shard repeats the same metadata; one file does not repeat itself.
+        if self.sources.is_empty() {
+            (self.configs, self.placeholders) = (configs, placeholders);
+        } else {
+            let known = &self.configs;
+            let new: Vec<_> = configs.into_iter().filter(|c| !known.contains(c)).take(MAX_NEW).collect();
+            self.configs.extend(new);
+            let known: HashSet<_> = self.placeholders.iter().cloned().collect();
+            self.placeholders.extend(placeholders.into_iter().filter(|p| !known.contains(p)));
         }
         read::fields::check_unique(&self.tensors).map_err(|kind| source.error(kind))?;
         self.sources.push(source);

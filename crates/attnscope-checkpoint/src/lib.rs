@@ -25,6 +25,6 @@ pub use error::{Error, ErrorKind};
 pub use format::Format;
 pub use listing::{Check, CheckState, Config, Placeholder};
 pub use stats::Stats;
-pub use tensor::TensorInfo;
+pub use tensor::{Identity, TensorInfo};
 pub use values::Sink;
 pub use write::{Entry, Provider, Target, write};

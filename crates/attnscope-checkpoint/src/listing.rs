@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 /// A pickled object of a class this program does not know. It was never called.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Placeholder {
     /// `module.name` of the callable, as written in the file: `argparse.Namespace`, `os.system`.
     pub global: String,

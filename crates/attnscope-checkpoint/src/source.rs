@@ -23,14 +23,15 @@ impl Source {
     /// Maps a file; nothing is read yet.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let at = |e| Error::new(path, ErrorKind::Io(e));
-        let file = File::open(path).map_err(at)?;
-        let meta = file.metadata().map_err(at)?;
+        // Asked before opening: opening a pipe would wait for a writer.
+        let meta = std::fs::metadata(path).map_err(at)?;
         if !meta.is_file() {
             return Err(Error::new(path, ErrorKind::Unrecognised { found: "not a regular file".into() }));
         }
         if meta.len() == 0 {
             return Err(Error::new(path, ErrorKind::Unrecognised { found: "the file is empty".into() }));
         }
+        let file = File::open(path).map_err(at)?;
         Ok(Self { name: path.to_owned(), bytes: Bytes::Mapped { map: map(&file).map_err(at)?, file } })
     }
 

@@ -18,7 +18,7 @@ pub struct TensorInfo {
 }
 
 /// Where a tensor's bytes lie. Readers have checked it against the file before a `TensorInfo` exists.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     /// Which of the checkpoint's files.
     pub(crate) source: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Place {
 }
 
 /// Whether the bytes can be used as they lie.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Packing {
     /// As they are.
     Stored,
@@ -46,8 +46,21 @@ impl TensorInfo {
         self.shape.iter().product()
     }
 
+    /// Equal for two tensors that are the same values under two names: a tied table, not a view into one.
+    pub fn identity(&self) -> Identity<'_> {
+        Identity { dtype: self.dtype, shape: &self.shape, place: &self.place }
+    }
+
     /// How many bytes its elements take when contiguous.
     pub fn bytes(&self) -> u64 {
         self.dtype.bytes_for(self.elements()).unwrap_or(0) as u64
     }
+}
+
+/// What makes a tensor the same as another of the same checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity<'a> {
+    dtype: DType,
+    shape: &'a [usize],
+    place: &'a Place,
 }

@@ -144,5 +144,6 @@ pub(crate) fn same_shape(a: &[usize], b: &[usize]) -> bool {
 
 /// The elements of a tensor or of the rows of it that are meant.
 pub(crate) fn elements(found: &Found, tensors: &[TensorSpec]) -> u64 {
-    found.shape(tensors).iter().map(|&n| n as u64).product()
+    // Readers refuse shapes whose product overflows.
+    found.shape(tensors).iter().fold(1u64, |product, &n| product.saturating_mul(n as u64))
 }

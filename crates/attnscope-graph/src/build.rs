@@ -179,7 +179,8 @@ impl Builder {
             ScoreScale::None => Factor::One,
         };
         let mut sum = vec![self.graph.add(format!("{path}.scores"), Op::Scores { scale }, &[q, k], &[])];
-        if self.wiring.relative_bias && keys == stack.side() {
+        let has_bias = self.wiring.relative_bias && keys == stack.side();
+        if has_bias {
             // One table a stack, kept by its first layer and used by all.
             let table = self.graph.add_weight(
                 format!("{}.0.self_attn.bias.weight", stack.name()),
@@ -199,7 +200,8 @@ impl Builder {
         if mask.causal || mask.padding {
             sum.push(self.graph.add(format!("{path}.mask"), Op::Mask(mask), &[], &[]));
         }
-        self.graph.add(format!("{path}.masked_scores"), Op::AddMask, &sum, &[])
+        let op = Op::AddMask { bias: has_bias, mask: mask.causal || mask.padding };
+        self.graph.add(format!("{path}.masked_scores"), op, &sum, &[])
     }
 
     fn feed_forward(&mut self, path: &str, stack: Stack, x: NodeId) -> NodeId {

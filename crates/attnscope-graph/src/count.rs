@@ -33,7 +33,7 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
         | Op::SplitHeads(_)
         | Op::RelativeBias { .. }
         | Op::Mask(_)
-        | Op::AddMask
+        | Op::AddMask { .. }
         | Op::Squash(_)
         | Op::MergeHeads(_)
         | Op::Residual { .. }
@@ -52,9 +52,10 @@ pub fn torchinfo_multiply_adds(model: &Model, node: &Node, sizes: &Sizes) -> Opt
     }
     let times = match node.op {
         Op::Conv1d { .. } => product(sizes, &[*node.dims.first()?, *node.dims.get(2)?])?,
-        // A table that is looked up without a batch: its first length, the queries, is taken for one.
+        // Looked up once a stack, without a batch: its first length, the queries, is taken for one.
+        Op::RelativeBias { .. } if node.path.layer().is_some_and(|(_, n)| n > 0) => 0,
         Op::RelativeBias { .. } => product(sizes, &[*node.dims.get(2)?])?,
-        Op::Positions { .. } => product(sizes, &[*node.dims.get(1)?])?,
+        Op::Positions { .. } => sizes.get(Dim::Batch)? as u64,
         _ => sizes.get(*node.dims.first()?)? as u64,
     };
     parameters.checked_mul(times)

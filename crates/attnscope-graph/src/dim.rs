@@ -107,7 +107,7 @@ impl Dim {
         let per_stack = |letter: &str, stack: Stack, make: fn(Stack) -> Self| {
             let [a, b] = Stack::ALL.map(|s| sizes.get(make(s)));
             match stack {
-                _ if a == b || a.is_none() || b.is_none() => letter.to_owned(),
+                _ if a == b => letter.to_owned(),
                 Stack::Encoder => format!("{letter}e"),
                 Stack::Decoder => format!("{letter}d"),
             }

@@ -50,6 +50,15 @@ impl Topic {
     }
 }
 
+impl Fact {
+    /// A size, with those who say another.
+    pub(crate) fn size(name: &str, size: usize, source: String, said: &[Said<usize>]) -> Self {
+        let others = said.iter().filter(|s| s.value != size);
+        let disagree = others.map(|s| (s.source.clone(), Value::from(s.value))).collect();
+        Self { topic: Topic::Shape, name: name.to_owned(), value: Value::from(size), source, disagree }
+    }
+}
+
 /// A config whose values cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}: {key}: expected {expected}, found {found}")]
@@ -103,6 +112,11 @@ impl<'a> Configs<'a> {
         self.0.iter().filter_map(find).collect()
     }
 
+    /// The error that a family's own default is not what its key should hold.
+    pub(crate) fn wrong_default(&self, key: &str, expected: &'static str, found: String) -> FactError {
+        FactError { source_name: "the family's default".into(), key: key.into(), expected, found }
+    }
+
     pub(crate) fn first(&self, keys: &[&str]) -> Option<Said<&'a Value>> {
         self.all(keys).into_iter().next()
     }
@@ -121,29 +135,11 @@ impl<'a> Configs<'a> {
         self.all(keys).into_iter().map(size).collect()
     }
 
-    pub(crate) fn number(&self, keys: &[&str]) -> Result<Option<Said<f64>>, FactError> {
-        self.first(keys)
-            .map(|said| match said.value.as_f64() {
-                Some(n) => Ok(said.with(n)),
-                None => Err(said.wrong("a number", said.value.to_string())),
-            })
-            .transpose()
-    }
-
     pub(crate) fn flag(&self, keys: &[&str]) -> Result<Option<Said<bool>>, FactError> {
         self.first(keys)
             .map(|said| match said.value.as_bool() {
                 Some(b) => Ok(said.with(b)),
                 None => Err(said.wrong("true or false", said.value.to_string())),
-            })
-            .transpose()
-    }
-
-    pub(crate) fn word(&self, keys: &[&str]) -> Result<Option<Said<&'a str>>, FactError> {
-        self.first(keys)
-            .map(|said| match said.value.as_str() {
-                Some(s) => Ok(said.with(s)),
-                None => Err(said.wrong("a word", said.value.to_string())),
             })
             .transpose()
     }

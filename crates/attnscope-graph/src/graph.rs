@@ -1,7 +1,8 @@
 //! The model as a value: nodes in the order in which they are computed, and the weights they use.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Range;
 
 use crate::dim::{Dim, Stack};
 use crate::op::Op;
@@ -115,6 +116,8 @@ pub struct Graph {
     weights: Vec<Weight>,
     by_path: HashMap<String, NodeId>,
     weight_by_path: HashMap<String, WeightId>,
+    /// The nodes of a layer are neighbours.
+    by_layer: BTreeMap<(Stack, usize), Range<usize>>,
 }
 
 impl Graph {
@@ -150,8 +153,13 @@ impl Graph {
 
     /// How many layers a stack has.
     pub fn layers(&self, stack: Stack) -> usize {
-        let in_stack = |n: &Node| n.path.layer().filter(|(s, _)| *s == stack).map(|(_, layer)| layer + 1);
-        self.nodes.iter().filter_map(in_stack).max().unwrap_or(0)
+        self.by_layer.keys().filter(|(s, _)| *s == stack).count()
+    }
+
+    /// The nodes of one layer, with their numbers.
+    pub fn layer(&self, stack: Stack, n: usize) -> impl Iterator<Item = (NodeId, &Node)> {
+        let range = self.by_layer.get(&(stack, n)).cloned().unwrap_or_default();
+        range.filter_map(|i| Some((NodeId(i), self.nodes.get(i)?)))
     }
 
     /// Adds a weight, or finds the one of that path.
@@ -172,6 +180,9 @@ impl Graph {
         let dims = op.output(&input_dims, &weight_dims);
         self.by_path.insert(path.clone(), id);
         let path = NodePath::from(path);
+        if let Some(layer) = path.layer() {
+            self.by_layer.entry(layer).or_insert(id.0..id.0).end = id.0 + 1;
+        }
         self.nodes.push(Node { path, op, inputs: inputs.to_vec(), dims, weights: weights.to_vec() });
         id
     }

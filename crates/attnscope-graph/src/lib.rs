@@ -19,6 +19,8 @@ mod dim;
 mod facts;
 mod family;
 mod graph;
+mod identify;
+mod measure;
 mod names;
 mod observe;
 mod op;

@@ -16,8 +16,8 @@ pub struct TensorSpec {
     pub dtype: &'static str,
     /// Its size in the file.
     pub bytes: u64,
-    /// Tensors with the same number here share their bytes.
-    pub storage: Option<usize>,
+    /// Tensors with the same number here are one tensor under several names.
+    pub storage: usize,
 }
 
 /// One row of a table: what the graph calls a module or a weight, and what a file calls it.
@@ -88,7 +88,7 @@ impl NameScheme {
 
     /// The rows that name tensors of layers, ready to be matched against many names.
     pub(crate) fn patterns(&self) -> Patterns {
-        let mut patterns = Vec::new();
+        let mut patterns: HashMap<String, Vec<(Stack, String)>> = HashMap::new();
         for &(left, right) in self.rows() {
             let whole = left.ends_with(".weight") || left.ends_with(".bias");
             let endings: &[&str] = if whole { &[""] } else { &[".weight", ".bias"] };
@@ -100,7 +100,7 @@ impl NameScheme {
                 let right = right.replace("{s}", stack.name());
                 let Some((head, tail)) = right.split_once("{n}") else { continue };
                 for ending in endings {
-                    patterns.push(Pattern { stack, head: head.to_owned(), tail: format!("{tail}{ending}") });
+                    patterns.entry(format!("{tail}{ending}")).or_default().push((stack, head.to_owned()));
                 }
             }
         }
@@ -108,26 +108,23 @@ impl NameScheme {
     }
 }
 
-/// What surrounds a layer's number in the names of one stack.
-struct Pattern {
-    stack: Stack,
-    head: String,
-    tail: String,
-}
-
-/// All patterns of a scheme.
-pub(crate) struct Patterns(Vec<Pattern>);
+/// What surrounds a layer's number in the names of a scheme: what follows it, then stack and what stands before it.
+pub(crate) struct Patterns(HashMap<String, Vec<(Stack, String)>>);
 
 impl Patterns {
     /// The layer a tensor is of, and what stands before the scheme's own name, if the name is one of the scheme's.
     pub(crate) fn layer_of<'n>(&self, name: &'n str) -> Option<(Stack, usize, &'n str)> {
-        self.0.iter().find_map(|pattern| {
-            let rest = name.strip_suffix(pattern.tail.as_str())?;
-            let digits = rest.len() - rest.bytes().rev().take_while(u8::is_ascii_digit).count();
-            let (before, number) = rest.split_at(digits);
-            let prefix = before.strip_suffix(pattern.head.as_str())?;
-            let starts_a_name = prefix.is_empty() || prefix.ends_with('.');
-            starts_a_name.then_some((pattern.stack, number.parse().ok()?, prefix))
+        let is_digit = |at: usize| name.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+        // Each place where a number ends.
+        (1..name.len()).filter(|&end| is_digit(end - 1) && !is_digit(end)).find_map(|end| {
+            let candidates = self.0.get(name.get(end..)?)?;
+            let start = end - name[..end].bytes().rev().take_while(u8::is_ascii_digit).count();
+            let (before, number) = (&name[..start], &name[start..end]);
+            candidates.iter().find_map(|(stack, head)| {
+                let prefix = before.strip_suffix(head.as_str())?;
+                let starts_a_name = prefix.is_empty() || prefix.ends_with('.');
+                starts_a_name.then_some((*stack, number.parse().ok()?, prefix))
+            })
         })
     }
 }

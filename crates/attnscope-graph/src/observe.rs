@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::build::Layers;
 use crate::dim::{Side, Stack};
 use crate::facts::{Configs, FactError};
@@ -25,84 +27,92 @@ impl Sources {
     }
 }
 
-/// The family's wiring as its config sets it.
+/// The family's wiring as its config sets it. `named`: a config names the family, so that a key it leaves out has the
+/// value which that means to the family's own code. A word that is not known becomes an obstacle.
 pub(crate) fn configure(
     family: &Family,
     configs: &Configs<'_>,
+    named: bool,
     sources: &mut Sources,
+    obstacles: &mut Vec<String>,
 ) -> Result<Wiring, FactError> {
     let mut w = family.wiring;
     for setting in family.settings {
-        let keys = setting.keys;
-        let on = |set: &mut dyn FnMut(bool), sources: &mut Sources, fields: &[&'static str]| {
-            let said = configs.flag(keys)?;
-            if let Some(said) = said {
-                set(said.value);
-                fields.iter().for_each(|f| sources.set(f, said.source.clone()));
-            }
-            Ok::<(), FactError>(())
+        let said = configs.first(setting.keys);
+        let absent = setting
+            .absent
+            .filter(|_| named)
+            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())));
+        let (value, source) = match (&said, absent) {
+            (Some(said), _) => (said.value.clone(), said.source.clone()),
+            (None, Some(value)) => (value, format!("no {} in the config", setting.keys[0])),
+            (None, None) => continue,
         };
-        match setting.sets {
-            Sets::EmbeddingScale => on(&mut |b| w.embedding_scale = scale(b), sources, &["embedding_scale"])?,
-            Sets::NoEmbeddingScale => {
-                on(&mut |b| w.embedding_scale = scale(!b), sources, &["embedding_scale"])?;
-            }
-            Sets::NormBefore => on(
-                &mut |b| w.norm_place = if b { NormPlace::Pre } else { NormPlace::Post },
-                sources,
-                &["norm_place"],
-            )?,
-            Sets::LearnedPositions => on(
-                &mut |b| {
-                    if b {
-                        (w.source_positions, w.target_positions) = (Positions::Table, Positions::Table);
-                    }
-                },
-                sources,
-                &["source_positions", "target_positions"],
-            )?,
-            Sets::TiedOutput => on(&mut |b| w.tied_output = b, sources, &["tied_output"])?,
-            Sets::LogitScale => on(
-                &mut |b| w.logit_scale = if b { LogitScale::RsqrtDModel } else { LogitScale::None },
-                sources,
-                &["logit_scale"],
-            )?,
-            Sets::NormEps => {
-                if let Some(said) = configs.number(keys)? {
-                    if !(said.value > 0.0 && said.value < 1.0) {
-                        return Err(said.wrong("a small positive number", said.value.to_string()));
-                    }
-                    w.norm_eps = said.value;
-                    sources.set("norm_eps", said.source);
-                }
-            }
-            Sets::RelativeBuckets | Sets::RelativeMaxDistance => {
-                if let Some(said) = configs.sizes(keys)?.into_iter().next() {
-                    let buckets = setting.sets == Sets::RelativeBuckets;
-                    *(if buckets { &mut w.relative_buckets } else { &mut w.relative_max_distance }) =
-                        said.value;
-                    sources
-                        .set(if buckets { "relative_buckets" } else { "relative_max_distance" }, said.source);
-                }
-            }
-            Sets::Activation | Sets::FeedForward => {
-                if let Some(said) = configs.word(keys)? {
-                    let word = said.value.strip_prefix("gated-").unwrap_or(said.value);
-                    // T5 calls the tanh form of its gate plain "gelu".
-                    let word = if said.value == "gated-gelu" { "gelu_new" } else { word };
-                    w.activation = Activation::from_config(word).ok_or_else(|| {
-                        said.wrong("the name of an activation", format!("{:?}", said.value))
-                    })?;
-                    sources.set("activation", said.source);
-                }
+        match apply(&mut w, setting.sets, &value) {
+            Ok(fields) => fields.iter().for_each(|field| sources.set(field, source.clone())),
+            Err(Wrong::Unknown(known)) => obstacles.push(format!("{source} is {value}: known are {known}")),
+            Err(Wrong::Type(expected)) => {
+                return Err(match said {
+                    Some(said) => said.wrong(expected, value.to_string()),
+                    None => configs.wrong_default(setting.keys[0], expected, value.to_string()),
+                });
             }
         }
     }
     Ok(w)
 }
 
-fn scale(on: bool) -> EmbeddingScale {
-    if on { EmbeddingScale::SqrtDModel } else { EmbeddingScale::None }
+/// Why a value cannot be used.
+enum Wrong {
+    /// It is not of the kind that the key holds.
+    Type(&'static str),
+    /// It is a word without a meaning here.
+    Unknown(String),
+}
+
+/// Sets what a key sets; gives back the fields that it has set.
+fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static str], Wrong> {
+    let flag = || value.as_bool().ok_or(Wrong::Type("true or false"));
+    Ok(match sets {
+        Sets::EmbeddingScale | Sets::NoEmbeddingScale => {
+            let on = flag()? != (sets == Sets::NoEmbeddingScale);
+            w.embedding_scale = if on { EmbeddingScale::SqrtDModel } else { EmbeddingScale::None };
+            &["embedding_scale"]
+        }
+        Sets::NormBefore => {
+            w.norm_place = if flag()? { NormPlace::Pre } else { NormPlace::Post };
+            &["norm_place"]
+        }
+        Sets::LearnedPositions if flag()? => {
+            (w.source_positions, w.target_positions) = (Positions::Table, Positions::Table);
+            &["source_positions", "target_positions"]
+        }
+        Sets::TiedOutput if flag()? => {
+            w.tied_output = true;
+            &["tied_output"]
+        }
+        Sets::LearnedPositions | Sets::TiedOutput => &[],
+        Sets::LogitScale => {
+            w.logit_scale = if flag()? { LogitScale::RsqrtDModel } else { LogitScale::None };
+            &["logit_scale"]
+        }
+        Sets::NormEps => {
+            let eps = value.as_f64().filter(|eps| *eps > 0.0 && *eps < 1.0);
+            w.norm_eps = eps.ok_or(Wrong::Type("a small positive number"))?;
+            &["norm_eps"]
+        }
+        Sets::RelativeMaxDistance => {
+            let distance = value.as_u64().and_then(|n| usize::try_from(n).ok());
+            w.relative_max_distance = distance.ok_or(Wrong::Type("a whole number"))?;
+            &["relative_max_distance"]
+        }
+        Sets::Activation => {
+            let word = value.as_str().ok_or(Wrong::Type("the name of an activation"))?;
+            w.activation = Activation::from_config(word)
+                .ok_or_else(|| Wrong::Unknown(Activation::ALL.map(Activation::name).join(", ")))?;
+            &["activation"]
+        }
+    })
 }
 
 /// Two wide maps that are not the same tensor.
@@ -153,13 +163,11 @@ fn observe_output(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
         return;
     }
     let table = lookup.find("tgt.embed.weight").or_else(|| lookup.find("src.embed.weight"));
-    match (lookup.find("logits.weight"), table) {
-        (Some(own), Some(table)) => w.tied_output = one_tensor(lookup, own.tensor, table.tensor),
-        (Some(_), None) => w.tied_output = false,
-        // Absent: tied, or missing where the family always has one.
-        (None, _) => {}
+    // Absent: tied, or missing where the family always has one.
+    if let Some(own) = lookup.find("logits.weight") {
+        w.tied_output = table.is_some_and(|table| one_tensor(lookup, own.tensor, table.tensor));
+        sources.set("tied_output", "tensors");
     }
-    sources.set("tied_output", "tensors");
 }
 
 /// For families without a fixed shape: what is in no layer does not exist.
@@ -172,12 +180,13 @@ fn observe_flexible(lookup: &Lookup<'_>, layers: Layers, w: &mut Wiring, sources
         stacks.into_iter().any(in_stack)
     };
     let has = |path: &str| lookup.find(path).is_some();
+    let attention = |leaf: &str| any(&format!("self_attn.{leaf}")) || any(&format!("cross_attn.{leaf}"));
     w.biases = Biases {
-        q: any("self_attn.q.bias"),
-        k: any("self_attn.k.bias"),
-        v: any("self_attn.v.bias"),
-        attn_out: any("self_attn.out.bias"),
-        ffn: any("ffn.hidden.bias"),
+        q: attention("q.bias"),
+        k: attention("k.bias"),
+        v: attention("v.bias"),
+        attn_out: attention("out.bias"),
+        ffn: any("ffn.hidden.bias") || any("ffn.out.bias"),
         norm: any("self_attn.norm.bias"),
         logits: w.biases.logits,
     };
@@ -199,6 +208,5 @@ fn observe_flexible(lookup: &Lookup<'_>, layers: Layers, w: &mut Wiring, sources
 }
 
 fn one_tensor(lookup: &Lookup<'_>, a: usize, b: usize) -> bool {
-    let storage = |i: usize| lookup.tensors[i].storage;
-    a == b || (storage(a).is_some() && storage(a) == storage(b))
+    lookup.tensors[a].storage == lookup.tensors[b].storage
 }

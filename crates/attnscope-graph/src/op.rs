@@ -64,7 +64,12 @@ pub enum Op {
     /// 0 where a query may see a key, −∞ where it may not.
     Mask(MaskKind),
     /// Scores plus bias plus mask, as far as they exist.
-    AddMask,
+    AddMask {
+        /// A relative bias is added.
+        bias: bool,
+        /// A mask is added.
+        mask: bool,
+    },
     /// Scores to weights, row by row.
     Squash(Squash),
     /// weights·v.
@@ -164,7 +169,7 @@ impl Op {
             Self::Scores { .. } => "scores",
             Self::RelativeBias { .. } => "relative_bias",
             Self::Mask(_) => "mask",
-            Self::AddMask => "add_mask",
+            Self::AddMask { .. } => "add_mask",
             Self::Squash(_) => "squash",
             Self::Context => "context",
             Self::MergeHeads(_) => "merge_heads",
@@ -204,7 +209,7 @@ impl Op {
             Self::AddPositions
             | Self::Same
             | Self::Norm { .. }
-            | Self::AddMask
+            | Self::AddMask { .. }
             | Self::Squash(_)
             | Self::Residual { .. }
             | Self::Activate(_)

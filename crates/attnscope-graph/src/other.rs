@@ -19,6 +19,8 @@ pub enum OtherKind {
     DecoderOnly,
     /// A model that only reads: BERT, T5's encoder alone.
     EncoderOnly,
+    /// It has cross-attention, under names that are not known here.
+    EncoderDecoder,
     /// Nothing is known about it.
     Unknown,
 }
@@ -29,32 +31,50 @@ impl OtherKind {
         match self {
             Self::DecoderOnly => "decoder-only",
             Self::EncoderOnly => "encoder-only",
+            Self::EncoderDecoder => "encoder-decoder",
             Self::Unknown => "unknown",
         }
     }
 }
 
-/// Words in a config's `model_type` or `architectures`.
-const CONFIG_WORDS: &[(&str, OtherKind)] = &[
+/// Ends of the class names in `architectures`.
+const ARCHITECTURES: &[(&str, OtherKind)] = &[
     ("ForCausalLM", OtherKind::DecoderOnly),
     ("LMHeadModel", OtherKind::DecoderOnly),
-    ("gpt", OtherKind::DecoderOnly),
+    ("EncoderModel", OtherKind::EncoderOnly),
+    ("ForMaskedLM", OtherKind::EncoderOnly),
+    ("ForAudioClassification", OtherKind::EncoderOnly),
+];
+
+/// Whole words in `model_type`.
+const MODEL_TYPES: &[(&str, OtherKind)] = &[
+    ("gpt2", OtherKind::DecoderOnly),
+    ("gpt_neox", OtherKind::DecoderOnly),
+    ("gpt_neo", OtherKind::DecoderOnly),
     ("llama", OtherKind::DecoderOnly),
     ("mistral", OtherKind::DecoderOnly),
-    ("qwen", OtherKind::DecoderOnly),
+    ("qwen2", OtherKind::DecoderOnly),
+    ("qwen3", OtherKind::DecoderOnly),
     ("gemma", OtherKind::DecoderOnly),
+    ("gemma2", OtherKind::DecoderOnly),
     ("phi", OtherKind::DecoderOnly),
+    ("phi3", OtherKind::DecoderOnly),
     ("opt", OtherKind::DecoderOnly),
     ("bloom", OtherKind::DecoderOnly),
     ("falcon", OtherKind::DecoderOnly),
-    ("EncoderModel", OtherKind::EncoderOnly),
-    ("ForMaskedLM", OtherKind::EncoderOnly),
     ("bert", OtherKind::EncoderOnly),
+    ("roberta", OtherKind::EncoderOnly),
+    ("distilbert", OtherKind::EncoderOnly),
+    ("xlm-roberta", OtherKind::EncoderOnly),
     ("electra", OtherKind::EncoderOnly),
     ("wav2vec2", OtherKind::EncoderOnly),
     ("hubert", OtherKind::EncoderOnly),
     ("vit", OtherKind::EncoderOnly),
 ];
+
+/// Parts of the names of cross-attention, in any naming scheme.
+const CROSS_ATTENTION: &[&str] =
+    &["crossattention", "cross_attn", "cross_attention", "encoder_attn", "EncDecAttention", "multihead_attn"];
 
 /// Parts of tensor names that only one kind of model has.
 const NAME_PARTS: &[(&str, OtherKind)] = &[
@@ -71,14 +91,27 @@ const NAME_PARTS: &[(&str, OtherKind)] = &[
 ];
 
 pub(crate) fn classify(tensors: &[TensorSpec], configs: &Configs<'_>) -> Other {
-    let said = configs.all(&["architectures", "model_type", "general.architecture"]);
-    for (word, kind) in CONFIG_WORDS {
-        if let Some(s) = said.iter().find(|s| s.value.to_string().contains(word)) {
-            return Other { kind: *kind, because: format!("{} is {}", s.source, s.value) };
+    let has = |part: &str| tensors.iter().find(|t| t.name.contains(part));
+    if let Some(t) = CROSS_ATTENTION.iter().find_map(|part| has(part)) {
+        let because = format!("it has {:?}, and no naming scheme fits the rest", t.name);
+        return Other { kind: OtherKind::EncoderDecoder, because };
+    }
+    let words = configs.all(&["architectures"]).into_iter().flat_map(|said| {
+        let names = said.value.as_array().into_iter().flatten().filter_map(|v| v.as_str());
+        names.map(move |name| (name, said.source.clone())).collect::<Vec<_>>()
+    });
+    for (name, source) in words {
+        if let Some((_, kind)) = ARCHITECTURES.iter().find(|(end, _)| name.ends_with(end)) {
+            return Other { kind: *kind, because: format!("{source} is {name:?}") };
+        }
+    }
+    for said in configs.all(&["model_type", "general.architecture"]) {
+        if let Some((_, kind)) = MODEL_TYPES.iter().find(|(word, _)| said.value.as_str() == Some(word)) {
+            return Other { kind: *kind, because: format!("{} is {}", said.source, said.value) };
         }
     }
     for (part, kind) in NAME_PARTS {
-        if let Some(t) = tensors.iter().find(|t| t.name.contains(part)) {
+        if let Some(t) = has(part) {
             return Other { kind: *kind, because: format!("it has {:?} and no cross-attention", t.name) };
         }
     }

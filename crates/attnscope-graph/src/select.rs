@@ -22,8 +22,12 @@ impl Selector {
     pub fn matches(&self, path: &NodePath) -> bool {
         let path = path.as_str();
         if self.0.contains('*') {
-            // A pattern that names a part picks everything in the part.
-            return glob(&self.0, path) || glob(&format!("{}.*", self.0), path);
+            // It may begin at any segment, and a pattern that names a part picks everything in the part.
+            let starts =
+                std::iter::once(path).chain(path.match_indices('.').map(|(dot, _)| &path[dot + 1..]));
+            return starts
+                .into_iter()
+                .any(|from| glob(&self.0, from) || glob(&format!("{}.*", self.0), from));
         }
         format!(".{path}.").contains(&format!(".{}.", self.0))
     }
@@ -59,6 +63,8 @@ mod tests {
             ("decoder.1", "decoder.1.ffn.act", true),
             ("decoder.1", "decoder.11.ffn.act", false),
             ("*.ffn", "encoder.0.ffn.out", true),
+            ("cross_attn.*", "decoder.0.cross_attn.q", true),
+            ("attn.*", "decoder.0.cross_attn.q", false),
             ("logits", "logits", true),
             ("*", "src.ids", true),
             ("", "src.ids", false),

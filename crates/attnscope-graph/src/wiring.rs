@@ -46,7 +46,7 @@ pub struct Wiring {
     pub scales_target: bool,
     /// A learned bias by distance, added to the scores of self-attention.
     pub relative_bias: bool,
-    /// Rows of the relative bias table.
+    /// Rows of the relative bias table, which the table itself tells.
     pub relative_buckets: usize,
     /// Distances from here on share the last bucket.
     pub relative_max_distance: usize,
@@ -111,6 +111,10 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// Every activation.
+    pub const ALL: [Self; 6] =
+        [Self::Relu, Self::Gelu, Self::GeluTanh, Self::Swish, Self::QuickGelu, Self::Tanh];
+
     /// Its name in JSON and in drawings.
     pub fn name(self) -> &'static str {
         match self {
@@ -126,10 +130,12 @@ impl Activation {
     /// The activation that a config means by a word; `None` if the word is not known.
     pub fn from_config(word: &str) -> Option<Self> {
         Some(match word {
-            "relu" => Self::Relu,
+            "relu" | "gated-relu" => Self::Relu,
             "gelu" | "gelu_python" => Self::Gelu,
             "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_tanh" | "gelu_accurate" => Self::GeluTanh,
-            "swish" | "silu" => Self::Swish,
+            // T5 means the tanh form by its gate's plain "gelu".
+            "gated-gelu" => Self::GeluTanh,
+            "swish" | "silu" | "gated-silu" => Self::Swish,
             "quick_gelu" => Self::QuickGelu,
             "tanh" => Self::Tanh,
             _ => return None,

@@ -30,11 +30,11 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         Op::Scores { scale } => format!("q·kᵀ × {}", scale.text(sizes, symbolic)),
         Op::RelativeBias { .. } => "table[bucket(key − query)]".into(),
         Op::Mask(_) => "0 where open, −∞ where shut".into(),
-        Op::AddMask => match node.inputs.len() {
-            3 => "scores + bias + mask".into(),
-            2 => "scores + mask".into(),
-            _ => "scores".into(),
-        },
+        Op::AddMask { bias, mask } => {
+            let added = [(bias, " + bias"), (mask, " + mask")];
+            let added = added.iter().filter(|(is, _)| *is).map(|(_, text)| *text);
+            format!("scores{}", added.collect::<String>())
+        }
         Op::Squash(Squash::Softmax) => "softmax over keys".into(),
         Op::Squash(Squash::Sigmoid) => "sigmoid of each cell".into(),
         Op::Context => "weights·v".into(),
@@ -73,7 +73,7 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Scores { .. } => "How well each query fits each key, before anything is hidden.",
         Op::RelativeBias { .. } => "A learned preference for distances, one a head, added to the scores.",
         Op::Mask(_) => "Which keys each query may see.",
-        Op::AddMask => "The scores with what must not be seen pushed to minus infinity.",
+        Op::AddMask { .. } => "The scores with what must not be seen pushed to minus infinity.",
         Op::Squash(_) => "How much of each key's value every query takes.",
         Op::Context => "The values, averaged with the weights, head by head.",
         Op::MergeHeads(_) => "The heads' results side by side again.",

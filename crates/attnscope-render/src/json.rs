@@ -3,12 +3,14 @@
 use attnscope_graph::{Model, Node, Selector, Slot, WeightId};
 use serde_json::{Value, json};
 
+use crate::flow::Component;
+
 /// The number of the schema that is described in docs/json.md.
 pub const SCHEMA: u32 = 1;
 
-/// `flow --format json`: every node, or those that a selector picks.
-pub fn flow(name: &str, model: &Model, selector: Option<&Selector>) -> String {
-    let picked = |n: &&Node| selector.is_none_or(|s| s.matches(&n.path));
+/// `flow --format json`: the nodes of a component, or those of them that a selector picks.
+pub fn flow(name: &str, model: &Model, component: Component, selector: Option<&Selector>) -> String {
+    let picked = |n: &&Node| component.holds(&n.path) && selector.is_none_or(|s| s.matches(&n.path));
     let nodes: Vec<Value> = model.graph.nodes().iter().filter(picked).map(|n| node(model, n)).collect();
     let value = json!({
         "schema": SCHEMA,

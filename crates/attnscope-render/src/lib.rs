@@ -52,7 +52,7 @@ mod wrap;
 
 pub use diagram::{Arrow, Block, Diagram, Kind};
 pub use dot::dot;
-pub use flow::{Component, FlowOptions, LayerGroup, NothingSelected, fill, flow, legend, thousands};
+pub use flow::{Component, FlowOptions, NothingSelected, fill, flow, legend, thousands};
 pub use glyphs::{Glyphs, clean};
 pub use layout::{LayoutError, Options, layout};
 pub use mermaid::mermaid;

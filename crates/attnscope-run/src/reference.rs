@@ -100,7 +100,7 @@ impl Step<'_> {
                 };
                 (0..batch * queries * keys).map(|i| if cell(i) { 0.0 } else { f64::NEG_INFINITY }).collect()
             }
-            Op::AddMask => self.add_mask(),
+            Op::AddMask { .. } => self.add_mask(),
             Op::Squash(squash) => self.squash(squash),
             Op::Context => self.context(),
             Op::Residual { gain } => self.each(|i, x| x[0].data[i] + f64::from(gain) * x[1].data[i]),

@@ -54,8 +54,10 @@ impl Opened {
             Recognised::EncoderDecoder(model) => Ok(model),
             Recognised::Other(other) => {
                 let what = match other.kind {
-                    OtherKind::Unknown => "not recognised as an encoder-decoder".to_owned(),
-                    kind => format!("a {} model: there is no cross-attention in it", kind.name()),
+                    OtherKind::Unknown => "not recognised as an encoder-decoder",
+                    OtherKind::EncoderDecoder => "an encoder-decoder of a family that is not known",
+                    OtherKind::DecoderOnly => "a decoder-only model: there is no cross-attention in it",
+                    OtherKind::EncoderOnly => "an encoder-only model: there is no cross-attention in it",
                 };
                 Err(Failure::new(
                     format!("{}: {what} ({})", self.name, other.because),
@@ -66,19 +68,16 @@ impl Opened {
     }
 }
 
-/// The listing as the graph wants it, with tensors that share bytes marked.
+/// The listing as the graph wants it, with tensors that are one under two names marked.
 fn specs(checkpoint: &Checkpoint) -> Vec<TensorSpec> {
-    let mut storage: HashMap<&str, usize> = HashMap::new();
-    let shared = checkpoint.shared();
-    for (i, group) in shared.iter().enumerate() {
-        storage.extend(group.iter().map(|t| (t.name.as_str(), i)));
-    }
-    let spec = |t: &TensorInfo| TensorSpec {
+    let mut seen = HashMap::new();
+    let spec = |t: &TensorInfo, storage: usize| TensorSpec {
         name: t.name.clone(),
         shape: t.shape.clone(),
         dtype: t.dtype.name(),
         bytes: t.bytes(),
-        storage: storage.get(t.name.as_str()).copied(),
+        storage,
     };
-    checkpoint.tensors().iter().map(spec).collect()
+    let tensors = checkpoint.tensors().iter().enumerate();
+    tensors.map(|(i, t)| spec(t, *seen.entry(t.identity()).or_insert(i))).collect()
 }

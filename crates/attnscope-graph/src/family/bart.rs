@@ -1,13 +1,13 @@
 //! BART: learned positions behind an offset of two, embeddings normed, norms after the sums.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
-use crate::wiring::{Activation, Biases, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
+use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
-/// bart-base, bart-large and their fine-tunes.
+/// bart-base, bart-large and their fine-tunes; PLBart is joined the same way.
 pub(super) const FAMILY: Family = Family {
     id: "bart",
     title: "BART",
-    model_types: &["bart", "BartForConditionalGeneration", "BartModel"],
+    model_types: &["bart", "BartForConditionalGeneration", "BartModel", "plbart"],
     schemes: &[&naming::HUGGING_FACE],
     evidence: &[
         Evidence::Has("src.embed_pos.weight"),
@@ -22,9 +22,8 @@ pub(super) const FAMILY: Family = Family {
         target_positions: Positions::Table,
         position_offset: 2,
         embedding_scale: EmbeddingScale::None,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("gelu", "false"),
     flexible: false,
 };

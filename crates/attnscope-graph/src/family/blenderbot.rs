@@ -1,7 +1,7 @@
 //! Blenderbot: learned positions without offset, norms before the sublayers and at the ends.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
-use crate::wiring::{Activation, Biases, EmbeddingScale, NormPlace, Positions, Wiring};
+use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::wiring::{Activation, EmbeddingScale, NormPlace, Positions, Wiring};
 
 /// blenderbot-400M-distill and larger.
 pub(super) const FAMILY: Family = Family {
@@ -9,12 +9,8 @@ pub(super) const FAMILY: Family = Family {
     title: "Blenderbot",
     model_types: &["blenderbot", "BlenderbotForConditionalGeneration"],
     schemes: &[&naming::HUGGING_FACE],
-    evidence: &[
-        Evidence::Lacks("src.embed_pos.weight"),
-        Evidence::Has("encoder.out.weight"),
-        Evidence::Has("src.positions.weight"),
-        Evidence::Lacks("logits.bias"),
-    ],
+    // Its tensors look like those of Pegasus with stored positions.
+    evidence: &[Evidence::NamedByConfig],
     wiring: Wiring {
         activation: Activation::Gelu,
         norm_place: NormPlace::Pre,
@@ -23,9 +19,8 @@ pub(super) const FAMILY: Family = Family {
         source_positions: Positions::Table,
         target_positions: Positions::Table,
         embedding_scale: EmbeddingScale::None,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("gelu", "false"),
     flexible: false,
 };

@@ -1,7 +1,7 @@
 //! Blenderbot-small: BART without the offset, its decoder norming embeddings before positions.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
-use crate::wiring::{Activation, Biases, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
+use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
 /// blenderbot_small-90M.
 pub(super) const FAMILY: Family = Family {
@@ -22,9 +22,8 @@ pub(super) const FAMILY: Family = Family {
         target_positions: Positions::Table,
         embedding_scale: EmbeddingScale::None,
         scales_target: false,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("gelu", "false"),
     flexible: false,
 };

@@ -17,14 +17,12 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &[
-        Setting { keys: &["activation_fn"], sets: Sets::Activation },
-        Setting { keys: &["no_scale_embedding"], sets: Sets::NoEmbeddingScale },
-        Setting { keys: &["encoder_normalize_before"], sets: Sets::NormBefore },
-        Setting {
-            keys: &["share_decoder_input_output_embed", "share_all_embeddings"],
-            sets: Sets::TiedOutput,
-        },
-        Setting { keys: &["encoder_learned_pos"], sets: Sets::LearnedPositions },
+        Setting { keys: &["activation_fn"], sets: Sets::Activation, absent: Some("relu") },
+        Setting { keys: &["no_scale_embedding"], sets: Sets::NoEmbeddingScale, absent: None },
+        Setting { keys: &["encoder_normalize_before"], sets: Sets::NormBefore, absent: None },
+        Setting { keys: &["share_decoder_input_output_embed"], sets: Sets::TiedOutput, absent: None },
+        Setting { keys: &["share_all_embeddings"], sets: Sets::TiedOutput, absent: None },
+        Setting { keys: &["encoder_learned_pos"], sets: Sets::LearnedPositions, absent: None },
     ],
     flexible: true,
 };

@@ -1,6 +1,6 @@
 //! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids behind an offset of two.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
+use crate::family::{Evidence, Family, hugging_face, naming};
 use crate::wiring::{NormPlace, Positions, Wiring};
 
 /// m2m100_418M, nllb-200 (dense).
@@ -24,6 +24,6 @@ pub(super) const FAMILY: Family = Family {
         position_offset: 2,
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("relu", "true"),
     flexible: false,
 };

@@ -1,7 +1,7 @@
 //! Marian: the Transformer of 2017 with swish, no norm of embeddings, none at the ends of the stacks.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
-use crate::wiring::{Activation, Biases, Positions, Wiring};
+use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::wiring::{Activation, Positions, Wiring};
 
 /// opus-mt and its kin.
 pub(super) const FAMILY: Family = Family {
@@ -14,9 +14,8 @@ pub(super) const FAMILY: Family = Family {
         activation: Activation::Swish,
         source_positions: Positions::SinusoidHalves,
         target_positions: Positions::SinusoidHalves,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("gelu", "false"),
     flexible: false,
 };

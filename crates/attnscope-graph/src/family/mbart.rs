@@ -1,13 +1,13 @@
 //! mBART: BART with norms before the sublayers and one at the end of each stack.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
-use crate::wiring::{Activation, Biases, EmbeddingNorm, NormPlace, Positions, Wiring};
+use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::wiring::{Activation, EmbeddingNorm, NormPlace, Positions, Wiring};
 
-/// mbart-large-cc25, mBART-50, PLBart.
+/// mbart-large-cc25, mBART-50.
 pub(super) const FAMILY: Family = Family {
     id: "mbart",
     title: "mBART",
-    model_types: &["mbart", "MBartForConditionalGeneration", "plbart"],
+    model_types: &["mbart", "MBartForConditionalGeneration"],
     schemes: &[&naming::HUGGING_FACE],
     evidence: &[Evidence::Has("src.embed_pos.weight"), Evidence::Has("encoder.out.weight")],
     wiring: Wiring {
@@ -20,9 +20,8 @@ pub(super) const FAMILY: Family = Family {
         source_positions: Positions::Table,
         target_positions: Positions::Table,
         position_offset: 2,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("gelu", "false"),
     flexible: false,
 };

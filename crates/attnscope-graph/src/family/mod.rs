@@ -40,7 +40,7 @@ pub const FAMILIES: &[&Family] = &[
     &tiny_transformer::FAMILY,
 ];
 
-/// What is known of a family before a file is seen. There is no code in it.
+/// What is known of a family before a file is seen.
 #[derive(Debug)]
 pub struct Family {
     /// Its name in JSON and on the command line.
@@ -73,6 +73,8 @@ pub enum Evidence {
     HasName(&'static str),
     /// The source's position table has a multiple of 8 rows once this many are taken off.
     PositionRows(usize),
+    /// Never true: only a config can name the family.
+    NamedByConfig,
     /// The feed-forward layers have two wide maps.
     Gated,
     /// They have one.
@@ -90,15 +92,15 @@ pub struct Setting {
     pub keys: &'static [&'static str],
     /// What its value sets.
     pub sets: Sets,
+    /// What it means that a config which names the family does not have the key, as JSON.
+    pub absent: Option<&'static str>,
 }
 
 /// What the value of a config key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sets {
-    /// A word for the activation.
+    /// A word for the activation; T5's `gated-gelu` too.
     Activation,
-    /// T5's word for activation and gate: `gated-gelu`.
-    FeedForward,
     /// true: embeddings are multiplied by √d_model.
     EmbeddingScale,
     /// true: they are not.
@@ -109,8 +111,6 @@ pub enum Sets {
     NormBefore,
     /// true: positions are a learned table.
     LearnedPositions,
-    /// Rows of the relative bias table.
-    RelativeBuckets,
     /// Distances from here on share a bucket.
     RelativeMaxDistance,
     /// true: the output projection is the target's table, even where a file stores it again.
@@ -119,19 +119,10 @@ pub enum Sets {
     LogitScale,
 }
 
-/// The settings that Hugging Face's BART and its descendants share.
-const HUGGING_FACE: &[Setting] = &[
-    Setting { keys: &["activation_function"], sets: Sets::Activation },
-    Setting { keys: &["scale_embedding"], sets: Sets::EmbeddingScale },
-];
-
-/// The settings of T5 and its descendants; the second names are GGUF's.
-const T5: &[Setting] = &[
-    Setting { keys: &["feed_forward_proj"], sets: Sets::FeedForward },
-    Setting { keys: &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"], sets: Sets::NormEps },
-    Setting {
-        keys: &["relative_attention_num_buckets", "t5.attention.relative_buckets_count"],
-        sets: Sets::RelativeBuckets,
-    },
-    Setting { keys: &["relative_attention_max_distance"], sets: Sets::RelativeMaxDistance },
-];
+/// The keys that Hugging Face's BART and its descendants share, with what their absence means to each.
+const fn hugging_face(activation: &'static str, scale_embedding: &'static str) -> [Setting; 2] {
+    [
+        Setting { keys: &["activation_function"], sets: Sets::Activation, absent: Some(activation) },
+        Setting { keys: &["scale_embedding"], sets: Sets::EmbeddingScale, absent: Some(scale_embedding) },
+    ]
+}

@@ -1,6 +1,6 @@
 //! mT5: T5 v1.1 with a vocabulary of a hundred languages; its logits are never scaled.
 
-use crate::family::{Evidence, Family, T5, naming, t5};
+use crate::family::{Evidence, Family, Sets, Setting, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
 /// mt5-small to mt5-xxl.
@@ -20,6 +20,14 @@ pub(super) const FAMILY: Family = Family {
         logit_scale: LogitScale::None,
         ..t5::WIRING
     },
-    settings: T5,
+    settings: &[
+        Setting { keys: &["feed_forward_proj"], sets: Sets::Activation, absent: Some("gated-gelu") },
+        Setting { keys: &["layer_norm_epsilon"], sets: Sets::NormEps, absent: Some("1e-6") },
+        Setting {
+            keys: &["relative_attention_max_distance"],
+            sets: Sets::RelativeMaxDistance,
+            absent: Some("128"),
+        },
+    ],
     flexible: false,
 };

@@ -1,7 +1,7 @@
 //! Pegasus: sinusoidal positions, norms before the sublayers and one at the end of each stack.
 
-use crate::family::{Evidence, Family, HUGGING_FACE, naming};
-use crate::wiring::{Biases, NormPlace, Positions, Wiring};
+use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::wiring::{NormPlace, Positions, Wiring};
 
 /// pegasus-large and its fine-tunes.
 pub(super) const FAMILY: Family = Family {
@@ -20,9 +20,8 @@ pub(super) const FAMILY: Family = Family {
         decoder_final_norm: true,
         source_positions: Positions::SinusoidHalves,
         target_positions: Positions::SinusoidHalves,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
-    settings: HUGGING_FACE,
+    settings: &hugging_face("gelu", "false"),
     flexible: false,
 };

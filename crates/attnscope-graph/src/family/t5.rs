@@ -13,7 +13,7 @@ pub(super) const FAMILY: Family = Family {
     schemes: &[&naming::T5, &naming::T5_GGUF],
     evidence: &[Evidence::Has("encoder.0.self_attn.bias.weight"), Evidence::NotGated],
     wiring: WIRING,
-    settings: SETTINGS,
+    settings: &settings("relu"),
     flexible: false,
 };
 
@@ -30,19 +30,33 @@ pub(super) const WIRING: Wiring = Wiring {
     target_positions: Positions::None,
     embedding_scale: EmbeddingScale::None,
     relative_bias: true,
-    relative_buckets: 32,
     relative_max_distance: 128,
     logit_scale: LogitScale::RsqrtDModel,
     biases: Biases::NONE,
     ..Wiring::VASWANI
 };
 
-/// Logits are scaled when the output is tied; newer configs say so in a key of its own, since they no longer tell
-/// the truth about the tie.
-pub(super) const SETTINGS: &[Setting] = &[
-    super::T5[0],
-    super::T5[1],
-    super::T5[2],
-    super::T5[3],
-    Setting { keys: &["scale_decoder_outputs", "tie_word_embeddings"], sets: Sets::LogitScale },
-];
+/// The keys that T5 and its descendants share, each with the value that its absence means; the second names are
+/// GGUF's.
+pub(super) const fn settings(feed_forward: &'static str) -> [Setting; 4] {
+    [
+        Setting { keys: &["feed_forward_proj"], sets: Sets::Activation, absent: Some(feed_forward) },
+        Setting {
+            keys: &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"],
+            sets: Sets::NormEps,
+            absent: Some("1e-6"),
+        },
+        Setting {
+            keys: &["relative_attention_max_distance"],
+            sets: Sets::RelativeMaxDistance,
+            absent: Some("128"),
+        },
+        // Logits are scaled when the output is tied; newer configs say so in a key of its own, since they no longer
+        // tell the truth about the tie.
+        Setting {
+            keys: &["scale_decoder_outputs", "tie_word_embeddings"],
+            sets: Sets::LogitScale,
+            absent: Some("true"),
+        },
+    ]
+}

@@ -20,6 +20,6 @@ pub(super) const FAMILY: Family = Family {
         logit_scale: LogitScale::None,
         ..t5::WIRING
     },
-    settings: t5::SETTINGS,
+    settings: &t5::settings("relu"),
     flexible: false,
 };

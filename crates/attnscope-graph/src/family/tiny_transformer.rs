@@ -2,7 +2,7 @@
 
 use crate::family::{Evidence, Family};
 use crate::names::NameScheme;
-use crate::wiring::{Biases, EmbeddingScale, Wiring};
+use crate::wiring::{EmbeddingScale, Wiring};
 
 /// The decoder's two attentions go by several names in copies of the exercise.
 const NAMES: NameScheme = NameScheme {
@@ -49,7 +49,6 @@ pub(super) const FAMILY: Family = Family {
         embedding_scale: EmbeddingScale::None,
         tied_output: false,
         shared_embeddings: false,
-        biases: Biases { logits: true, ..Biases::ALL },
         ..Wiring::VASWANI
     },
     settings: &[],

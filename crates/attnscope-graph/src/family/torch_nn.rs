@@ -31,12 +31,14 @@ const NAMES: NameScheme = NameScheme {
         ("encoder.out", "encoder.norm"),
         ("decoder.out", "decoder.norm"),
         ("src.embed", "src_tok_emb.embedding"),
+        ("src.embed", "src_tok_emb"),
         ("src.embed", "src_embedding"),
         ("src.embed", "src_embed"),
         ("src.embed", "src_emb"),
         ("src.embed", "encoder_embedding"),
         ("src.embed", "embedding"),
         ("tgt.embed", "tgt_tok_emb.embedding"),
+        ("tgt.embed", "tgt_tok_emb"),
         ("tgt.embed", "tgt_embedding"),
         ("tgt.embed", "trg_embedding"),
         ("tgt.embed", "tgt_embed"),
@@ -72,9 +74,9 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &[
-        Setting { keys: &["activation"], sets: Sets::Activation },
-        Setting { keys: &["norm_first"], sets: Sets::NormBefore },
-        Setting { keys: &["layer_norm_eps"], sets: Sets::NormEps },
+        Setting { keys: &["activation"], sets: Sets::Activation, absent: None },
+        Setting { keys: &["norm_first"], sets: Sets::NormBefore, absent: None },
+        Setting { keys: &["layer_norm_eps"], sets: Sets::NormEps, absent: None },
     ],
     flexible: true,
 };

@@ -1,7 +1,7 @@
 //! Whisper under Hugging Face's names.
 
 use crate::family::{Evidence, Family, Sets, Setting, naming};
-use crate::wiring::{Activation, Biases, EmbeddingScale, Front, NormPlace, Positions, Wiring};
+use crate::wiring::{Activation, Biases, EmbeddingScale, Front, NormPlace, Positions, Switch, Wiring};
 
 /// whisper-tiny to whisper-large-v3. The config's `scale_embedding` is not applied by the model, so it is not read.
 pub(super) const FAMILY: Family = Family {
@@ -11,7 +11,7 @@ pub(super) const FAMILY: Family = Family {
     schemes: &[&naming::HUGGING_FACE],
     evidence: &[Evidence::Has("audio.conv1.weight")],
     wiring: WIRING,
-    settings: &[Setting { keys: &["activation_function"], sets: Sets::Activation }],
+    settings: &[Setting { keys: &["activation_function"], sets: Sets::Activation, absent: Some("gelu") }],
     flexible: false,
 };
 
@@ -25,6 +25,8 @@ pub(super) const WIRING: Wiring = Wiring {
     target_positions: Positions::Table,
     embedding_scale: EmbeddingScale::None,
     shared_embeddings: false,
+    // Audio is always of full length, and the decoder hides only what comes later.
+    padding_mask: Switch::Off,
     front: Front::Audio,
     biases: Biases { k: false, ..Biases::ALL },
     ..Wiring::VASWANI

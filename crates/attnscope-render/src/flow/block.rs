@@ -17,7 +17,7 @@ pub(super) struct Naming<'a> {
 pub(super) fn joins_input(node: &Node) -> bool {
     match node.op {
         Op::SplitHeads(_) | Op::MergeHeads(_) | Op::Same | Op::Transpose => true,
-        Op::AddMask => node.inputs.len() == 1,
+        Op::AddMask { bias, mask } => !bias && !mask,
         Op::Ids(_)
         | Op::Features
         | Op::Embed { .. }
@@ -46,7 +46,7 @@ pub(super) fn kind(op: &Op) -> Kind {
         Op::Linear | Op::Conv1d { .. } => Kind::Linear,
         Op::SplitHeads(_)
         | Op::Scores { .. }
-        | Op::AddMask
+        | Op::AddMask { .. }
         | Op::Squash(_)
         | Op::Context
         | Op::MergeHeads(_) => Kind::Attention,
@@ -66,18 +66,24 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         lines.extend(joined_line(view, node));
     }
     let mut hole = false;
-    let mut parameters = 0;
+    let (mut parameters, mut constants) = (0u64, 0u64);
     for &weight in &first.weights {
-        let (line, elements) = weight_line(view, weight, naming);
         hole |= !matches!(model.binding.slot(weight), Slot::Bound(_));
-        lines.push(line);
-        parameters += elements;
+        lines.push(weight_line(view, weight, naming));
+        // A weight is counted where it first stands: a tied table at the lookup, a bias table at the first layer.
+        if owns(first, &model.graph.weight(weight).path) {
+            *(if model.is_buffer(weight) { &mut constants } else { &mut parameters }) +=
+                model.elements(weight);
+        }
     }
     if matches!(first.op, Op::Linear | Op::Conv1d { .. }) && first.weights.len() == 1 {
         lines.push("no bias".into());
     }
     if parameters > 0 {
         lines.push(format!("{} parameters", thousands(parameters)));
+    }
+    if constants > 0 {
+        lines.push(format!("{} constants, not parameters", thousands(constants)));
     }
     lines.retain(|l| !l.is_empty());
     Block {
@@ -88,6 +94,11 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         kind: kind(&first.op),
         hole,
     }
+}
+
+/// Whether a weight's path says that it is this node's own.
+fn owns(node: &Node, weight_path: &str) -> bool {
+    weight_path.strip_prefix(node.path.as_str()).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// A box for a value that comes from elsewhere.
@@ -158,28 +169,26 @@ pub(super) fn heads(view: &View<'_>, stack: Stack) -> String {
     }
 }
 
-/// A weight's name, shape and type, or what is wrong with it; and its elements.
-fn weight_line(view: &View<'_>, weight: WeightId, naming: &Naming<'_>) -> (String, u64) {
+/// A weight's name, shape and type, or what is wrong with it.
+fn weight_line(view: &View<'_>, weight: WeightId, naming: &Naming<'_>) -> String {
     let model = view.model;
     match model.binding.slot(weight) {
-        Slot::Missing { name } => (format!("MISSING {}", (naming.tensor)(name, weight)), 0),
+        Slot::Missing { name } => format!("MISSING {}", (naming.tensor)(name, weight)),
         Slot::Mismatched { found, expected, shape } => {
             let name = (naming.tensor)(&model.tensors[found.tensor].name, weight);
-            (format!("{name} {shape:?}, expected {expected:?}"), 0)
+            format!("{name} {shape:?}, expected {expected:?}")
         }
         Slot::Bound(found) => {
             let tensor = &model.tensors[found.tensor];
             let name = (naming.tensor)(&tensor.name, weight);
-            let shape = found.shape(&model.tensors);
             let text = if view.symbolic {
                 let dims = &model.graph.weight(weight).dims;
                 attnscope_graph::ShapeText { dims, sizes: &model.sizes, symbolic: true }.to_string()
             } else {
-                format!("{shape:?}")
+                format!("{:?}", found.shape(&model.tensors))
             };
             let rows = found.rows.as_ref().map(|r| format!(" rows {}–{}", r.start, r.end.saturating_sub(1)));
-            let elements = shape.iter().map(|&n| n as u64).product();
-            (format!("{name}{} {text} {}", rows.unwrap_or_default(), tensor.dtype), elements)
+            format!("{name}{} {text} {}", rows.unwrap_or_default(), tensor.dtype)
         }
     }
 }

@@ -4,29 +4,24 @@ use attnscope_graph::{Model, Selector, Slot, Stack};
 
 /// Layers `first..=last` of a stack, alike in every respect that a drawing shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LayerGroup {
+pub(super) struct LayerGroup {
     /// The stack.
-    pub stack: Stack,
+    pub(super) stack: Stack,
     /// The first of them.
-    pub first: usize,
+    pub(super) first: usize,
     /// The last of them.
-    pub last: usize,
+    pub(super) last: usize,
 }
 
 impl LayerGroup {
     /// How many layers are in it.
-    pub fn len(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.last - self.first + 1
     }
 
-    /// Never true; here because a length without it looks odd.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// `encoder.0`, or `encoder.0–5`.
-    pub fn path(&self) -> String {
-        match self.len() {
+    pub(super) fn path(&self) -> String {
+        match self.count() {
             1 => format!("{}.{}", self.stack.name(), self.first),
             _ => format!("{}.{}–{}", self.stack.name(), self.first, self.last),
         }
@@ -36,31 +31,31 @@ impl LayerGroup {
     pub(super) fn general(&self, path: &str) -> String {
         let own = format!("{}.{}.", self.stack.name(), self.first);
         match path.strip_prefix(&own) {
-            Some(rest) if self.len() > 1 => format!("{}.N.{rest}", self.stack.name()),
+            Some(rest) if self.count() > 1 => format!("{}.N.{rest}", self.stack.name()),
             _ => path.to_owned(),
         }
     }
 
-    /// A tensor's name of the first layer as it reads for all: its last number of that value becomes N.
-    pub(super) fn general_name(&self, name: &str, in_layer: bool) -> String {
-        if self.len() == 1 || !in_layer {
+    /// A tensor's name of the first layer as it reads for all: behind the model's prefix, the first number is the
+    /// layer's; later ones count parts of it (T5's layer.1, Whisper's mlp.0).
+    pub(super) fn general_name(&self, prefix: &str, name: &str, in_layer: bool) -> String {
+        if self.count() == 1 || !in_layer {
             return name.to_owned();
         }
+        let (prefix, rest) = name.strip_prefix(prefix).map_or(("", name), |rest| (prefix, rest));
         let number = self.first.to_string();
-        let mut segments: Vec<&str> = name.split('.').collect();
-        // The layer is the first number of a name; later ones count parts of it (T5's layer.1, Whisper's mlp.0).
+        let mut segments: Vec<&str> = rest.split('.').collect();
         if let Some(layer) = segments.iter_mut().find(|s| **s == number) {
             *layer = "N";
         }
-        segments.join(".")
+        format!("{prefix}{}", segments.join("."))
     }
 
     /// The layers of the group that a selector picks in one part; alike, so drawn together if they are neighbours.
     pub(super) fn pick(&self, model: &Model, part: &str, selector: Option<&Selector>) -> Vec<Self> {
         let picked = |n: &usize| {
-            let prefix = format!("{}.{n}.{part}.", self.stack.name());
-            let mut nodes = model.graph.nodes().iter().filter(|node| node.path.as_str().starts_with(&prefix));
-            nodes.any(|node| selector.is_none_or(|s| s.matches(&node.path)))
+            let mut nodes = model.graph.layer(self.stack, *n).filter(|(_, node)| node.path.part() == part);
+            nodes.any(|(_, node)| selector.is_none_or(|s| s.matches(&node.path)))
         };
         let mut groups: Vec<Self> = Vec::new();
         for n in (self.first..=self.last).filter(picked) {
@@ -89,7 +84,7 @@ pub(super) fn layer_groups(model: &Model, stack: Stack) -> Vec<LayerGroup> {
 /// Everything about a layer that a drawing shows, without the layer's number.
 fn signature(model: &Model, stack: Stack, layer: usize) -> String {
     let mut text = String::new();
-    for node in model.graph.nodes().iter().filter(|n| n.path.layer() == Some((stack, layer))) {
+    for (_, node) in model.graph.layer(stack, layer) {
         text += &format!("{} {:?} {:?}", node.path.within_layer(), node.op, node.dims);
         for &weight in &node.weights {
             text += &match model.binding.slot(weight) {

@@ -9,11 +9,10 @@ mod legend;
 mod overview;
 mod part;
 
-use attnscope_graph::{Model, Selector, ShapeText, Stack};
+use attnscope_graph::{Model, NodePath, Selector, ShapeText, Stack};
 
 use crate::diagram::Diagram;
-pub use layers::LayerGroup;
-use layers::layer_groups;
+use layers::{LayerGroup, layer_groups};
 pub use legend::{fill, legend};
 
 /// What is drawn.
@@ -58,6 +57,19 @@ pub struct NothingSelected {
 const PARTS: [&str; 3] = ["self_attn", "cross_attn", "ffn"];
 
 impl Component {
+    /// Whether a node belongs to what is drawn.
+    pub fn holds(self, path: &NodePath) -> bool {
+        match (self, path.layer()) {
+            (Self::Full, _) => true,
+            (Self::Encoder, Some((stack, _))) => stack == Stack::Encoder,
+            (Self::Decoder, Some((stack, _))) => stack == Stack::Decoder,
+            (Self::Encoder, None) => matches!(path.part(), "src" | "audio" | "encoder"),
+            (Self::Decoder, None) => matches!(path.part(), "tgt" | "decoder" | "logits"),
+            (_, Some((stack, _))) => self.draws(stack, path.part()),
+            (_, None) => false,
+        }
+    }
+
     fn overview(self) -> Option<&'static [Stack]> {
         match self {
             Self::Full => Some(&Stack::ALL),
@@ -101,17 +113,19 @@ pub fn flow(model: &Model, options: &FlowOptions) -> Result<Vec<Diagram>, Nothin
     if parts.is_empty() && options.component == Component::Full {
         parts = picked(&|_, _| true);
     }
-    match &options.layer {
-        Some(selector) if parts.is_empty() => {
-            return Err(NothingSelected { selector: selector.as_str().into(), known: known(&all) });
+    if let Some(selector) = &options.layer {
+        if parts.is_empty() && options.component == Component::Full {
+            parts.extend(part::loose(&view, selector));
         }
-        _ => diagrams.extend(parts),
+        if parts.is_empty() {
+            let drawn = |g: &LayerGroup, part: &&str| options.component.draws(g.stack, part);
+            let known = all.iter().filter(|g| PARTS.iter().any(|part| drawn(g, part)));
+            let known = known.map(LayerGroup::path).collect();
+            return Err(NothingSelected { selector: selector.as_str().into(), known });
+        }
     }
+    diagrams.extend(parts);
     Ok(diagrams)
-}
-
-fn known(groups: &[LayerGroup]) -> Vec<String> {
-    groups.iter().map(|g| format!("{}.{}", g.stack.name(), g.first)).collect()
 }
 
 /// A model and the way in which its numbers are written.

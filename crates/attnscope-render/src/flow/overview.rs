@@ -26,8 +26,6 @@ pub(super) fn diagram(view: &View<'_>, stacks: &[Stack]) -> Diagram {
             let mut block = block(view, &[logits], &whole_names());
             if view.model.wiring.tied_output {
                 block.lines.insert(1, "tied to the embedding table".into());
-                // Its parameters are counted where the table stands.
-                block.lines.retain(|l| !l.ends_with(" parameters"));
             }
             push(&mut d, block, &[(out, "")]);
         }
@@ -37,8 +35,8 @@ pub(super) fn diagram(view: &View<'_>, stacks: &[Stack]) -> Diagram {
 
 fn title(view: &View<'_>, stacks: &[Stack]) -> String {
     match stacks {
-        [one] => format!("{} {}", view.model.family.title, one.name()),
-        _ => format!("{} encoder-decoder", view.model.family.title),
+        [one] => format!("{} {}", view.model.title(), one.name()),
+        _ => format!("{} encoder-decoder", view.model.title()),
     }
 }
 
@@ -108,7 +106,6 @@ fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
     }
     if side == Side::Target && view.model.wiring.shared_embeddings && view.model.wiring.front == Front::Tokens
     {
-        whole.lines.retain(|l| !l.ends_with(" parameters"));
         whole.lines.push("table shared with src.embed".into());
     }
     whole.path = format!("{s}.embed_pos");
@@ -140,8 +137,7 @@ fn stack(view: &View<'_>, d: &mut Diagram, stack: Stack, input: usize, memory: O
 /// A group of layers in one box: a line or two for each part.
 fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     let model = view.model;
-    let of_layer = |n: &&Node| n.path.layer() == Some((group.stack, group.first));
-    let nodes: Vec<&Node> = model.graph.nodes().iter().filter(of_layer).collect();
+    let nodes: Vec<&Node> = model.graph.layer(group.stack, group.first).map(|(_, n)| n).collect();
     let mut lines = Vec::new();
     for part in PARTS {
         let nodes: Vec<&Node> = nodes.iter().filter(|n| n.path.part() == part).copied().collect();
@@ -150,19 +146,24 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
         }
     }
     let mut weights: Vec<WeightId> = nodes.iter().flat_map(|n| n.weights.iter().copied()).collect();
-    weights.retain(|&w| {
-        model.graph.weight(w).path.starts_with(&format!("{}.{}.", group.stack.name(), group.first))
-    });
+    weights.sort();
+    weights.dedup();
     let bound = |w: &WeightId| matches!(model.binding.slot(*w), Slot::Bound(_));
-    let parameters: u64 = weights.iter().map(|&w| weight_elements(view, w)).sum();
-    let each = if group.len() > 1 { " each" } else { "" };
-    lines.push(format!("{} parameters{each}", thousands(parameters)));
+    // The relative bias is one table a stack, kept by its first layer.
+    let is_table = |w: &WeightId| model.graph.weight(*w).path.ends_with("self_attn.bias.weight");
+    let (tables, own): (Vec<WeightId>, Vec<WeightId>) = weights.iter().partition(|w| is_table(w));
+    let count = |of: &[WeightId]| of.iter().map(|&w| model.elements(w)).sum::<u64>();
+    let each = if group.count() > 1 { " each" } else { "" };
+    lines.push(format!("{} parameters{each}", thousands(count(&own))));
+    if !tables.is_empty() && group.first == 0 {
+        lines.push(format!("{} more for the relative bias of all layers", thousands(count(&tables))));
+    }
     let hole = !weights.iter().all(bound);
     if hole {
         let lost: Vec<_> = weights.iter().filter(|w| !bound(w)).collect();
         lines.push(format!("{} of {} weights missing or wrong", lost.len(), weights.len()));
     }
-    let times = if group.len() > 1 { format!(" × {}", group.len()) } else { String::new() };
+    let times = if group.count() > 1 { format!(" × {}", group.count()) } else { String::new() };
     let shape = nodes.last().map(|n| view.shape(&n.dims)).unwrap_or_default();
     Block {
         path: group.path(),
@@ -171,13 +172,6 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
         lines,
         kind: Kind::Stack,
         hole,
-    }
-}
-
-fn weight_elements(view: &View<'_>, weight: WeightId) -> u64 {
-    match view.model.binding.slot(weight) {
-        Slot::Bound(found) => found.shape(&view.model.tensors).iter().map(|&n| n as u64).product(),
-        Slot::Missing { .. } | Slot::Mismatched { .. } => 0,
     }
 }
 

@@ -2,18 +2,28 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Node, NodeId, Op};
+use attnscope_graph::{Node, NodeId, Op, Selector, Stack};
 
 use super::block::{Naming, block, joins_input, outside};
 use super::{LayerGroup, View};
 use crate::diagram::{Arrow, Block, Diagram};
 
+/// The diagram of nodes outside of layers that a selector picks: `src.*`, `logits`.
+pub(super) fn loose(view: &View<'_>, selector: &Selector) -> Option<Diagram> {
+    let picked = |(_, n): &(NodeId, &Node)| n.path.layer().is_none() && selector.matches(&n.path);
+    let nodes: Vec<(NodeId, &Node)> = view.model.graph.iter().filter(picked).collect();
+    // A group of one layer folds nothing: names stay whole.
+    let whole = LayerGroup { stack: Stack::Encoder, first: 0, last: 0 };
+    let naming = Naming { path: &|path| path.to_owned(), tensor: &|name, _| name.to_owned() };
+    let title = selector.as_str().to_owned();
+    (!nodes.is_empty()).then(|| draw_nodes(view, &whole, title, Vec::new(), &nodes, &naming))
+}
+
 /// The diagram of `part` in the first layer of a group, which stands for all of them.
 pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagram {
     let graph = &view.model.graph;
-    let prefix = format!("{}.{}.{part}.", group.stack.name(), group.first);
     let nodes: Vec<(NodeId, &Node)> =
-        graph.iter().filter(|(_, n)| n.path.as_str().starts_with(&prefix)).collect();
+        graph.layer(group.stack, group.first).filter(|(_, n)| n.path.part() == part).collect();
     let maps = |(_, n): &&(NodeId, &Node)| matches!(n.op, Op::Linear);
     // What the projections begin with, and what everything in the drawing begins with: a norm stands outside.
     let close = common_prefix(view, group, nodes.iter().filter(maps));
@@ -22,7 +32,7 @@ pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagra
         path: &|path| group.general(path),
         tensor: &|name, weight| {
             let in_layer = owned_by_layer(view, group, weight);
-            let name = group.general_name(name, in_layer);
+            let name = group.general_name(&view.model.prefix, name, in_layer);
             match (name.strip_prefix(&close), name.strip_prefix(&wide)) {
                 (Some(short), _) => short.to_owned(),
                 (None, Some(short)) if !wide.is_empty() => format!("…{short}"),
@@ -30,14 +40,32 @@ pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagra
             }
         },
     };
+    let facts = match (close.as_str(), wide.as_str()) {
+        ("", _) => Vec::new(),
+        (close, wide) if close == wide || wide.is_empty() => vec![format!("weights: {close}*")],
+        (close, wide) => vec![format!("weights: {close}*, where … stands for {wide}")],
+    };
+    draw_nodes(view, group, title(group, part), facts, &nodes, &naming)
+}
+
+/// Boxes for nodes, those that join their input in its box, and arrows between them and from outside.
+fn draw_nodes(
+    view: &View<'_>,
+    group: &LayerGroup,
+    title: String,
+    facts: Vec<String>,
+    nodes: &[(NodeId, &Node)],
+    naming: &Naming<'_>,
+) -> Diagram {
+    let graph = &view.model.graph;
     let mut drawing = Drawing::default();
-    let groups = merge(&nodes);
+    let groups = merge(nodes);
     for members in &groups {
         if drawing.see_through(view, group, members) {
             continue;
         }
         let blocks: Vec<&Node> = members.iter().map(|&id| graph.node(id)).collect();
-        drawing.place(members, block(view, &blocks, &naming));
+        drawing.place(members, block(view, &blocks, naming));
     }
     for members in &groups {
         for &id in members {
@@ -45,17 +73,11 @@ pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagra
         }
     }
     drawing.order_outside();
-    let mut facts = Vec::new();
-    match (close.as_str(), wide.as_str()) {
-        ("", _) => {}
-        (close, wide) if close == wide || wide.is_empty() => facts.push(format!("weights: {close}*")),
-        (close, wide) => facts.push(format!("weights: {close}*, where … stands for {wide}")),
-    }
-    Diagram { title: title(group, part), facts, blocks: drawing.blocks, arrows: drawing.arrows }
+    Diagram { title, facts, blocks: drawing.blocks, arrows: drawing.arrows }
 }
 
 fn title(group: &LayerGroup, part: &str) -> String {
-    let times = if group.len() > 1 { format!(" × {}", group.len()) } else { String::new() };
+    let times = if group.count() > 1 { format!(" × {}", group.count()) } else { String::new() };
     format!("{}.{part}{times}", group.path())
 }
 
@@ -166,7 +188,7 @@ fn common_prefix<'n>(
                 &view.model.tensors[found.tensor].name
             }
         };
-        let name = group.general_name(name, true);
+        let name = group.general_name(&view.model.prefix, name, true);
         common = Some(match common {
             None => name,
             Some(common) => shared(&common, &name),

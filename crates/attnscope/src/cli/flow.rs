@@ -82,10 +82,18 @@ impl Flow {
             Format::Mermaid => attnscope_render::mermaid(&title, &diagrams),
             Format::Dot => attnscope_render::dot(&title, &diagrams),
             Format::Html => page(&title, &diagrams)?,
-            Format::Json => attnscope_render::json::flow(&opened.name, model, options.layer.as_ref()),
+            Format::Json => {
+                attnscope_render::json::flow(&opened.name, model, options.component, options.layer.as_ref())
+            }
         };
         for obstacle in &model.obstacles {
             output.note(&format!("this model draws and does not run: {obstacle}"));
+        }
+        let unused = model.unused_of_model();
+        if unused > 0 {
+            output.note(&format!(
+                "{unused} tensors of the model are not in this drawing: `attnscope inspect` lists them"
+            ));
         }
         output.write(&text)
     }
@@ -97,7 +105,7 @@ pub(super) fn headline(opened: &Opened, model: &Model) -> String {
     format!(
         "{} · {} · {} · {} parameters",
         opened.name,
-        model.family.title,
+        model.title(),
         opened.checkpoint.format(),
         attnscope_render::thousands(parameters)
     )

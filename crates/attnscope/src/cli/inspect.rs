@@ -1,7 +1,7 @@
 //! `inspect`: what a checkpoint is, who says so, and what is missing.
 
 use attnscope_checkpoint::{CheckState, Stats, TensorInfo};
-use attnscope_graph::{Fact, Model, Recognised};
+use attnscope_graph::{Fact, Model, OtherKind, Recognised};
 use attnscope_render::{Column, Table, json, thousands};
 use clap::Args;
 use serde_json::{Value, json as value};
@@ -62,11 +62,13 @@ fn text(output: &Output<'_>, opened: &Opened, listed: bool, stats: Option<&[Opti
             sections.push(binding(output, model));
         }
         Recognised::Other(other) => {
-            sections.push(glyphs.text(&format!(
-                "This is not an encoder-decoder that can be drawn: {} ({}). There is no cross-attention in it.",
-                other.kind.name(),
-                other.because
-            )) + "\n");
+            let what = match other.kind {
+                OtherKind::Unknown => "This is no model that is recognised",
+                OtherKind::EncoderDecoder => "This is an encoder-decoder of a family that is not known",
+                OtherKind::DecoderOnly => "This is a decoder-only model, without cross-attention",
+                OtherKind::EncoderOnly => "This is an encoder-only model, without cross-attention",
+            };
+            sections.push(glyphs.text(&format!("{what}: {}.", other.because)) + "\n");
         }
     }
     sections.extend(placeholders(output, opened));
@@ -94,7 +96,7 @@ fn head(output: &Output<'_>, opened: &Opened) -> String {
         } else {
             String::new()
         };
-        table.row(["family", &format!("{}, encoder-decoder", model.family.title)]);
+        table.row(["family", &format!("{}, encoder-decoder", model.title())]);
         let prefix =
             if model.prefix.is_empty() { String::new() } else { format!(" behind {:?}", model.prefix) };
         table.row(["names", &format!("{}{prefix}", model.scheme.id)]);
@@ -195,8 +197,8 @@ fn binding(output: &Output<'_>, model: &Model) -> String {
         let same = format!("another name of {}", model.graph.weight(id).path);
         table.row(["alias", &model.tensors[tensor].name, &same]);
     }
-    for &tensor in &b.unused {
-        table.row(["unused", &model.tensors[tensor].name, &format!("{:?}", model.tensors[tensor].shape)]);
+    for (name, what) in unused(model) {
+        table.row(["unused", &name, &what]);
     }
     text += &table.render(output.width());
     for obstacle in &model.obstacles {
@@ -204,6 +206,32 @@ fn binding(output: &Output<'_>, model: &Model) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Tensors that no node uses; an optimizer's hundreds under one name.
+fn unused(model: &Model) -> Vec<(String, String)> {
+    const LISTED: usize = 12;
+    let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
+    for &i in &model.binding.unused {
+        let name = model.tensors[i].name.as_str();
+        let own = !model.prefix.is_empty() && name.starts_with(&model.prefix);
+        let top = if own { model.prefix.as_str() } else { name.split('.').next().unwrap_or(name) };
+        match groups.iter_mut().find(|(g, _)| *g == top) {
+            Some((_, members)) => members.push(i),
+            None => groups.push((top, vec![i])),
+        }
+    }
+    let mut lines = Vec::new();
+    for (top, members) in groups {
+        if members.len() > LISTED {
+            lines.push((format!("{}.*", top.trim_end_matches('.')), format!("{} tensors", members.len())));
+            continue;
+        }
+        lines.extend(
+            members.iter().map(|&i| (model.tensors[i].name.clone(), format!("{:?}", model.tensors[i].shape))),
+        );
+    }
+    lines
 }
 
 fn placeholders(output: &Output<'_>, opened: &Opened) -> Option<String> {
@@ -253,6 +281,8 @@ fn number(x: f64) -> String {
     if !x.is_finite() {
         return "–".into();
     }
+    // No minus sign before a zero.
+    let x = x + 0.0;
     if x != 0.0 && !(1e-3..1e5).contains(&x.abs()) { format!("{x:.3e}") } else { format!("{x:.4}") }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use attnscope_graph::{
-    Dim, Front, Model, Node, NormKind, Op, Sizes, Slot, Stack, WeightId, multiply_adds, output_bytes,
-    torchinfo_multiply_adds,
+    Dim, Front, Model, Node, NormKind, Op, Sizes, Stack, multiply_adds, output_bytes, torchinfo_multiply_adds,
 };
 use attnscope_render::{Column, Table, json, thousands};
 use clap::Args;
@@ -96,7 +95,7 @@ impl Rows {
         let mut index: BTreeMap<usize, usize> = BTreeMap::new();
         let mut open: Vec<(String, usize)> = Vec::new();
         let mut counted: HashSet<String> = HashSet::new();
-        let mut input_bytes = 0;
+        let mut input_bytes = 0u64;
         let mut next = |depth: usize| {
             let n = index.entry(depth).or_insert(0);
             *n += 1;
@@ -104,8 +103,10 @@ impl Rows {
         };
         for node in model.graph.nodes() {
             if let Op::Ids(_) | Op::Features = node.op {
-                let width = if matches!(node.op, Op::Features) { 4 } else { 8 };
-                input_bytes += sizes.shape(&node.dims)?.iter().map(|&n| n as u64).product::<u64>() * width;
+                let width: u64 = if matches!(node.op, Op::Features) { 4 } else { 8 };
+                let shape = sizes.shape(&node.dims)?;
+                let bytes = shape.iter().try_fold(width, |n, &d| n.checked_mul(d as u64))?;
+                input_bytes = bytes.checked_add(input_bytes)?;
             }
             let Some(kind) = kind(&node.op) else { continue };
             let segments: Vec<&str> = node.path.as_str().split('.').collect();
@@ -125,11 +126,24 @@ impl Rows {
         }
         let bytes = |n: &Node| output_bytes(n, sizes);
         let forward_bytes = model.graph.nodes().iter().try_fold(0u64, |sum, n| sum.checked_add(bytes(n)?))?;
-        Some(Self { rows, input_bytes, forward_bytes })
+        let rows = Self { rows, input_bytes, forward_bytes };
+        rows.fits().then_some(rows)
     }
 
+    /// Checked when the rows were made: their sums fit.
     fn total(&self, of: impl Fn(&Row) -> u64) -> u64 {
-        self.rows.iter().filter(|r| r.leaf).map(of).sum()
+        self.rows.iter().filter(|r| r.leaf).map(of).fold(0, u64::saturating_add)
+    }
+
+    /// Whether every total fits in 64 bits.
+    fn fits(&self) -> bool {
+        let sum = |of: fn(&Row) -> u64| {
+            let mut leaves = self.rows.iter().filter(|r| r.leaf);
+            leaves.try_fold(0u64, |sum, r| sum.checked_add(of(r)))
+        };
+        let all =
+            [sum(|r| r.multiply_adds), sum(|r| r.torchinfo), sum(|r| r.bytes).and_then(|n| n.checked_mul(2))];
+        all.iter().all(Option::is_some)
     }
 
     fn text(&self, output: &Output<'_>, name: &str, model: &Model, [b, s, t]: [usize; 3]) -> String {
@@ -155,9 +169,8 @@ impl Rows {
             let parameters = if row.tied { "(tied)".to_owned() } else { or_dash(row.parameters) };
             table.row([label, shape, parameters, or_dash(row.torchinfo), or_dash(row.multiply_adds)]);
         }
-        let mut text = output
-            .glyphs()
-            .text(&format!("{name} · {} · batch {b}, source {s}, target {t}", model.family.title));
+        let mut text =
+            output.glyphs().text(&format!("{name} · {} · batch {b}, source {s}, target {t}", model.title()));
         text.push_str("\n\n");
         text += &table.render(output.width());
         text.push('\n');
@@ -174,7 +187,7 @@ impl Rows {
         totals.row([
             "Mult-adds",
             &m(self.total(|r| r.torchinfo)),
-            "torchinfo's count: parameters × batch, sequence length left out",
+            "as torchinfo counts: parameters × batch, sequence length left out",
         ]);
         totals.row(["MACs", &m(self.total(|r| r.multiply_adds)), "all positions and attention products"]);
         totals.row(["Input size", &mb(self.input_bytes), "ids at 8 bytes, features at 4"]);
@@ -259,11 +272,12 @@ impl Row {
         counted: &mut HashSet<String>,
     ) -> Option<Self> {
         let mut parameters = 0;
-        let mut tied = !node.weights.is_empty();
-        for &weight in node.weights.iter().filter(|&&w| !model.is_buffer(w)) {
+        let own = node.weights.iter().filter(|&&w| !model.is_buffer(w));
+        let mut tied = own.clone().count() > 0;
+        for &weight in own {
             if counted.insert(model.graph.weight(weight).path.clone()) {
                 tied = false;
-                parameters += elements(model, weight);
+                parameters += model.elements(weight);
             }
         }
         Some(Self {
@@ -296,13 +310,6 @@ impl Row {
     }
 }
 
-fn elements(model: &Model, weight: WeightId) -> u64 {
-    match model.binding.slot(weight) {
-        Slot::Bound(found) => found.shape(&model.tensors).iter().map(|&n| n as u64).product(),
-        Slot::Missing { .. } | Slot::Mismatched { .. } => 0,
-    }
-}
-
 /// The type of a layer as PyTorch would call it; nothing for nodes that only rename or reshape.
 fn kind(op: &Op) -> Option<&'static str> {
     Some(match op {
@@ -315,7 +322,7 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::Scores { .. } => "MatMul",
         Op::RelativeBias { .. } => "RelativeBias",
         Op::Mask(_) => "Mask",
-        Op::AddMask => "Add",
+        Op::AddMask { .. } => "Add",
         Op::Squash(_) => "Softmax",
         Op::Context => "MatMul",
         Op::Residual { .. } | Op::AddPositions => "Add",

@@ -1,0 +1,212 @@
+//! Which family a listing of tensors is of, under which names, with how many layers.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::build::Layers;
+use crate::dim::Stack;
+use crate::facts::{Configs, Fact, FactError, Topic, layer_keys};
+use crate::family::{Evidence, FAMILIES, Family};
+use crate::names::{Lookup, NameScheme, TensorSpec};
+use crate::observe;
+
+/// More layers than any model has; a file that claims more is not believed.
+const MOST_LAYERS: usize = 1024;
+
+/// The family, names and layers, before anything is measured.
+pub(crate) struct Identified {
+    pub(crate) family: &'static Family,
+    pub(crate) scheme: &'static NameScheme,
+    pub(crate) prefix: String,
+    pub(crate) layers: Layers,
+    pub(crate) facts: Vec<Fact>,
+    /// A config names the family.
+    pub(crate) named: bool,
+    /// The config's own word for the model, where no family goes by it.
+    pub(crate) unknown: Option<String>,
+}
+
+/// How well a scheme explains a listing.
+struct Fit {
+    scheme: &'static NameScheme,
+    prefix: String,
+    matched: usize,
+    layers: [usize; 2],
+}
+
+impl Identified {
+    pub(crate) fn find(tensors: &[TensorSpec], configs: &Configs<'_>) -> Result<Option<Self>, FactError> {
+        let fits: Vec<Fit> = schemes().into_iter().filter_map(|s| Fit::of(s, tensors)).collect();
+        let Some(best) = fits.iter().map(|f| f.matched).max() else { return Ok(None) };
+        let mut candidates = Vec::new();
+        for &family in FAMILIES {
+            let fits = fits.iter().filter(|f| f.matched == best);
+            let own = fits.filter(|f| family.schemes.iter().any(|s| std::ptr::eq(*s, f.scheme)));
+            candidates.extend(own.map(|fit| (family, fit)));
+        }
+        let Some(choice) = choose(&candidates, tensors, configs)? else { return Ok(None) };
+        let (family, fit) = choice.candidate;
+        // A file that holds nothing of one stack is no encoder-decoder, whatever a config says.
+        if fit.layers.contains(&0) {
+            return Ok(None);
+        }
+        let mut facts = vec![choice.fact];
+        for (stack, seen) in Stack::ALL.into_iter().zip(fit.layers) {
+            let said = configs.sizes(layer_keys(stack))?;
+            let name = format!("{} layers", stack.name());
+            facts.push(Fact::size(&name, seen, "tensor names".into(), &said));
+        }
+        let [encoder, decoder] = fit.layers;
+        Ok(Some(Self {
+            family,
+            scheme: fit.scheme,
+            prefix: fit.prefix.clone(),
+            layers: Layers { encoder, decoder },
+            facts,
+            named: choice.named,
+            unknown: choice.unknown,
+        }))
+    }
+}
+
+/// The schemes of all families, each once.
+fn schemes() -> Vec<&'static NameScheme> {
+    let mut schemes: Vec<&'static NameScheme> = Vec::new();
+    for scheme in FAMILIES.iter().flat_map(|f| f.schemes) {
+        if !schemes.iter().any(|s| std::ptr::eq(*s, *scheme)) {
+            schemes.push(scheme);
+        }
+    }
+    schemes
+}
+
+impl Fit {
+    fn of(scheme: &'static NameScheme, tensors: &[TensorSpec]) -> Option<Self> {
+        let patterns = scheme.patterns();
+        let mut by_prefix: HashMap<&str, Vec<(Stack, usize)>> = HashMap::new();
+        for tensor in tensors {
+            if let Some((stack, n, prefix)) = patterns.layer_of(&tensor.name) {
+                by_prefix.entry(prefix).or_default().push((stack, n));
+            }
+        }
+        // Equal counts (a model and its moving average in one file): the shorter prefix.
+        let best =
+            |(p, m): &(&str, Vec<_>)| (m.len(), std::cmp::Reverse(p.len()), std::cmp::Reverse(p.to_string()));
+        let (prefix, matches) = by_prefix.into_iter().max_by_key(best)?;
+        let layers = Stack::ALL.map(|stack| {
+            let mut seen: Vec<usize> = matches.iter().filter(|(s, _)| *s == stack).map(|&(_, n)| n).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            count_layers(&seen)
+        });
+        Some(Self { scheme, prefix: prefix.to_owned(), matched: matches.len(), layers })
+    }
+}
+
+/// One more than the highest number, unless that number is absurd for the few that are there.
+fn count_layers(seen: &[usize]) -> usize {
+    let believable = |n: usize, distinct: usize| n < MOST_LAYERS && n <= 2 * distinct + 8;
+    let kept = (1..=seen.len()).rev().find(|&k| believable(seen[k - 1], k));
+    kept.map_or(0, |k| seen[k - 1] + 1)
+}
+
+type Candidate<'a> = (&'static Family, &'a Fit);
+
+/// A family, and why it was chosen.
+struct Choice<'a> {
+    candidate: Candidate<'a>,
+    fact: Fact,
+    named: bool,
+    unknown: Option<String>,
+}
+
+/// The candidate that a config names, else the one that the tensors point to.
+fn choose<'a>(
+    candidates: &[Candidate<'a>],
+    tensors: &[TensorSpec],
+    configs: &Configs<'_>,
+) -> Result<Option<Choice<'a>>, FactError> {
+    let lookups: Vec<Lookup<'_>> =
+        candidates.iter().map(|(_, fit)| Lookup::new(fit.scheme, fit.prefix.clone(), tensors)).collect();
+    let holds = |i: usize| candidates[i].0.evidence.iter().filter(|e| e.holds(&lookups[i])).count();
+    let proven = |i: &usize| holds(*i) == candidates[*i].0.evidence.len();
+    let said = type_words(configs)?;
+    let claims =
+        |family: &Family, word: &str| family.model_types.iter().any(|t| t.eq_ignore_ascii_case(word));
+    let named: Vec<usize> = (0..candidates.len())
+        .filter(|&i| said.iter().any(|(word, _)| claims(candidates[i].0, word)))
+        .collect();
+    if let Some(&i) = named.iter().find(|i| proven(i)).or(named.first()) {
+        let candidate = candidates[i];
+        let source =
+            said.iter().find(|(word, _)| claims(candidate.0, word)).map(|(_, source)| source.clone());
+        let fact = family_fact(candidate.0, source.unwrap_or_default(), &[]);
+        return Ok(Some(Choice { candidate, fact, named: true, unknown: None }));
+    }
+    let by_evidence = (0..candidates.len()).find(proven);
+    let closest = || (0..candidates.len()).rev().max_by_key(|&i| holds(i));
+    let Some(i) = by_evidence.or_else(closest) else { return Ok(None) };
+    let unknown = said
+        .iter()
+        .find(|(word, source)| {
+            source.ends_with(": model_type") && !FAMILIES.iter().any(|family| claims(family, word))
+        })
+        .map(|(word, _)| word.clone());
+    let source = match (by_evidence, &unknown) {
+        (Some(_), None) => "tensor names and shapes",
+        _ => "the closest by tensor names and shapes",
+    };
+    let candidate = candidates[i];
+    let fact = family_fact(candidate.0, source.into(), &said);
+    Ok(Some(Choice { candidate, fact, named: false, unknown }))
+}
+
+fn family_fact(family: &Family, source: String, said: &[(String, String)]) -> Fact {
+    let disagree = said.iter().map(|(word, source)| (source.clone(), json!(word))).collect();
+    Fact { topic: Topic::Shape, name: "family".into(), value: json!(family.id), source, disagree }
+}
+
+/// The words by which configs name a family, each with its source.
+fn type_words(configs: &Configs<'_>) -> Result<Vec<(String, String)>, FactError> {
+    let keys =
+        ["model_type", "hf_model_type", "architecture", "general.architecture", "arch", "hf_architecture"];
+    let mut words = Vec::new();
+    for key in keys {
+        for said in configs.all(&[key]) {
+            match said.value.as_str() {
+                Some(word) => words.push((word.to_owned(), said.source)),
+                None if key == "model_type" => return Err(said.wrong("a word", said.value.to_string())),
+                None => {}
+            }
+        }
+    }
+    for said in configs.all(&["architectures"]) {
+        for word in said.value.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            words.push((word.to_owned(), said.source.clone()));
+        }
+    }
+    Ok(words)
+}
+
+impl Evidence {
+    fn holds(&self, lookup: &Lookup<'_>) -> bool {
+        let rows = |path: &str| {
+            let found = lookup.find(path)?;
+            found.shape(lookup.tensors).first().copied()
+        };
+        match *self {
+            Self::Has(path) => lookup.find(path).is_some(),
+            Self::Lacks(path) => lookup.find(path).is_none(),
+            Self::HasName(end) => lookup.tensors.iter().any(|t| t.name.ends_with(end)),
+            Self::PositionRows(extra) => {
+                rows("src.positions.weight").is_some_and(|n| n > extra && (n - extra).is_multiple_of(8))
+            }
+            Self::NamedByConfig => false,
+            Self::Gated => observe::is_gated(lookup),
+            Self::NotGated => !observe::is_gated(lookup),
+            Self::VocabAtLeast(least) => rows("src.embed.weight").is_some_and(|n| n >= least),
+            Self::VocabBelow(most) => rows("src.embed.weight").is_none_or(|n| n < most),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Every size of a model, by majority of its tensors, and who else says what.
+
+use std::collections::BTreeMap;
+
+use crate::dim::{Dim, Side, Sizes};
+use crate::facts::{Configs, Fact, FactError, SIZE_KEYS};
+use crate::graph::Graph;
+use crate::names::Lookup;
+use crate::wiring::{Front, Positions, Wiring};
+
+/// Every size, from the shapes of the tensors by majority, then from configs.
+pub(crate) fn measure(
+    graph: &Graph,
+    lookup: &Lookup<'_>,
+    configs: &Configs<'_>,
+    wiring: &Wiring,
+    heads: Option<usize>,
+    facts: &mut Vec<Fact>,
+) -> Result<Sizes, FactError> {
+    let mut sizes = Sizes::default();
+    let votes = votes(graph, lookup);
+    for (&dim, counts) in &votes {
+        if let Some((&size, _)) = counts.iter().max_by_key(|(_, n)| **n) {
+            sizes.set(dim, size);
+        }
+    }
+    if let (true, Some(rows)) = (wiring.shared_embeddings, sizes.get(Dim::Vocab(Side::Source))) {
+        sizes.set(Dim::Vocab(Side::Target), rows);
+    }
+    for row in SIZE_KEYS {
+        let said = configs.sizes(row.keys)?;
+        let given = heads.filter(|_| matches!(row.dim, Dim::Heads(_)));
+        let stored_rows = votes.contains_key(&row.dim);
+        // A config counts positions without the rows that an offset skips.
+        let skipped = match row.dim {
+            Dim::Positions(_) if stored_rows => wiring.position_offset,
+            _ => 0,
+        };
+        let derived = sizes.get(row.dim);
+        let (size, source) = match (given, derived, said.first()) {
+            (Some(n), ..) => (n, "--heads".to_owned()),
+            (None, Some(n), _) if matches!(row.dim, Dim::Head(_)) => (n, "width of q ÷ heads".to_owned()),
+            (None, Some(n), _) => (n - skipped.min(n), "tensor shapes".to_owned()),
+            (None, None, Some(first)) if applies(row.dim, wiring) => (first.value, first.source.clone()),
+            _ => continue,
+        };
+        if derived.is_none() || given.is_some() {
+            sizes.set(row.dim, size);
+        }
+        facts.push(Fact::size(row.name, size, source, &said));
+    }
+    Ok(sizes)
+}
+
+/// Whether a size that only a config speaks of is one that this model has.
+fn applies(dim: Dim, wiring: &Wiring) -> bool {
+    match dim {
+        Dim::Positions(side) => wiring.positions(side) != Positions::None,
+        Dim::Mels => wiring.front == Front::Audio,
+        Dim::Buckets(_) => wiring.relative_bias,
+        Dim::Head(_) => false,
+        Dim::Vocab(Side::Source) => wiring.front == Front::Tokens,
+        _ => true,
+    }
+}
+
+/// How often the tensors say that a dimension has a size. One odd tensor does not outvote the rest.
+fn votes(graph: &Graph, lookup: &Lookup<'_>) -> BTreeMap<Dim, BTreeMap<usize, usize>> {
+    let mut votes: BTreeMap<Dim, BTreeMap<usize, usize>> = BTreeMap::new();
+    for weight in graph.weights() {
+        let Some(found) = lookup.find(&weight.path) else { continue };
+        let mut shape = found.shape(lookup.tensors);
+        if shape.len() != weight.dims.len() {
+            shape.retain(|&n| n != 1);
+        }
+        if shape.len() != weight.dims.len() {
+            continue;
+        }
+        for (&dim, &size) in weight.dims.iter().zip(&shape) {
+            if !matches!(dim, Dim::Fixed(_)) {
+                *votes.entry(dim).or_default().entry(size).or_default() += 1;
+            }
+        }
+    }
+    votes
+}
