@@ -31,6 +31,7 @@ pub struct Checkpoint {
     checks: Vec<Check>,
     companions: Vec<Companion>,
     ignored: Vec<PathBuf>,
+    left_out: Vec<String>,
 }
 
 /// A file beside the weights that belongs to the model: a tokenizer, a vocabulary.
@@ -123,6 +124,7 @@ impl Checkpoint {
             checks: Vec::new(),
             companions: Vec::new(),
             ignored: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -134,7 +136,8 @@ impl Checkpoint {
             return Err(source.error(kind));
         }
         self.format = format;
-        let Listing { mut tensors, configs, placeholders, checks } = listing;
+        let Listing { mut tensors, configs, placeholders, checks, left_out } = listing;
+        self.left_out.extend(left_out);
         for tensor in &mut tensors {
             tensor.place.source = self.sources.len();
         }
@@ -232,6 +235,11 @@ impl Checkpoint {
     /// Files beside the weights that a tokenizer is made of.
     pub fn tokenizer(&self) -> &[Companion] {
         &self.companions
+    }
+
+    /// What the weight files hold besides tensors and facts, and is not read: a vocabulary, mel filters.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Other weight files in the folder, which were not opened.

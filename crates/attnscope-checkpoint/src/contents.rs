@@ -68,17 +68,69 @@ impl Checkpoint {
         }
     }
 
-    /// A tensor to be written in f32, or in i64 where `dtype` says so.
-    pub fn entry_as<'c>(&'c self, tensor: &'c TensorInfo, dtype: DType) -> Entry<'c> {
-        let provide = move |sink: &mut crate::Sink<'_>| {
-            values::for_each_block(self.source(tensor), tensor, &mut |block| {
-                let bytes: Vec<u8> = match dtype {
-                    DType::I64 => block.iter().flat_map(|&x| (x as i64).to_le_bytes()).collect(),
-                    _ => block.iter().flat_map(|x| x.to_le_bytes()).collect(),
+    /// A tensor to be written in f32; whole numbers of up to 32 bits in i64, exactly.
+    pub fn widened<'c>(&'c self, tensor: &'c TensorInfo) -> Entry<'c> {
+        let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
+        match whole_number(tensor.dtype) {
+            Some(widen) => {
+                let size = tensor.dtype.block().1;
+                let provide = move |sink: &mut crate::Sink<'_>| {
+                    values::for_each_raw(self.source(tensor), tensor, &mut |bytes| {
+                        let wide: Vec<u8> = bytes.chunks(size).flat_map(|b| widen(b).to_le_bytes()).collect();
+                        sink(&wide)
+                    })
                 };
-                sink(&bytes)
-            })
-        };
-        Entry { name: tensor.name.clone(), dtype, shape: tensor.shape.clone(), bytes: Box::new(provide) }
+                Entry { name, dtype: DType::I64, shape, bytes: Box::new(provide) }
+            }
+            None => {
+                let provide = move |sink: &mut crate::Sink<'_>| {
+                    values::for_each_block(self.source(tensor), tensor, &mut |block| {
+                        let bytes: Vec<u8> = block.iter().flat_map(|x| x.to_le_bytes()).collect();
+                        sink(&bytes)
+                    })
+                };
+                Entry { name, dtype: DType::F32, shape, bytes: Box::new(provide) }
+            }
+        }
+    }
+}
+
+/// How the bytes of a type of whole numbers are read, if i64 holds all of them.
+fn whole_number(dtype: DType) -> Option<fn(&[u8]) -> i64> {
+    fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        let mut array = [0; N];
+        array.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        array
+    }
+    Some(match dtype {
+        DType::U32 => |b| u32::from_le_bytes(array(b)).into(),
+        DType::I32 => |b| i32::from_le_bytes(array(b)).into(),
+        DType::U16 => |b| u16::from_le_bytes(array(b)).into(),
+        DType::I16 => |b| i16::from_le_bytes(array(b)).into(),
+        DType::U8 | DType::Bool => |b| u8::from_le_bytes(array(b)).into(),
+        DType::I8 => |b| i8::from_le_bytes(array(b)).into(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_widen_exactly() {
+        let cases: &[(DType, &[u8], i64)] = &[
+            (DType::U32, &[0xff; 4], 4_294_967_295),
+            (DType::U32, &16_777_217u32.to_le_bytes(), 16_777_217),
+            (DType::I32, &i32::MIN.to_le_bytes(), -2_147_483_648),
+            (DType::U16, &[0xff; 2], 65_535),
+            (DType::I16, &i16::MIN.to_le_bytes(), -32_768),
+            (DType::U8, &[0xff], 255),
+            (DType::I8, &[0x80], -128),
+            (DType::Bool, &[1], 1),
+        ];
+        for (dtype, bytes, expected) in cases {
+            assert_eq!(whole_number(*dtype).map(|widen| widen(bytes)), Some(*expected), "{dtype}");
+        }
     }
 }

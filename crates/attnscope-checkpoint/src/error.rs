@@ -20,6 +20,9 @@ pub enum ErrorKind {
     /// The operating system refused.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// The operating system refused to write.
+    #[error("{0}")]
+    Write(std::io::Error),
     /// No format in the table of formats starts like this.
     #[error("not a checkpoint: {found}")]
     Unrecognised {
@@ -95,6 +98,9 @@ impl Error {
                 "give a checkpoint file, a folder that holds one, or `demo`".into()
             }
             ErrorKind::Io(_) => "check that the file can be read by you".into(),
+            ErrorKind::Write(_) => {
+                "check that the folder is there, that you may write to it, and that it has room".into()
+            }
             ErrorKind::Unrecognised { .. } => {
                 format!("formats that are read: {}", crate::Format::list())
             }

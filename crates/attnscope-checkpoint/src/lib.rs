@@ -27,4 +27,4 @@ pub use listing::{Check, CheckState, Config, Placeholder};
 pub use stats::Stats;
 pub use tensor::{Identity, TensorInfo};
 pub use values::Sink;
-pub use write::{Entry, Provider, Target, write};
+pub use write::{Entry, Provider, Target, write, write_file};

@@ -10,6 +10,8 @@ pub(crate) struct Listing {
     pub(crate) configs: Vec<Config>,
     pub(crate) placeholders: Vec<Placeholder>,
     pub(crate) checks: Vec<Check>,
+    /// What the file holds besides, which is neither tensor nor fact: a vocabulary, filters.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// Facts that somebody wrote down: config.json, a header's metadata, a pickled dictionary of sizes.

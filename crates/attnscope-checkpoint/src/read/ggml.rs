@@ -65,7 +65,8 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     }
     check_unique(&tensors)?;
     let configs = vec![Config { source: "hparams".into(), facts }];
-    Ok(Listing { tensors, configs, ..Listing::default() })
+    let left_out = vec!["the mel filters".into(), "the vocabulary".into()];
+    Ok(Listing { tensors, configs, left_out, ..Listing::default() })
 }
 
 fn skip_filters(f: &mut Fields<'_>) -> Result<(), ErrorKind> {

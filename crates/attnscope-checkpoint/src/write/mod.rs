@@ -2,6 +2,7 @@
 //! whole.
 
 mod apr;
+mod file;
 mod npz;
 mod safetensors;
 
@@ -11,6 +12,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value};
+
+pub use file::write_file;
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
@@ -95,33 +98,15 @@ pub fn write(
     metadata: &Map<String, Value>,
 ) -> Result<(), Error> {
     check(target, path, inputs, &entries, metadata).map_err(|kind| Error::new(path, kind))?;
-    let at = |e| Error::new(path, ErrorKind::Io(e));
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = temporary(folder).map_err(at)?;
-    let mut out = Out { file: BufWriter::with_capacity(1 << 20, file.as_file()), path, written: 0 };
-    match target {
-        Target::Safetensors => safetensors::write(&mut out, entries, metadata)?,
-        Target::Apr => apr::write(&mut out, entries, metadata)?,
-        Target::Npz => npz::write(&mut out, &entries)?,
-    }
-    out.file.flush().map_err(at)?;
-    drop(out);
-    // Otherwise a crash soon after could leave the new name with nothing under it.
-    file.as_file().sync_all().map_err(at)?;
-    file.persist(path).map_err(|e| at(e.error))?;
-    Ok(())
-}
-
-/// A temporary file beside the target, with the permissions of any other new file rather than a secret's.
-fn temporary(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".attnscope-").suffix(".part");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
+    write_file(path, |file| {
+        let mut out = Out { file: BufWriter::with_capacity(1 << 20, file), path, written: 0 };
+        match target {
+            Target::Safetensors => safetensors::write(&mut out, entries, metadata)?,
+            Target::Apr => apr::write(&mut out, entries, metadata)?,
+            Target::Npz => npz::write(&mut out, &entries)?,
+        }
+        out.file.flush().map_err(|e| Error::new(path, ErrorKind::Write(e)))
+    })
 }
 
 /// Everything that can be refused before a byte is written.

@@ -31,8 +31,8 @@ pub(super) fn name(dtype: DType) -> Option<&'static str> {
 
 pub(super) fn write(out: &mut Out<'_>, entries: &[Entry<'_>]) -> Result<(), Error> {
     let path = out.path;
-    let zip_error = |e: rawzip::Error| Error::new(path, ErrorKind::Io(std::io::Error::other(e)));
-    let io_error = |e| Error::new(path, ErrorKind::Io(e));
+    let zip_error = |e: rawzip::Error| Error::new(path, ErrorKind::Write(std::io::Error::other(e)));
+    let io_error = |e| Error::new(path, ErrorKind::Write(e));
     let mut zip = ZipArchiveWriter::new(&mut out.file);
     for entry in entries {
         let member = member(entry).map_err(|kind| Error::new(path, kind))?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attnscope_checkpoint::{Checkpoint, DType, Entry, Target, TensorInfo, write};
+use attnscope_checkpoint::{Checkpoint, DType, Target, TensorInfo, write};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
@@ -46,26 +46,36 @@ enum Loss {
     Metadata,
 }
 
+/// A loss that a conversion would bring, and what it would be.
+struct Would {
+    lose: Loss,
+    what: String,
+}
+
 impl Convert {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let target = self.target()?;
         let mut opened = Opened::open(&self.input, None)?;
         opened.checkpoint.verify()?;
         let checkpoint = &opened.checkpoint;
-        self.check_ties(checkpoint, target)?;
-        let metadata = self.metadata(checkpoint, target)?;
-        let entries = checkpoint
-            .tensors()
-            .iter()
-            .map(|t| self.entry(checkpoint, t, target))
-            .collect::<Result<Vec<Entry<'_>>, Failure>>()?;
+        let (metadata, clashes) = metadata(checkpoint, target);
+        let mut losses = ties(checkpoint, target);
+        losses.extend(leftovers(checkpoint, target, &metadata, &clashes));
+        let mut entries = Vec::new();
+        for tensor in checkpoint.tensors() {
+            if target.holds(tensor.dtype) {
+                entries.push(checkpoint.entry(tensor));
+                continue;
+            }
+            losses.push(self.widening(tensor, target)?);
+            entries.push(checkpoint.widened(tensor));
+        }
+        self.check(&losses)?;
+        let metadata = if target.holds_metadata() { metadata } else { Map::new() };
         write(target, &self.output, &checkpoint.paths(), entries, &metadata)?;
         if !self.quiet {
-            eprintln!(
-                "note: {} tensors written to {}",
-                checkpoint.tensors().len(),
-                super::line(&self.output.display().to_string())
-            );
+            let (n, to) = (checkpoint.tensors().len(), super::line(&self.output.display().to_string()));
+            eprintln!("note: {n} tensors written to {to}");
         }
         Ok(())
     }
@@ -83,102 +93,119 @@ impl Convert {
         }
     }
 
-    fn allows(&self, loss: Loss) -> bool {
-        self.allow.contains(&loss)
-    }
-
-    /// None of the targets can say that two names are one tensor.
-    fn check_ties(&self, checkpoint: &Checkpoint, target: Target) -> Result<(), Failure> {
-        let shared = checkpoint.shared();
-        let Some(group) = shared.first().filter(|_| !self.allows(Loss::Untie)) else { return Ok(()) };
-        let names: Vec<&str> = group.iter().map(|t| t.name.as_str()).collect();
+    /// Refuses what was not allowed, all of it at once.
+    fn check(&self, losses: &[Would]) -> Result<(), Failure> {
+        let mut refused: Vec<&Would> = Vec::new();
+        for loss in losses.iter().filter(|l| !self.allow.contains(&l.lose)) {
+            if !refused.iter().any(|r| r.lose == loss.lose) {
+                refused.push(loss);
+            }
+        }
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let what: Vec<&str> = refused.iter().map(|l| l.what.as_str()).collect();
+        let flags: Vec<String> = refused.iter().map(|l| format!("--allow {}", l.lose.name())).collect();
         Err(Failure::new(
-            format!(
-                "{}: {} share their bytes; {} would hold copies",
-                self.input,
-                names.join(" and "),
-                target.name()
-            ),
-            "--allow untie writes copies",
+            format!("{}: {}", self.input, what.join("; ")),
+            format!("accept it with {}", flags.join(" ")),
         ))
     }
 
-    /// Everything the input says about itself that is not a tensor.
-    fn metadata(&self, checkpoint: &Checkpoint, target: Target) -> Result<Map<String, Value>, Failure> {
-        let mut metadata = Map::new();
-        for config in checkpoint.configs() {
-            if config.source == "generation_config.json" {
-                continue;
+    /// What it costs to write a tensor of a type that the target lacks, or why it cannot be written.
+    fn widening(&self, t: &TensorInfo, target: Target) -> Result<Would, Failure> {
+        let refuse = |why: &str, help: &str| {
+            Err(Failure::new(format!("{}: tensor {:?} is {}, {why}", self.input, t.name, t.dtype), help))
+        };
+        match t.dtype {
+            DType::Opaque { .. } => refuse(
+                "a type that is listed and not read",
+                "write the file again with a type that is read: see `attnscope inspect --tensors`",
+            ),
+            DType::F64 | DType::I64 | DType::U64 => {
+                refuse("which no type of the target holds exactly", "write another format")
             }
-            match (target, config.source.as_str()) {
-                // A string a key is all that safetensors holds: a config goes in as one JSON text.
-                (Target::Safetensors, "config.json") => {
-                    metadata.insert(
-                        "config".into(),
-                        Value::String(Value::Object(config.facts.clone()).to_string()),
-                    );
-                }
-                _ => {
-                    for (key, value) in &config.facts {
-                        metadata.entry(key.clone()).or_insert_with(|| value.clone());
+            dtype => {
+                let lose = if dtype.is_plain() { Loss::Widen } else { Loss::Dequantize };
+                let what = format!("tensor {:?} is {dtype}, which {} cannot hold", t.name, target.name());
+                Ok(Would { lose, what })
+            }
+        }
+    }
+}
+
+impl Loss {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Untie => "untie",
+            Self::Dequantize => "dequantize",
+            Self::Widen => "widen",
+            Self::Metadata => "metadata",
+        }
+    }
+}
+
+/// None of the targets can say that two names are one tensor.
+fn ties(checkpoint: &Checkpoint, target: Target) -> Vec<Would> {
+    let shared = checkpoint.shared();
+    let words = |group: &Vec<&TensorInfo>| {
+        let names: Vec<&str> = group.iter().take(3).map(|t| t.name.as_str()).collect();
+        let more = if group.len() > 3 { format!(" and {} more", group.len() - 3) } else { String::new() };
+        format!(
+            "{}{more} share their bytes, of which {} would hold copies",
+            names.join(" and "),
+            target.name()
+        )
+    };
+    shared.first().map(|group| Would { lose: Loss::Untie, what: words(group) }).into_iter().collect()
+}
+
+/// Everything the input says about itself in words and numbers, and the keys on which two documents differ.
+fn metadata(checkpoint: &Checkpoint, target: Target) -> (Map<String, Value>, Vec<String>) {
+    let mut metadata = Map::new();
+    let mut clashes = Vec::new();
+    for config in checkpoint.configs() {
+        let whole = Value::Object(config.facts.clone());
+        match (target, config.source.as_str()) {
+            // A string a key is all that safetensors holds: a document goes in as one JSON text.
+            (Target::Safetensors, "config.json") => {
+                metadata.insert("config".into(), Value::String(whole.to_string()));
+            }
+            (Target::Safetensors, "generation_config.json") => {
+                metadata.insert("generation_config".into(), Value::String(whole.to_string()));
+            }
+            (_, "generation_config.json") => {
+                metadata.insert("generation_config".into(), whole);
+            }
+            _ => {
+                for (key, value) in &config.facts {
+                    if metadata.entry(key.clone()).or_insert_with(|| value.clone()) != value {
+                        clashes.push(key.clone());
                     }
                 }
             }
         }
-        let own = metadata.keys().any(|key| key != "format");
-        let lost = (!target.holds_metadata() && own) || !checkpoint.placeholders().is_empty();
-        if lost && !self.allows(Loss::Metadata) {
-            return Err(Failure::new(
-                format!("{}: {} has no place for its metadata or pickled objects", self.input, target.name()),
-                "--allow metadata leaves them out; `attnscope inspect` lists them",
-            ));
-        }
-        Ok(if target.holds_metadata() { metadata } else { Map::new() })
     }
+    (metadata, clashes)
+}
 
-    fn entry<'c>(
-        &self,
-        checkpoint: &'c Checkpoint,
-        t: &'c TensorInfo,
-        target: Target,
-    ) -> Result<Entry<'c>, Failure> {
-        if target.holds(t.dtype) {
-            return Ok(checkpoint.entry(t));
-        }
-        let (loss, flag, wider) = match t.dtype {
-            DType::I16 | DType::I8 | DType::U8 | DType::U16 | DType::U32 | DType::Bool => {
-                (Loss::Widen, "widen", DType::I64)
-            }
-            d if d.is_plain() => (Loss::Widen, "widen", DType::F32),
-            _ => (Loss::Dequantize, "dequantize", DType::F32),
-        };
-        let exact = !matches!(t.dtype, DType::F64 | DType::U64 | DType::I64);
-        if self.allows(loss) && exact && target.holds(wider) {
-            return Ok(checkpoint.entry_as(t, wider));
-        }
-        if let DType::Opaque { .. } = t.dtype {
-            return Err(Failure::new(
-                format!(
-                    "{}: tensor {:?} is {}, a type that is listed and not read",
-                    self.input, t.name, t.dtype
-                ),
-                "write the file again with a type that is read: see `attnscope inspect --tensors`",
-            ));
-        }
-        let help = if exact {
-            format!("--allow {flag} writes it as {wider}")
-        } else {
-            format!("{} has no type that holds {} exactly; write another format", target.name(), t.dtype)
-        };
-        Err(Failure::new(
-            format!(
-                "{}: tensor {:?} is {}, which {} cannot hold",
-                self.input,
-                t.name,
-                t.dtype,
-                target.name()
-            ),
-            help,
-        ))
+/// What is neither tensor nor fact, and what the target has no place for.
+fn leftovers(
+    checkpoint: &Checkpoint,
+    target: Target,
+    metadata: &Map<String, Value>,
+    clashes: &[String],
+) -> Vec<Would> {
+    let mut lost: Vec<String> = checkpoint.left_out().to_vec();
+    lost.extend(checkpoint.placeholders().iter().take(3).map(|p| format!("the pickled {}", p.global)));
+    lost.extend(clashes.iter().take(3).map(|key| format!("one of two values of {key:?}")));
+    // `format: pt` says how safetensors files came to be, and nothing about the model.
+    if !target.holds_metadata() && metadata.keys().any(|key| key != "format") {
+        lost.push("the metadata".into());
     }
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let what = format!("{} would be left out: {} has no place for it", lost.join(", "), target.name());
+    vec![Would { lose: Loss::Metadata, what }]
 }

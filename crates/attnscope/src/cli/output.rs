@@ -1,7 +1,6 @@
 //! Where results go: standard output or a file, whole or not at all.
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::Path;
 
 use attnscope_render::{Glyphs, Options, Style};
 
@@ -55,7 +54,14 @@ impl<'a> Output<'a> {
     /// Writes the result: to a temporary name that is renamed when whole, or to standard output.
     pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
         match &self.args.output {
-            Some(path) => write_file(path, text.as_bytes()),
+            Some(path) => {
+                let written = attnscope_checkpoint::write_file(path, |mut file| {
+                    let failed =
+                        |e| attnscope_checkpoint::Error::new(path, attnscope_checkpoint::ErrorKind::Write(e));
+                    file.write_all(text.as_bytes()).map_err(failed)
+                });
+                Ok(written?)
+            }
             None => match std::io::stdout().lock().write_all(text.as_bytes()) {
                 // The reader has seen enough: `attnscope flow | head`.
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -64,33 +70,6 @@ impl<'a> Output<'a> {
             },
         }
     }
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| {
-        Failure::new(format!("{}: {e}", path.display()), "give a file name in a folder that you may write to")
-    };
-    let folder = match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::Builder::new().prefix(".attnscope-").tempfile_in(folder).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    share_permissions(file.as_file()).map_err(failed)?;
-    file.persist(path).map_err(|e| failed(e.error))?;
-    Ok(())
-}
-
-/// A temporary file is private; a result is as readable as any file the user makes.
-#[cfg(unix)]
-fn share_permissions(file: &std::fs::File) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn share_permissions(_: &std::fs::File) -> std::io::Result<()> {
-    Ok(())
 }
 
 fn terminal_width() -> Option<usize> {

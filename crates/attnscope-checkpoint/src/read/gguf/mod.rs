@@ -44,7 +44,12 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let tensors = entries.into_iter().map(|e| e.place(data, end)).collect::<Result<Vec<_>, _>>()?;
     check_unique(&tensors)?;
     check_disjoint(&tensors)?;
-    Ok(Listing { tensors, configs: metadata::config(facts), ..Listing::default() })
+    let configs = metadata::config(facts);
+    let long = |value: &serde_json::Value| value.get("length").is_some() && value.get("first").is_some();
+    let facts = configs.iter().flat_map(|c| &c.facts);
+    let left_out =
+        facts.filter(|(_, value)| long(value)).map(|(key, _)| format!("the list {key:?}")).collect();
+    Ok(Listing { tensors, configs, left_out, ..Listing::default() })
 }
 
 fn check_version(version: u32) -> Result<(), ErrorKind> {

@@ -1,0 +1,48 @@
+//! A file that is written whole or not at all.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind};
+
+/// Writes a file by way of a temporary one beside it, renamed at the end: an error leaves nothing behind, and what was
+/// there before stays as it was. A link is followed, and a file keeps its permissions. Something that is no regular
+/// file (a pipe, a device) cannot be replaced and is written to as it is.
+///
+/// # Errors
+/// Those of `body`, and the system's.
+pub fn write_file(path: &Path, body: impl FnOnce(&File) -> Result<(), Error>) -> Result<(), Error> {
+    let at = |e| Error::new(path, ErrorKind::Write(e));
+    let existing = fs::metadata(path).ok();
+    if existing.as_ref().is_some_and(|meta| !meta.is_file()) {
+        return body(&File::options().write(true).open(path).map_err(at)?);
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let file = temporary(&target).map_err(at)?;
+    body(file.as_file())?;
+    if let Some(meta) = existing {
+        file.as_file().set_permissions(meta.permissions()).map_err(at)?;
+    }
+    // Otherwise a crash soon after could leave the new name with nothing under it.
+    file.as_file().sync_all().map_err(at)?;
+    file.persist(&target).map_err(|e| at(e.error))?;
+    Ok(())
+}
+
+/// A temporary file beside the target, with the permissions of any other new file rather than a secret's.
+fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let folder = target
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .map_or_else(|| PathBuf::from("."), Path::to_owned);
+    // Asked first: the temporary file's own error would speak of a name that nobody gave.
+    fs::metadata(&folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".attnscope-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}
