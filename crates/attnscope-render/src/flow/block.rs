@@ -3,7 +3,7 @@
 use attnscope_graph::{Dim, Node, NormKind, NormPlace, Op, Positions, Slot, Stack, WeightId, words};
 
 use super::{View, thousands};
-use crate::diagram::{Block, Kind};
+use crate::diagram::{Block, Hole, Kind};
 
 /// How the names of a drawing are shortened: what they all begin with, and the layer that stands for all.
 pub(super) struct Naming<'a> {
@@ -65,11 +65,11 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
     for node in joined {
         lines.extend(joined_line(view, node));
     }
-    let mut hole = false;
+    let mut wrong = None;
     let mut parameters = 0;
     for &weight in &first.weights {
         let (line, elements) = weight_line(view, weight, naming);
-        hole |= !matches!(model.binding.slot(weight), Slot::Bound(_));
+        wrong = wrong.max(hole(model.binding.slot(weight)));
         lines.push(line);
         parameters += elements;
     }
@@ -86,7 +86,16 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         shape: view.shape(&first.dims),
         lines,
         kind: kind(&first.op),
-        hole,
+        hole: wrong,
+    }
+}
+
+/// What is wrong with a weight, if anything is.
+pub(super) fn hole(slot: &Slot) -> Option<Hole> {
+    match slot {
+        Slot::Bound(_) => None,
+        Slot::Mismatched { .. } => Some(Hole::WrongShape),
+        Slot::Missing { .. } => Some(Hole::Missing),
     }
 }
 
@@ -98,7 +107,7 @@ pub(super) fn outside(path: &str, shape: &str) -> Block {
         shape: shape.to_owned(),
         lines: Vec::new(),
         kind: Kind::Outside,
-        hole: false,
+        hole: None,
     }
 }
 

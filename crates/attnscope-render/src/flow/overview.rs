@@ -2,7 +2,7 @@
 
 use attnscope_graph::{Dim, Front, Node, NormPlace, Op, Positions, Side, Slot, Stack, WeightId, words};
 
-use super::block::{Naming, block, heads, positions, step};
+use super::block::{Naming, block, heads, hole, positions, step};
 use super::layers::layer_groups;
 use super::{LayerGroup, PARTS, View, thousands};
 use crate::diagram::{Arrow, Block, Diagram, Kind};
@@ -86,7 +86,7 @@ fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
     let mut whole = Block { kind: Kind::Embedding, ..block(view, &[], &names) };
     for n in parts {
         let one = block(view, &[n], &names);
-        whole.hole |= one.hole;
+        whole.hole = whole.hole.max(one.hole);
         whole.shape = one.shape;
         whole.lines.extend(match n.op {
             Op::Same | Op::AddPositions => Vec::new(),
@@ -157,8 +157,8 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     let parameters: u64 = weights.iter().map(|&w| weight_elements(view, w)).sum();
     let each = if group.len() > 1 { " each" } else { "" };
     lines.push(format!("{} parameters{each}", thousands(parameters)));
-    let hole = !weights.iter().all(bound);
-    if hole {
+    let hole = weights.iter().filter_map(|&w| hole(model.binding.slot(w))).max();
+    if hole.is_some() {
         let lost: Vec<_> = weights.iter().filter(|w| !bound(w)).collect();
         lines.push(format!("{} of {} weights missing or wrong", lost.len(), weights.len()));
     }
