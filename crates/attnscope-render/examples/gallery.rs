@@ -6,7 +6,7 @@
 mod samples;
 
 use attnscope_render::html::{Section, page};
-use attnscope_render::{Glyphs, Options, Style, dot, draw, layout, mermaid, svg};
+use attnscope_render::{Glyphs, Options, Style, dot, draw, layout, mermaid, svg, svg_sheet};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -28,7 +28,10 @@ fn main() {
         write("mmd", mermaid(&diagram.title, std::slice::from_ref(diagram)));
         write("dot", dot(&diagram.title, std::slice::from_ref(diagram)));
     }
+    let legend = ["S source positions · T target positions · every other number is a size".to_owned()];
+    let scenes: Vec<_> = diagrams.iter().map(|(_, diagram)| layout(diagram, options).unwrap()).collect();
+    std::fs::write(format!("{folder}/sheet.svg"), svg_sheet("Samples", &legend, &scenes)).unwrap();
     let section = |(name, diagram): (&str, _)| Section { heading: name.to_owned(), diagrams: vec![diagram] };
     let sections: Vec<Section> = diagrams.into_iter().map(section).collect();
-    std::fs::write(format!("{folder}/page.html"), page("Samples", &sections).unwrap()).unwrap();
+    std::fs::write(format!("{folder}/page.html"), page("Samples", &legend, &sections).unwrap()).unwrap();
 }

@@ -29,8 +29,27 @@ pub struct Block {
     pub lines: Vec<String>,
     /// What kind of step it is: decides the colour.
     pub kind: Kind,
-    /// A weight of this box is missing from the checkpoint, or has the wrong shape.
-    pub hole: bool,
+    /// What is wrong with the weights of this box, if anything is.
+    pub hole: Option<Hole>,
+}
+
+/// What is wrong with a weight. Of two, the greater one is the one to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hole {
+    /// It is in the checkpoint, with another shape than the rest of the model asks for.
+    WrongShape,
+    /// It is not in the checkpoint.
+    Missing,
+}
+
+impl Hole {
+    /// The mark on the box.
+    pub fn label(self) -> &'static str {
+        match self {
+            Hole::WrongShape => "WRONG SHAPE",
+            Hole::Missing => "MISSING",
+        }
+    }
 }
 
 /// Groups of operations that a reader tells apart at a glance.

@@ -1,8 +1,9 @@
 //! A diagram for Graphviz. `dot -Tpdf` lays it out.
 
 use crate::diagram::{Block, Diagram};
-use crate::glyphs::clean;
+use crate::glyphs::{Glyphs, clean};
 use crate::palette::{HOLE, hue};
+use crate::wrap::{brief, long_texts, short_names};
 use std::fmt::Write as _;
 
 /// Writes one directed graph from top to bottom, a cluster for each diagram. Arrows that name no block are left out.
@@ -25,14 +26,14 @@ pub fn dot(title: &str, diagrams: &[Diagram]) -> String {
 
 fn cluster(out: &mut String, number: usize, diagram: &Diagram) {
     let head = std::iter::once(&diagram.title).chain(&diagram.facts).filter(|line| !line.is_empty());
-    let head: String = head.map(|line| format!("{}\\l", escape(&clean(line)))).collect();
+    let head: String = head.map(|line| format!("{}\\l", escape(&short_names(&clean(line))))).collect();
     let _ = writeln!(out, "  subgraph cluster{number} {{\n    label=\"{head}\"; color=\"#b0b0b0\";");
     for (index, block) in diagram.blocks.iter().enumerate() {
         let _ = writeln!(out, "    d{number}n{index} [{}];", attributes(block));
     }
     let blocks = diagram.blocks.len();
     for arrow in diagram.arrows.iter().filter(|arrow| arrow.from < blocks && arrow.to < blocks) {
-        let label = escape(&clean(arrow.label.trim()));
+        let label = escape(&brief(arrow.label.trim()));
         let label = if label.is_empty() { label } else { format!(" [label=\"{label}\"]") };
         let _ = writeln!(out, "    d{number}n{} -> d{number}n{}{label};", arrow.from, arrow.to);
     }
@@ -40,18 +41,23 @@ fn cluster(out: &mut String, number: usize, diagram: &Diagram) {
 }
 
 fn attributes(block: &Block) -> String {
-    let head = format!("{}  {}", clean(&block.title), clean(&block.shape));
-    let missing = block.hole.then(|| "MISSING".to_owned());
-    let lines =
-        missing.into_iter().chain([head.trim().to_owned()]).chain(block.lines.iter().map(|line| clean(line)));
+    let head = format!("{}  {}", brief(&block.title), brief(&block.shape));
+    let mark = block.hole.map(|hole| hole.label().to_owned());
+    let lines = block.lines.iter().map(|line| brief(line));
+    let lines = mark.into_iter().chain([head.trim().to_owned()]).chain(lines);
     let label: String = lines.map(|line| format!("{}\\l", escape(&line))).collect();
-    let looks = if block.hole {
+    let looks = if block.hole.is_some() {
         format!("fillcolor=\"#ffffff\", color=\"{HOLE}\", style=\"rounded,filled,dashed\", penwidth=2.5")
     } else {
         let hue = hue(block.kind);
         format!("fillcolor=\"{}\", color=\"{}\"", hue.fill, hue.line)
     };
-    format!("label=\"{label}\", tooltip=\"{}\", {looks}", escape(&clean(&block.path)))
+    let tip: Vec<String> = [clean(&block.path)]
+        .iter()
+        .chain(&long_texts(block, Glyphs::Unicode))
+        .map(|line| escape(line))
+        .collect();
+    format!("label=\"{label}\", tooltip=\"{}\", {looks}", tip.join("\\n"))
 }
 
 /// A backslash would start one of Graphviz's own escapes, an `&` an HTML entity.

@@ -22,11 +22,12 @@ const WIDTH: usize = 120;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// One HTML file with all drawings, stacked; a click on a box copies its path.
+/// One HTML file with all drawings, stacked, under a heading and lines that explain their letters; a click
+/// on a box copies its path.
 ///
 /// # Errors
 /// As [`layout`].
-pub fn page(title: &str, sections: &[Section]) -> Result<String, LayoutError> {
+pub fn page(title: &str, legend: &[String], sections: &[Section]) -> Result<String, LayoutError> {
     let title = escape(&clean(title));
     // A page without a title is not valid.
     let title = if title.trim().is_empty() { "attnscope".to_owned() } else { title };
@@ -36,11 +37,15 @@ pub fn page(title: &str, sections: &[Section]) -> Result<String, LayoutError> {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
     );
+    // Writing to a string cannot fail; the result is dropped here and below.
+    if !legend.is_empty() {
+        let lines: Vec<String> = legend.iter().map(|line| escape(&clean(line))).collect();
+        let _ = writeln!(out, "<p class=\"legend\">{}</p>", lines.join("<br>\n"));
+    }
     let mut drawn = 0;
     for section in sections {
         out.push_str("<section>\n");
         if !section.heading.trim().is_empty() {
-            // Writing to a string cannot fail.
             let _ = writeln!(out, "<h2>{}</h2>", escape(&clean(&section.heading)));
         }
         for diagram in &section.diagrams {

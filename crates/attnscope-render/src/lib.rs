@@ -13,7 +13,7 @@
 //!     shape: shape.into(),
 //!     lines: vec![],
 //!     kind,
-//!     hole: false,
+//!     hole: None,
 //! };
 //! let diagram = Diagram {
 //!     blocks: vec![block("scores", "[4, S, S]", Kind::Attention), block("weights", "[4, S, S]", Kind::Attention)],
@@ -50,7 +50,7 @@ mod table;
 mod text;
 mod wrap;
 
-pub use diagram::{Arrow, Block, Diagram, Kind};
+pub use diagram::{Arrow, Block, Diagram, Hole, Kind};
 pub use dot::dot;
 pub use flow::{Component, FlowOptions, NothingSelected, fill, flow, legend, thousands};
 pub use glyphs::{Glyphs, clean};

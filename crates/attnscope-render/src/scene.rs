@@ -1,10 +1,7 @@
 //! A diagram with its places: what [`crate::layout()`] gives and what text and SVG are drawn from.
 
-use crate::diagram::Kind;
+use crate::diagram::{Hole, Kind};
 use crate::glyphs::Glyphs;
-
-/// Written into the border of a box whose weights are not all there.
-pub(crate) const MISSING: &str = " MISSING ";
 
 /// Everything that is drawn, in character cells; (0, 0) is the top left corner.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +38,10 @@ pub struct Boxed {
     pub path: String,
     /// Decides the colour.
     pub kind: Kind,
-    /// A weight is missing.
-    pub hole: bool,
+    /// What is wrong with its weights.
+    pub hole: Option<Hole>,
+    /// Texts that are too long for any box, in full and cleaned.
+    pub long: Vec<String>,
     /// The texts, each at its place.
     pub runs: Vec<Run>,
 }

@@ -3,11 +3,11 @@
 //! Looks are presentation attributes, not a stylesheet: every converter on the way into a paper understands
 //! them, and a page that embeds the drawing can still override them by class.
 
-use crate::glyphs::clean;
+use crate::glyphs::{Glyphs, clean};
 use crate::markup::escape;
 use crate::palette::{HOLE, hue};
 use crate::scene::{Boxed, Role, Route, Run, Scene};
-use crate::wrap::width;
+use crate::wrap::{shown, width, wrap};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -20,6 +20,8 @@ const ROW: f64 = 18.0;
 const MARGIN: f64 = 12.0;
 /// Radius of a bend of an arrow and of a box's corner.
 const ROUND: f64 = 6.0;
+/// Columns of a sheet at least, however narrow its drawings: room for its heading.
+const LEAST_HEADING: usize = 60;
 const FONT: f64 = 12.5;
 const MONO: &str = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace";
 const SANS: &str = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
@@ -27,15 +29,24 @@ const INK: &str = "#1a1a1a";
 const MUTED: &str = "#5c5c5c";
 const LINE: &str = "#4a4a4a";
 
-/// Draws scenes below each other in one file.
-pub fn svg_sheet(title: &str, scenes: &[Scene]) -> String {
-    let across = scenes.iter().map(|s| Extent::of(s).across).fold(0.0, f64::max);
-    let down: f64 = scenes.iter().map(|s| Extent::of(s).down).sum();
+/// Draws scenes below each other in one file, under a heading and lines that explain their letters.
+pub fn svg_sheet(title: &str, legend: &[String], scenes: &[Scene]) -> String {
+    let legend: Vec<String> = legend.iter().map(|line| clean(line)).collect();
+    let columns = scenes.iter().map(Extent::columns).chain(legend.iter().map(|line| width(line)));
+    let columns = columns.max().unwrap_or(0).max(LEAST_HEADING);
+    let across = MARGIN * 2.0 + columns as f64 * COLUMN;
+    // The heading's letters are larger than the columns it is counted in.
+    let heading = wrap(&shown(title, Glyphs::Unicode), columns * 4 / 5);
+    let lines = heading.len() + legend.len();
+    let top = if lines > 0 { MARGIN + lines as f64 * ROW + ROW / 2.0 } else { 0.0 };
+    let down = top + scenes.iter().map(|s| Extent::of(s).down).sum::<f64>();
     let mut out = format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" class="attnscope" width="{across}" height="{down}" viewBox="0 0 {across} {down}">"#
     );
     let _ = write!(out, "\n<title>{}</title>\n", escape(&clean(title)));
-    let mut y = 0.0;
+    let _ = writeln!(out, r##"<rect class="page" width="{across}" height="{down}" fill="#ffffff"/>"##);
+    head_lines(&mut out, &heading, &legend, 17.0);
+    let mut y = top;
     for (i, scene) in scenes.iter().enumerate() {
         let drawn = svg(scene, &format!("flow{i}"));
         let _ = write!(out, r#"<svg y="{y}" {}"#, drawn.strip_prefix("<svg ").unwrap_or(&drawn));
@@ -57,9 +68,13 @@ impl Extent {
     fn of(scene: &Scene) -> Self {
         let header = (scene.title.len() + scene.facts.len()) as f64 * ROW;
         let top = MARGIN + if header > 0.0 { header + ROW / 2.0 } else { 0.0 };
-        let headline = scene.title.iter().chain(&scene.facts).map(|line| width(line)).max().unwrap_or(0);
-        let across = MARGIN * 2.0 + scene.width.max(headline) as f64 * COLUMN;
+        let across = MARGIN * 2.0 + Self::columns(scene) as f64 * COLUMN;
         Self { top, across, down: top + scene.height as f64 * ROW + MARGIN }
+    }
+
+    fn columns(scene: &Scene) -> usize {
+        let headline = scene.title.iter().chain(&scene.facts).map(|line| width(line)).max().unwrap_or(0);
+        scene.width.max(headline)
     }
 }
 
@@ -80,7 +95,7 @@ pub fn svg(scene: &Scene, id: &str) -> String {
         r##"<defs><marker id="{id}-head" viewBox="0 0 10 10" refX="9.5" refY="5" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0.8 10 5 0 9.2 2.2 5z" fill="{LINE}"/></marker></defs>"##
     );
     let _ = writeln!(out, r##"<rect class="page" width="{across}" height="{down}" fill="#ffffff"/>"##);
-    heading(&mut out, scene);
+    head_lines(&mut out, &scene.title, &scene.facts, 15.0);
     let _ =
         writeln!(out, r#"<g transform="translate({MARGIN} {top})" font-family="{MONO}" font-size="{FONT}">"#);
     arrows(&mut out, scene, &id);
@@ -106,13 +121,13 @@ fn description(scene: &Scene) -> String {
     said
 }
 
-fn heading(out: &mut String, scene: &Scene) {
-    let lines =
-        scene.title.iter().map(|line| (line, true)).chain(scene.facts.iter().map(|line| (line, false)));
+/// A title, its letters `size` high, and lines under it.
+fn head_lines(out: &mut String, title: &[String], under: &[String], size: f64) {
+    let lines = title.iter().map(|line| (line, true)).chain(under.iter().map(|line| (line, false)));
     for (row, (line, title)) in lines.enumerate() {
         let y = MARGIN + (row as f64 + 0.75) * ROW;
         let looks = if title {
-            format!(r#"class="ink" font-size="15" font-weight="600" fill="{INK}""#)
+            format!(r#"class="ink" font-size="{size}" font-weight="600" fill="{INK}""#)
         } else {
             format!(r#"class="muted" font-size="{FONT}" fill="{MUTED}""#)
         };
@@ -213,25 +228,27 @@ fn draw_box(out: &mut String, boxed: &Boxed) {
     let hue = hue(boxed.kind);
     let (x, y) = cell((boxed.x, boxed.y));
     let (across, down) = ((boxed.width as f64 - 1.0) * COLUMN, (boxed.height as f64 - 1.0) * ROW);
-    let class = if boxed.hole { "hole" } else { hue.name };
-    let _ = write!(
-        out,
-        r#"<g class="box {class}" data-path="{0}"><title>{0}{1}</title>"#,
-        escape(&boxed.path),
-        if boxed.hole { " (missing)" } else { "" }
-    );
-    let looks = if boxed.hole {
+    let class = if boxed.hole.is_some() { "hole" } else { hue.name };
+    let mark = boxed.hole.map(|hole| format!(" ({})", hole.label().to_lowercase())).unwrap_or_default();
+    let _ = write!(out, r#"<g class="box {class}" data-path="{0}"><title>{0}{mark}"#, escape(&boxed.path));
+    for text in &boxed.long {
+        let _ = write!(out, "\n{}", escape(text));
+    }
+    out.push_str("</title>");
+    let looks = if boxed.hole.is_some() {
         format!(r##"fill="#ffffff" stroke="{HOLE}" stroke-width="2.2" stroke-dasharray="6 3.5""##)
     } else {
         format!(r#"fill="{}" stroke="{}" stroke-width="1.2""#, hue.fill, hue.line)
     };
     let _ = writeln!(out, r#"<rect x="{x}" y="{y}" width="{across}" height="{down}" rx="{ROUND}" {looks}/>"#);
-    if boxed.hole {
+    if let Some(hole) = boxed.hole {
+        let label = hole.label();
         let _ = writeln!(
             out,
-            r##"<rect class="page" x="{}" y="{}" width="62" height="14" fill="#ffffff"/><text class="alarm" x="{}" y="{}" font-family="{SANS}" font-size="10.5" font-weight="700" letter-spacing="0.8" fill="{HOLE}">MISSING</text>"##,
+            r##"<rect class="page" x="{}" y="{}" width="{}" height="14" fill="#ffffff"/><text class="alarm" x="{}" y="{}" font-family="{SANS}" font-size="10.5" font-weight="700" letter-spacing="0.8" fill="{HOLE}">{label}</text>"##,
             x + 10.0,
             y - 7.0,
+            10 + 8 * label.len(),
             x + 13.0,
             y + 3.8
         );

@@ -1,10 +1,10 @@
 //! A scene as lines of text.
 
 use crate::canvas::{Canvas, DOWN, Ink, LEFT, RIGHT, UP};
-use crate::diagram::Diagram;
+use crate::diagram::{Diagram, Hole};
 use crate::glyphs::Glyphs;
-use crate::layout::{LayoutError, Options, layout};
-use crate::scene::{Boxed, MISSING, Role, Route, Scene};
+use crate::layout::{LayoutError, Options, layout, least};
+use crate::scene::{Boxed, Role, Route, Scene};
 
 /// How text is written out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,8 +75,8 @@ fn trace(canvas: &mut Canvas, route: &Route) {
 }
 
 /// Border characters: corners from the top left clockwise, horizontal, vertical, a line leaving downwards.
-fn border(hole: bool, glyphs: Glyphs) -> ([char; 4], char, char, char) {
-    match (hole, glyphs) {
+fn border(hole: Option<Hole>, glyphs: Glyphs) -> ([char; 4], char, char, char) {
+    match (hole.is_some(), glyphs) {
         (false, Glyphs::Unicode) => (['┌', '┐', '┘', '└'], '─', '│', '┬'),
         (true, Glyphs::Unicode) => (['┏', '┓', '┛', '┗'], '╍', '╏', '┯'),
         (false, Glyphs::Ascii) => (['+', '+', '+', '+'], '-', '|', '+'),
@@ -86,7 +86,7 @@ fn border(hole: bool, glyphs: Glyphs) -> ([char; 4], char, char, char) {
 
 fn frame(canvas: &mut Canvas, boxed: &Boxed, glyphs: Glyphs) {
     let (corners, across, down, _) = border(boxed.hole, glyphs);
-    let ink = if boxed.hole { Ink::Alarm } else { Ink::Border(boxed.kind) };
+    let ink = if boxed.hole.is_some() { Ink::Alarm } else { Ink::Border(boxed.kind) };
     let (left, right, top, bottom) = (boxed.x, boxed.right(), boxed.y, boxed.bottom());
     for x in left + 1..right {
         canvas.put(x, top, across, ink);
@@ -101,8 +101,8 @@ fn frame(canvas: &mut Canvas, boxed: &Boxed, glyphs: Glyphs) {
     {
         canvas.put(x, y, corner, ink);
     }
-    if boxed.hole && boxed.width > MISSING.len() + 2 {
-        canvas.text(left + 2, top, MISSING, ink);
+    if let Some(hole) = boxed.hole.filter(|hole| boxed.width >= least(Some(*hole))) {
+        canvas.text(left + 2, top, &format!(" {} ", hole.label()), ink);
     }
     for run in &boxed.runs {
         let ink = match run.role {
@@ -117,7 +117,7 @@ fn frame(canvas: &mut Canvas, boxed: &Boxed, glyphs: Glyphs) {
 /// Where an arrow leaves its box, its head and what it carries.
 fn ends(canvas: &mut Canvas, route: &Route, scene: &Scene) {
     if let (Some(&(x, y)), Some(from)) = (route.points.first(), scene.boxes.get(route.from)) {
-        let ink = if from.hole { Ink::Alarm } else { Ink::Border(from.kind) };
+        let ink = if from.hole.is_some() { Ink::Alarm } else { Ink::Border(from.kind) };
         canvas.put(x, y, border(from.hole, scene.glyphs).3, ink);
     }
     if let Some(&(x, y)) = route.points.last() {

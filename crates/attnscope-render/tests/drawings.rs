@@ -5,7 +5,7 @@ mod samples;
 
 use attnscope_render::html::{Section, page};
 use attnscope_render::{
-    Arrow, Diagram, Glyphs, LayoutError, Options, Style, dot, draw, layout, mermaid, svg,
+    Arrow, Diagram, Glyphs, Hole, LayoutError, Options, Style, dot, draw, layout, mermaid, svg, svg_sheet,
 };
 
 fn at(width: usize, glyphs: Glyphs) -> Options {
@@ -55,15 +55,67 @@ fn without_escapes(text: &str) -> String {
 
 #[test]
 fn a_hole_cannot_be_overlooked() {
-    let diagram = samples::self_attention();
+    for hole in [Hole::Missing, Hole::WrongShape] {
+        let mut diagram = samples::self_attention();
+        diagram.blocks.iter_mut().filter_map(|block| block.hole.as_mut()).for_each(|it| *it = hole);
+        let label = hole.label();
+        for glyphs in [Glyphs::Unicode, Glyphs::Ascii] {
+            for width in [20, 60, 100] {
+                assert!(draw(&diagram, at(width, glyphs), Style::default()).unwrap().contains(label));
+            }
+        }
+        let drawn = svg(&layout(&diagram, Options::default()).unwrap(), "a");
+        assert!(drawn.contains(&format!(">{label}</text>")));
+        assert!(drawn.contains(&format!("({})</title>", label.to_lowercase())));
+        assert!(mermaid(&diagram.title, std::slice::from_ref(&diagram)).contains(label));
+        assert!(dot(&diagram.title, std::slice::from_ref(&diagram)).contains(label));
+    }
+    assert!(Some(Hole::Missing) > Some(Hole::WrongShape) && Some(Hole::WrongShape) > None);
+}
+
+#[test]
+fn a_sheet_and_a_page_explain_their_letters() {
+    let diagrams = [samples::feed_forward(), samples::cross_attention("")];
+    let scenes: Vec<_> = diagrams.iter().map(|d| layout(d, at(110, Glyphs::Unicode)).unwrap()).collect();
+    let legend = ["S source length · D = 512 d_model".to_owned(), "F = 1024 <b>".to_owned()];
+    let sheet = svg_sheet("a/model & more · T5", &legend, &scenes);
+    let heads: Vec<&str> = sheet.lines().skip(2).take(4).collect();
+    insta::assert_snapshot!("sheet_head", heads.join("\n"));
+    // A heading has its place whatever stands under it, and however long it is.
+    let long = svg_sheet(&"models/".repeat(60), &[], &[]);
+    assert_eq!(long.matches("<text").count(), 4, "{long}");
+    let sections = [Section { heading: String::new(), diagrams: diagrams.to_vec() }];
+    let html = page("T5", &legend, &sections).unwrap();
+    let expected =
+        "<h1>T5</h1>\n<p class=\"legend\">S source length · D = 512 d_model<br>\nF = 1024 &lt;b&gt;</p>\n";
+    assert!(html.contains(expected));
+}
+
+#[test]
+fn a_name_without_end_does_not_flood_a_drawing() {
+    let mut diagram = samples::feed_forward();
+    let long = format!("begin.{}.end", "x".repeat(5000));
+    diagram.blocks[2].lines = vec![format!("{long} [2, 2] f16"), "a b ".repeat(2000)];
+    diagram.blocks[2].title = long.clone();
+    diagram.title = long.clone();
+    diagram.facts = vec![long.clone(), format!("in {}", "some/folder/".repeat(20))];
+    diagram.arrows[3].label = long.clone();
     for glyphs in [Glyphs::Unicode, Glyphs::Ascii] {
-        for width in [20, 60, 100] {
-            assert!(draw(&diagram, at(width, glyphs), Style::default()).unwrap().contains("MISSING"));
+        for width in [20, 60, 80, 100, 160] {
+            let scene = layout(&diagram, at(width, glyphs)).unwrap();
+            let text = attnscope_render::text(&scene, Style::default());
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            assert!(text.lines().count() < if width == 20 { 260 } else { 100 }, "{text}");
+            let drawn = svg(&scene, "a");
+            // The name is whole where the pointer rests, once as a title and once as a weight's.
+            assert_eq!(drawn.matches(&long).count(), 2);
         }
     }
-    assert!(svg(&layout(&diagram, Options::default()).unwrap(), "a").contains("MISSING"));
-    assert!(mermaid(&diagram.title, std::slice::from_ref(&diagram)).contains("MISSING"));
-    assert!(dot(&diagram.title, std::slice::from_ref(&diagram)).contains("MISSING"));
+    let (mermaid, dot) =
+        (mermaid("", std::slice::from_ref(&diagram)), dot("", std::slice::from_ref(&diagram)));
+    assert!(mermaid.len() < 4000, "{}", mermaid.len());
+    assert_eq!(dot.split("tooltip=").skip(1).map(|tip| tip.matches(&long).count()).sum::<usize>(), 2);
+    assert_eq!(dot.matches(&long).count(), 2);
 }
 
 #[test]
@@ -89,8 +141,13 @@ fn markup_in_a_name_stays_text() {
     diagram.blocks[1].title = "</text><script>alert(1)</script>".to_owned();
     diagram.blocks[1].path = "\"><script>".to_owned();
     diagram.title = "</title><script>".to_owned();
+    diagram.facts = vec!["%%{init: {}}%% <script>".to_owned()];
+    diagram.blocks[2].lines = vec![format!("<script>{}", "x".repeat(200))];
+    let chart = mermaid("\"<script>\\", std::slice::from_ref(&diagram));
+    assert!(!chart.contains("<script") && !chart.contains('{'), "{chart}");
+    assert!(chart.starts_with("---\ntitle: \"\\x22\\x3cscript\\x3e\\x5c\"\n---\n"), "{chart}");
     let sections = [Section { heading: "<script>".to_owned(), diagrams: vec![diagram.clone(), diagram] }];
-    let html = page("<script>", &sections).unwrap();
+    let html = page("<script>", &["<script>".to_owned()], &sections).unwrap();
     assert_eq!(html.matches("<script>").count(), 1);
     // Ids must differ between the drawings of a page.
     for id in ["flow0-head", "flow1-head", "flow0-title", "flow1-title"] {
@@ -119,7 +176,7 @@ fn nothing_is_drawn_as_nothing() {
     let drawn = draw(&Diagram::default(), Options::default(), Style::default());
     assert_eq!(drawn.as_deref(), Ok(""));
     assert!(svg(&layout(&Diagram::default(), Options::default()).unwrap(), "x").ends_with("</svg>\n"));
-    assert!(page("", &[]).unwrap().contains("<title>attnscope</title>"));
+    assert!(page("", &[], &[]).unwrap().contains("<title>attnscope</title>"));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use attnscope_render::{
-    Arrow, Block, Diagram, Glyphs, Kind, Options, Scene, Style, clean, dot, layout, mermaid, svg, text,
+    Arrow, Block, Column, Diagram, Glyphs, Hole, Kind, Options, Scene, Style, Table, clean, dot, layout,
+    mermaid, svg, text,
 };
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
@@ -13,12 +14,16 @@ fn words() -> impl Strategy<Value = String> {
         "[a-z_./ ]{0,40} \\[[0-9, ]{1,9}\\]",
         "[重み注意a-c. ]{0,12}",
         "[√×·ᵀ→…≥αa-z ]{0,12}",
-        any::<String>().prop_map(|text| text.chars().take(20).collect()),
+        any::<String>().prop_map(|text| text.chars().take(15).collect()),
     ]
 }
 
+fn hole() -> impl Strategy<Value = Option<Hole>> {
+    prop_oneof![8 => Just(None), 1 => Just(Some(Hole::Missing)), 1 => Just(Some(Hole::WrongShape))]
+}
+
 fn block() -> impl Strategy<Value = Block> {
-    (words(), words(), prop::collection::vec(words(), 0..4), 0..10_usize, prop::bool::weighted(0.2)).prop_map(
+    (words(), words(), prop::collection::vec(words(), 0..4), 0..10_usize, hole()).prop_map(
         |(title, shape, lines, kind, hole)| {
             let kinds = [
                 Kind::Input,
@@ -77,7 +82,7 @@ fn check_borders(scene: &Scene, grid: &[Vec<String>]) -> Result<(), TestCaseErro
     let head = grid.len() - scene.height;
     let at = |x: usize, y: usize| grid[y + head].get(x).map_or(" ", String::as_str);
     for boxed in &scene.boxes {
-        let (corners, sides, bottoms) = match (boxed.hole, scene.glyphs) {
+        let (corners, sides, bottoms) = match (boxed.hole.is_some(), scene.glyphs) {
             (false, Glyphs::Unicode) => (["┌", "┐", "└", "┘"], "│", "─┬"),
             (true, Glyphs::Unicode) => (["┏", "┓", "┗", "┛"], "╏", "╍┯"),
             (false, Glyphs::Ascii) => (["+"; 4], "|", "-+"),
@@ -86,12 +91,16 @@ fn check_borders(scene: &Scene, grid: &[Vec<String>]) -> Result<(), TestCaseErro
         let (left, right, top, bottom) = (boxed.x, boxed.right(), boxed.y, boxed.bottom());
         let found = [at(left, top), at(right, top), at(left, bottom), at(right, bottom)];
         prop_assert_eq!(found, corners);
+        let mark: String = (left..right).map(|x| at(x, top)).collect();
+        prop_assert!(boxed.hole.is_none_or(|hole| mark.contains(hole.label())), "no mark in {}", mark);
         for y in top + 1..bottom {
             prop_assert_eq!([at(left, y), at(right, y)], [sides; 2]);
         }
         for x in left + 1..right {
             prop_assert!(bottoms.contains(at(x, bottom)), "bottom border broken: {}", at(x, bottom));
-            prop_assert!(boxed.hole || at(x, top) == &bottoms[..bottoms.chars().next().unwrap().len_utf8()]);
+            prop_assert!(
+                boxed.hole.is_some() || at(x, top) == &bottoms[..bottoms.chars().next().unwrap().len_utf8()]
+            );
         }
     }
     Ok(())
@@ -158,6 +167,11 @@ fn check_texts(scene: &Scene, diagram: &Diagram) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Visible characters, those of rules left out.
+fn letters(text: &str) -> usize {
+    text.chars().filter(|c| !c.is_whitespace() && *c != '─').count()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -192,6 +206,30 @@ proptest! {
             let drawn = scene.arrows.iter().filter(|route| route.to == index).count();
             let said = boxed.runs.iter().filter(|run| run.text.starts_with("←")).count();
             prop_assert!(drawn <= into && into <= drawn + said);
+        }
+    }
+
+    /// A table leaves nothing out, adds nothing and keeps to its width, however odd its cells.
+    #[test]
+    fn every_table_keeps_to_its_width(
+        rows in prop::collection::vec(prop::collection::vec(words(), 1..6), 0..8),
+        headed in any::<bool>(),
+        flexible in 0..6_usize,
+        width in 20..160_usize,
+    ) {
+        let heading = |name: &&str| if headed { Column::left(name) } else { Column::right("") };
+        let columns: Vec<Column> = ["Tensor", "Type", "Shape", "A longer heading", "Mean"].iter().map(heading).collect();
+        let mut wanted = letters(&columns.iter().map(|column| column.heading.as_str()).collect::<String>());
+        let mut table = Table::new(columns, Glyphs::Unicode).flexible(flexible);
+        for row in &rows {
+            table.row(row);
+            wanted += row.iter().map(|cell| letters(&clean(cell))).sum::<usize>();
+        }
+        let drawn = table.render(width);
+        prop_assert_eq!(letters(&drawn), wanted, "{}", drawn);
+        for (line, row) in drawn.lines().zip(cells(&drawn)) {
+            prop_assert!(row.len() <= width, "{} columns: {}", row.len(), line);
+            prop_assert!(!line.ends_with(' '));
         }
     }
 

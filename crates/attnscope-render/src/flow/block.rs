@@ -3,7 +3,7 @@
 use attnscope_graph::{Dim, Node, NormKind, NormPlace, Op, Positions, Slot, Stack, WeightId, words};
 
 use super::{View, thousands};
-use crate::diagram::{Block, Kind};
+use crate::diagram::{Block, Hole, Kind};
 
 /// How the names of a drawing are shortened: what they all begin with, and the layer that stands for all.
 pub(super) struct Naming<'a> {
@@ -65,10 +65,10 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
     for node in joined {
         lines.extend(joined_line(view, node));
     }
-    let mut hole = false;
+    let mut wrong = None;
     let (mut parameters, mut constants) = (0u64, 0u64);
     for &weight in &first.weights {
-        hole |= !matches!(model.binding.slot(weight), Slot::Bound(_));
+        wrong = wrong.max(hole(model.binding.slot(weight)));
         lines.push(weight_line(view, weight, naming));
         // A weight is counted where it first stands: a tied table at the lookup, a bias table at the first layer.
         if owns(first, &model.graph.weight(weight).path) {
@@ -92,7 +92,16 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         shape: view.shape(&first.dims),
         lines,
         kind: kind(&first.op),
-        hole,
+        hole: wrong,
+    }
+}
+
+/// What is wrong with a weight, if anything is.
+pub(super) fn hole(slot: &Slot) -> Option<Hole> {
+    match slot {
+        Slot::Bound(_) => None,
+        Slot::Mismatched { .. } => Some(Hole::WrongShape),
+        Slot::Missing { .. } => Some(Hole::Missing),
     }
 }
 
@@ -109,7 +118,7 @@ pub(super) fn outside(path: &str, shape: &str) -> Block {
         shape: shape.to_owned(),
         lines: Vec::new(),
         kind: Kind::Outside,
-        hole: false,
+        hole: None,
     }
 }
 

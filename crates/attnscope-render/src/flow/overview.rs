@@ -2,7 +2,7 @@
 
 use attnscope_graph::{Dim, Front, Node, NormPlace, Op, Positions, Side, Slot, Stack, WeightId, words};
 
-use super::block::{Naming, block, heads, positions, step};
+use super::block::{Naming, block, heads, hole, positions, step};
 use super::layers::layer_groups;
 use super::{LayerGroup, PARTS, View, thousands};
 use crate::diagram::{Arrow, Block, Diagram, Kind};
@@ -84,7 +84,7 @@ fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
     let mut whole = Block { kind: Kind::Embedding, ..block(view, &[], &names) };
     for n in parts {
         let one = block(view, &[n], &names);
-        whole.hole |= one.hole;
+        whole.hole = whole.hole.max(one.hole);
         whole.shape = one.shape;
         whole.lines.extend(match n.op {
             Op::Same | Op::AddPositions => Vec::new(),
@@ -158,8 +158,8 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     if !tables.is_empty() && group.first == 0 {
         lines.push(format!("{} more for the relative bias of all layers", thousands(count(&tables))));
     }
-    let hole = !weights.iter().all(bound);
-    if hole {
+    let hole = weights.iter().filter_map(|&w| hole(model.binding.slot(w))).max();
+    if hole.is_some() {
         let lost: Vec<_> = weights.iter().filter(|w| !bound(w)).collect();
         lines.push(format!("{} of {} weights missing or wrong", lost.len(), weights.len()));
     }

@@ -1,18 +1,19 @@
 //! What stands in a box, and how wide and high that makes it.
 
-use crate::diagram::Block;
+use crate::diagram::{Block, Hole};
 use crate::glyphs::Glyphs;
-use crate::scene::{MISSING, Role};
-use crate::wrap::{width, wrap, wrap_judged};
+use crate::scene::Role;
+use crate::wrap::{brief, long_texts, width, wrap, wrap_judged};
 
 /// Columns a border and its padding take on both sides together.
 pub(super) const FRAME: usize = 4;
 /// Columns at least between a title and a shape on the same row.
 const BETWEEN: usize = 2;
 
-/// No box is narrower than this; the mark in the border of a hole needs its columns.
-fn least(hole: bool) -> usize {
-    if hole { MISSING.len() + FRAME } else { FRAME + 2 }
+/// No box is narrower than this; the mark in the border of a hole and a space on either side need their
+/// columns.
+pub(crate) fn least(hole: Option<Hole>) -> usize {
+    FRAME + hole.map_or(2, |hole| hole.label().len() + 2)
 }
 
 /// The texts of one box, cleaned and transliterated.
@@ -21,6 +22,8 @@ pub(super) struct Content {
     title: String,
     shape: String,
     lines: Vec<String>,
+    /// What was too long, in full.
+    pub(super) long: Vec<String>,
 }
 
 /// One text within a box, its place relative to the first column and row inside border and padding.
@@ -34,12 +37,18 @@ pub(super) struct Placed {
 impl Content {
     /// `extra` are lines the layout adds: arrows there was no room for.
     pub(super) fn new(block: &Block, extra: &[String], glyphs: Glyphs) -> Self {
-        let lines = block.lines.iter().chain(extra).map(|line| glyphs.text(line)).collect();
-        Content { title: glyphs.text(&block.title), shape: glyphs.text(&block.shape), lines }
+        let show = |text: &String| glyphs.text(&brief(text));
+        let lines = block.lines.iter().chain(extra).map(show).collect();
+        Content {
+            title: show(&block.title),
+            shape: show(&block.shape),
+            lines,
+            long: long_texts(block, glyphs),
+        }
     }
 
     /// The box's width if nothing had to be wrapped.
-    pub(super) fn natural_width(&self, hole: bool) -> usize {
+    pub(super) fn natural_width(&self, hole: Option<Hole>) -> usize {
         let gap = if self.title.is_empty() || self.shape.is_empty() { 0 } else { BETWEEN };
         let head = width(&self.title) + gap + width(&self.shape);
         let lines = self.lines.iter().map(|line| width(line.trim())).max().unwrap_or(0);
@@ -81,7 +90,7 @@ impl Content {
 
     /// The narrowest box that needs no more rows and no worse breaks than one of `total` columns: wrapping
     /// often leaves a margin that nobody needs.
-    pub(super) fn tight_width(&self, total: usize, hole: bool) -> usize {
+    pub(super) fn tight_width(&self, total: usize, hole: Option<Hole>) -> usize {
         if total >= self.natural_width(hole) {
             return self.natural_width(hole);
         }

@@ -18,8 +18,9 @@ mod tracks;
 use crate::diagram::Diagram;
 use crate::glyphs::Glyphs;
 use crate::scene::Scene;
-use crate::wrap::{width, wrap};
+use crate::wrap::{brief, shown, width, wrap};
 use content::Content;
+pub(crate) use content::least;
 use layers::Layers;
 use std::fmt;
 
@@ -154,7 +155,7 @@ impl Draft<'_> {
                 from: arrow.from,
                 to: arrow.to,
                 label: match self.shown[index] {
-                    Shown::Line => self.glyphs.text(arrow.label.trim()),
+                    Shown::Line => self.glyphs.text(&brief(arrow.label.trim())),
                     _ => String::new(),
                 },
             })
@@ -192,9 +193,9 @@ impl Draft<'_> {
         let mut scene =
             route::scene(&layers, &columns, &contents, blocks, &edges, self.width).map_err(Misfit::Edge)?;
         scene.glyphs = self.glyphs;
-        scene.title = wrap(&self.glyphs.text(&self.diagram.title), self.width);
+        scene.title = wrap(&shown(&self.diagram.title, self.glyphs), self.width);
         scene.facts =
-            self.diagram.facts.iter().flat_map(|fact| wrap(&self.glyphs.text(fact), self.width)).collect();
+            self.diagram.facts.iter().flat_map(|fact| wrap(&shown(fact, self.glyphs), self.width)).collect();
         for boxed in &mut scene.boxes {
             boxed.path = self.glyphs.text(&boxed.path);
         }

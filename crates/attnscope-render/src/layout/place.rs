@@ -44,7 +44,10 @@ pub(super) fn place(
         .collect();
     let narrowest: Vec<usize> = (0..natural.len())
         .map(|item| match contents.get(item) {
-            Some(_) => natural[item].min(NARROWEST.max(ports(item, edges, false))),
+            Some(_) => {
+                let least = NARROWEST.max(super::least(blocks[item].hole));
+                natural[item].min(least.max(ports(item, edges, false)))
+            }
             None => 1,
         })
         .collect();
@@ -65,7 +68,7 @@ pub(super) fn place(
             (tight, width)
         }
     };
-    level(layers, &full, &mut width);
+    level(layers, blocks, &full, &mut width);
     for (item, content) in contents.iter().enumerate() {
         let needed = ports(item, edges, false);
         let wish = content.tight_width(width[item], blocks[item].hole).max(needed);
@@ -75,7 +78,7 @@ pub(super) fn place(
 }
 
 /// Boxes of a rank that were cut down to nearly the same width get the same: q, k and v are to look alike.
-fn level(layers: &Layers, natural: &[usize], width: &mut [usize]) {
+fn level(layers: &Layers, blocks: &[Block], natural: &[usize], width: &mut [usize]) {
     for rank in 0..layers.count {
         let row = layers.row(rank).into_iter();
         let cut: Vec<usize> =
@@ -84,7 +87,7 @@ fn level(layers: &Layers, natural: &[usize], width: &mut [usize]) {
         let alike: Vec<usize> = cut.into_iter().filter(|&item| width[item] + 2 >= most).collect();
         let least = alike.iter().map(|&item| width[item]).min().unwrap_or(most);
         for item in alike {
-            width[item] = least;
+            width[item] = least.max(super::least(blocks[item].hole)).min(width[item]);
         }
     }
 }

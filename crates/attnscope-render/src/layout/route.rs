@@ -106,8 +106,8 @@ fn boxed(block: &Block, content: &Content, columns: &Columns, index: usize, y: u
     let placed = content.fill(width);
     let height = 2 + placed.iter().map(|placed| placed.y + 1).max().unwrap_or(0);
     let runs = placed.into_iter().map(|p| Run { x: x + 2 + p.x, y: y + 1 + p.y, text: p.text, role: p.role });
-    let (path, kind, hole) = (block.path.clone(), block.kind, block.hole);
-    Boxed { x, y, width, height, path, kind, hole, runs: runs.collect() }
+    let (path, kind, hole, long) = (block.path.clone(), block.kind, block.hole, content.long.clone());
+    Boxed { x, y, width, height, path, kind, hole, long, runs: runs.collect() }
 }
 
 /// Follows an edge from the bottom of its source through the channels to the top of its target.

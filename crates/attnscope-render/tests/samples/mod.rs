@@ -1,7 +1,7 @@
 //! Diagrams like those the program makes of real models.
 #![allow(dead_code, clippy::panic)]
 
-use attnscope_render::{Arrow, Block, Diagram, Kind};
+use attnscope_render::{Arrow, Block, Diagram, Hole, Kind};
 
 /// A diagram under construction, blocks known by their titles.
 pub struct Sketch(Diagram);
@@ -19,14 +19,14 @@ impl Sketch {
             shape: shape.to_owned(),
             lines: lines.iter().map(|&line| line.to_owned()).collect(),
             kind,
-            hole: false,
+            hole: None,
         });
         self
     }
 
-    pub fn hole(mut self) -> Self {
+    pub fn hole(mut self, hole: Hole) -> Self {
         if let Some(block) = self.0.blocks.last_mut() {
-            block.hole = true;
+            block.hole = Some(hole);
         }
         self
     }
@@ -140,7 +140,7 @@ pub fn self_attention() -> Diagram {
             "[8, S, S]",
             &["relative_attention_bias [32, 8]", "32 buckets, distance ≤ 128"],
         )
-        .hole()
+        .hole(Hole::Missing)
         .block(Kind::Mask, "mask", "[1, 1, S]", &["source padding"])
         .block(Kind::Attention, "masked_scores", "[8, S, S]", &["scores + bias + mask"])
         .block(Kind::Attention, "weights", "[8, S, S]", &["softmax over S"])
@@ -192,7 +192,7 @@ pub fn strange_names() -> Diagram {
     Sketch::new("奇妙な名前", &["names from a stranger's checkpoint"])
         .block(Kind::Input, "入力", "[数, 128]", &["重み.注意機構.クエリ [128, 128]"])
         .block(Kind::Linear, "a\u{1b}[31mred", "[T]", &[long, "x\u{202e}desrever"])
-        .hole()
+        .hole(Hole::WrongShape)
         .block(Kind::Output, "出力", "", &["softmax → 確率…"])
         .arrow("入力", "a\u{1b}[31mred", "")
         .arrow("a\u{1b}[31mred", "出力", "ラベル")

@@ -78,10 +78,10 @@ impl Flow {
         let title = headline(&opened, model);
         let text = match self.format {
             Format::Text => text(&output, &title, model, &diagrams)?,
-            Format::Svg => svg(&title, &diagrams)?,
+            Format::Svg => svg(&title, model, &diagrams)?,
             Format::Mermaid => attnscope_render::mermaid(&title, &diagrams),
             Format::Dot => attnscope_render::dot(&title, &diagrams),
-            Format::Html => page(&title, &diagrams)?,
+            Format::Html => page(&title, model, &diagrams)?,
             Format::Json => {
                 attnscope_render::json::flow(&opened.name, model, options.component, options.layer.as_ref())
             }
@@ -123,15 +123,20 @@ fn text(output: &Output<'_>, title: &str, model: &Model, diagrams: &[Diagram]) -
 }
 
 /// A drawing for a page: wide enough that nothing wraps, all diagrams below each other in one file.
-fn svg(title: &str, diagrams: &[Diagram]) -> Result<String, Failure> {
+fn svg(title: &str, model: &Model, diagrams: &[Diagram]) -> Result<String, Failure> {
     let options = Options { width: 110, glyphs: attnscope_render::Glyphs::Unicode };
     let scenes: Result<Vec<_>, _> = diagrams.iter().map(|d| attnscope_render::layout(d, options)).collect();
-    Ok(attnscope_render::svg_sheet(title, &scenes.map_err(layout_failed)?))
+    Ok(attnscope_render::svg_sheet(title, &legend(model), &scenes.map_err(layout_failed)?))
 }
 
-fn page(title: &str, diagrams: &[Diagram]) -> Result<String, Failure> {
+fn legend(model: &Model) -> Vec<String> {
+    attnscope_render::fill(&attnscope_render::legend(model), 110).lines().map(str::to_owned).collect()
+}
+
+fn page(title: &str, model: &Model, diagrams: &[Diagram]) -> Result<String, Failure> {
     let section = |d: &Diagram| html::Section { heading: String::new(), diagrams: vec![d.clone()] };
-    html::page(title, &diagrams.iter().map(section).collect::<Vec<_>>()).map_err(layout_failed)
+    html::page(title, &legend(model), &diagrams.iter().map(section).collect::<Vec<_>>())
+        .map_err(layout_failed)
 }
 
 fn layout_failed(e: LayoutError) -> Failure {

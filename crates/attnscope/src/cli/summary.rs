@@ -176,7 +176,8 @@ impl Rows {
         text.push('\n');
         let (parameters, buffers) = model.parameters();
         let mut totals =
-            Table::new(vec![Column::left(""), Column::right(""), Column::left("")], output.glyphs());
+            Table::new(vec![Column::left(""), Column::right(""), Column::left("")], output.glyphs())
+                .flexible(2);
         let mb = |n: u64| format!("{:.2} MB", n as f64 / 1e6);
         let m = |n: u64| format!("{:.2} M", n as f64 / 1e6);
         let forward = self.forward_backward();
