@@ -175,9 +175,109 @@ fn other_models_are_named_for_what_they_are() {
         let inspected = common::attnscope(&["inspect", &path]);
         assert_eq!(inspected.status.code(), Some(0), "{name}");
         let text = common::stdout(&inspected);
-        assert!(text.contains(kind) && text.contains("no cross-attention"), "{name}: {text}");
+        assert!(text.contains(kind) && text.contains("without cross-attention"), "{name}: {text}");
         let drawn = common::attnscope(&["flow", &path]);
         assert_eq!(drawn.status.code(), Some(2), "{name}");
         assert!(stderr(&drawn).contains(kind) && stderr(&drawn).contains("help:"), "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_family_is_drawn_as_the_closest_and_says_so() {
+    let folder = tempdir().unwrap();
+    let mut config = config_of("t5-v1_1");
+    config["model_type"] = json!("umt5");
+    config["architectures"] = json!(["UMT5ForConditionalGeneration"]);
+    let path = rewrite(&fixture("t5-v1_1"), folder.path(), |n| Some(n.into()), same, Some(&config));
+    let opened = open(&path, None);
+    let model = opened.encoder_decoder().unwrap();
+    assert!(
+        model.obstacles.iter().any(|o| o.contains("umt5") && o.contains("closest")),
+        "{:?}",
+        model.obstacles
+    );
+    let drawn = common::attnscope(&["flow", &path]);
+    assert!(common::stdout(&drawn).contains("umt5, drawn as T5 v1.1"));
+    assert!(stderr(&drawn).contains("umt5"));
+}
+
+#[test]
+fn cross_attention_under_unknown_names_is_not_denied() {
+    let folder = tempdir().unwrap();
+    let rename = |n: &str| Some(n.replace("encoder_attn", "crossattention").replace("layers", "stages"));
+    let path = rewrite(&fixture("bart"), folder.path(), rename, same, None);
+    let text = common::stdout(&common::attnscope(&["inspect", &path]));
+    assert!(text.contains("an encoder-decoder of a family that is not known"), "{text}");
+    assert!(!text.contains("without cross-attention"), "{text}");
+}
+
+#[test]
+fn an_encoder_alone_is_no_encoder_decoder() {
+    let folder = tempdir().unwrap();
+    let rename = |n: &str| (!n.starts_with("decoder.")).then(|| n.to_owned());
+    let mut config = config_of("t5");
+    config["architectures"] = json!(["T5EncoderModel"]);
+    let path = rewrite(&fixture("t5"), folder.path(), rename, same, Some(&config));
+    let drawn = common::attnscope(&["flow", &path]);
+    assert_eq!(drawn.status.code(), Some(2));
+    assert!(stderr(&drawn).contains("an encoder-only model"), "{}", stderr(&drawn));
+}
+
+#[test]
+fn an_unknown_activation_draws_and_does_not_run() {
+    let folder = tempdir().unwrap();
+    let mut config = config_of("bart");
+    config["activation_function"] = json!("sine");
+    let path = rewrite(&fixture("bart"), folder.path(), |n| Some(n.into()), same, Some(&config));
+    let opened = open(&path, None);
+    let obstacles = &opened.encoder_decoder().unwrap().obstacles;
+    assert!(obstacles.iter().any(|o| o.contains("sine") && o.contains("relu, gelu")), "{obstacles:?}");
+}
+
+#[test]
+fn keys_that_a_config_leaves_out_mean_what_the_family_s_code_means() {
+    let cases = [
+        ("marian", "scale_embedding", "embedding_scale", json!("none")),
+        ("marian", "activation_function", "activation", json!("gelu")),
+        ("m2m100", "scale_embedding", "embedding_scale", json!("sqrt_d_model")),
+        ("t5", "tie_word_embeddings", "logit_scale", json!("rsqrt_d_model")),
+    ];
+    for (name, key, field, expected) in cases {
+        let folder = tempdir().unwrap();
+        let mut config = config_of(name);
+        for key in [key, "scale_decoder_outputs"] {
+            config.as_object_mut().unwrap().remove(key);
+        }
+        let path = rewrite(&fixture(name), folder.path(), |n| Some(n.into()), same, Some(&config));
+        let opened = open(&path, None);
+        let fact = opened.encoder_decoder().unwrap().facts.iter().find(|f| f.name == field).unwrap().clone();
+        assert_eq!(fact.value, expected, "{name} without {key}");
+    }
+}
+
+#[test]
+fn the_boxes_of_the_overview_add_up() {
+    for &(path, _, heads) in common::MODELS {
+        let opened = open(&fixture(path), heads);
+        let model = opened.encoder_decoder().unwrap();
+        let options = attnscope::render::FlowOptions {
+            component: attnscope::render::Component::Full,
+            layer: None,
+            symbolic: false,
+        };
+        let overview = attnscope::render::flow(model, &options).unwrap().remove(0);
+        let number = |words: &str| words.split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap();
+        let mut sum = 0;
+        for block in &overview.blocks {
+            let times = block.title.split(" × ").nth(1).map_or(1, |n| n.parse().unwrap());
+            for line in &block.lines {
+                match line.as_str() {
+                    l if l.ends_with(" parameters each") => sum += number(l) * times,
+                    l if l.ends_with(" parameters") || l.contains(" more for ") => sum += number(l),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(sum, model.parameters().0, "{path}");
     }
 }

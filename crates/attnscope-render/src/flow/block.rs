@@ -83,7 +83,7 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         lines.push(format!("{} parameters", thousands(parameters)));
     }
     if constants > 0 {
-        lines.push(format!("{} constants, not parameters", thousands(constants)));
+        lines.push(format!("{} constants in a buffer", thousands(constants)));
     }
     lines.retain(|l| !l.is_empty());
     Block {
