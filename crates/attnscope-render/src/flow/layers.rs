@@ -11,7 +11,12 @@ pub(super) struct LayerGroup {
     pub(super) first: usize,
     /// The last of them.
     pub(super) last: usize,
+    /// False for the rest of a stack with more kinds of layers than anybody reads.
+    pub(super) alike: bool,
 }
+
+/// Kinds of layers that are drawn of a stack; real models have one or two.
+const MOST_GROUPS: usize = 32;
 
 impl LayerGroup {
     /// How many layers are in it.
@@ -60,10 +65,12 @@ impl LayerGroup {
         let mut groups: Vec<Self> = Vec::new();
         for n in (self.first..=self.last).filter(picked) {
             match groups.last_mut() {
-                Some(group) if group.last + 1 == n => group.last = n,
-                _ => groups.push(Self { stack: self.stack, first: n, last: n }),
+                Some(group) if self.alike && group.last + 1 == n => group.last = n,
+                _ => groups.push(Self { stack: self.stack, first: n, last: n, alike: true }),
             }
         }
+        // Unasked, the rest is not drawn; asked, each of its layers is.
+        groups.truncate(if self.alike || selector.is_some() { MOST_GROUPS } else { 0 });
         groups
     }
 }
@@ -75,7 +82,11 @@ pub(super) fn layer_groups(model: &Model, stack: Stack) -> Vec<LayerGroup> {
         let signature = signature(model, stack, n);
         match groups.last_mut() {
             Some((alike, group)) if *alike == signature => group.last = n,
-            _ => groups.push((signature, LayerGroup { stack, first: n, last: n })),
+            Some((_, group)) if !group.alike => group.last = n,
+            last => {
+                let alike = last.is_none() || groups.len() + 1 < MOST_GROUPS;
+                groups.push((signature, LayerGroup { stack, first: n, last: n, alike }));
+            }
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()

@@ -137,6 +137,16 @@ fn stack(view: &View<'_>, d: &mut Diagram, stack: Stack, input: usize, memory: O
 /// A group of layers in one box: a line or two for each part.
 fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     let model = view.model;
+    if !group.alike {
+        return Block {
+            path: group.path(),
+            title: group.path(),
+            shape: String::new(),
+            lines: vec![format!("{} layers that differ from each other: --layer draws one", group.count())],
+            kind: Kind::Stack,
+            hole: None,
+        };
+    }
     let nodes: Vec<&Node> = model.graph.layer(group.stack, group.first).map(|(_, n)| n).collect();
     let mut lines = Vec::new();
     for part in PARTS {

@@ -13,7 +13,7 @@ pub(super) fn loose(view: &View<'_>, selector: &Selector) -> Option<Diagram> {
     let picked = |(_, n): &(NodeId, &Node)| n.path.layer().is_none() && selector.matches(&n.path);
     let nodes: Vec<(NodeId, &Node)> = view.model.graph.iter().filter(picked).collect();
     // A group of one layer folds nothing: names stay whole.
-    let whole = LayerGroup { stack: Stack::Encoder, first: 0, last: 0 };
+    let whole = LayerGroup { stack: Stack::Encoder, first: 0, last: 0, alike: true };
     let naming = Naming { path: &|path| path.to_owned(), tensor: &|name, _| name.to_owned() };
     let title = selector.as_str().to_owned();
     (!nodes.is_empty()).then(|| draw_nodes(view, &whole, title, Vec::new(), &nodes, &naming))
