@@ -1,0 +1,80 @@
+//! What a run is given: token ids or audio features, in batches, with what is padding marked.
+
+/// Token ids of a batch, one row a sentence, padded on the right to a common length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows {
+    /// [batch, length], row-major.
+    ids: Vec<u32>,
+    /// [batch, length]: true for a token, false for padding.
+    open: Vec<bool>,
+    batch: usize,
+    length: usize,
+}
+
+impl Rows {
+    /// Pads rows of any lengths with `pad`. Only what is added here counts as padding: an id that equals `pad` inside a
+    /// row is a token like any other.
+    pub fn new(rows: &[Vec<u32>], pad: u32) -> Self {
+        let length = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let mut ids = Vec::with_capacity(rows.len() * length);
+        let mut open = Vec::with_capacity(rows.len() * length);
+        for row in rows {
+            ids.extend(row);
+            ids.resize(ids.len() + length - row.len(), pad);
+            open.resize(open.len() + row.len(), true);
+            open.resize(open.len() + length - row.len(), false);
+        }
+        Self { ids, open, batch: rows.len(), length }
+    }
+
+    /// How many sentences.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The common length.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// All ids, [batch, length].
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// What is a token and what is padding, [batch, length].
+    pub fn open(&self) -> &[bool] {
+        &self.open
+    }
+}
+
+/// Log-mel features of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Features {
+    /// [batch, mels, frames], row-major.
+    pub values: Vec<f32>,
+    /// Recordings in the batch.
+    pub batch: usize,
+    /// Mel bands.
+    pub mels: usize,
+    /// Frames.
+    pub frames: usize,
+}
+
+/// What the encoder reads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// Text models.
+    Tokens(Rows),
+    /// Audio models.
+    Features(Features),
+}
+
+/// One run's input: the source, and the decoder's input after the shift.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// What the encoder reads.
+    pub source: Source,
+    /// What the decoder reads.
+    pub target: Rows,
+}

@@ -1,0 +1,5 @@
+//! Runs a graph on an input and hands every tensor to whoever asked for it.
+
+mod input;
+
+pub use input::{Features, Input, Rows, Source};
