@@ -174,19 +174,45 @@ fn of_two_ranks_files_the_one_that_fits_is_taken() {
 }
 
 #[test]
-fn the_demo_tokenizer_agrees_with_hugging_face() {
+fn tokenizer_json_means_what_hugging_face_says() {
     let mut differences = Differences::default();
-    let tokenizer = tokenizer(&[root().join("crates/attnscope/models/demo/tokenizer.json")], None);
-    let expected = expected("demo");
-    assert_eq!(tokenizer.len() as u64, expected["len"]);
-    for row in expected["cases"].as_array().unwrap() {
-        let (text, theirs) = (text(row), ids(&row["ids"]));
-        differences.check("source", &text, tokenizer.encode_source(&text).unwrap(), theirs.clone());
-        differences.check("target", &text, tokenizer.encode_target(&text).unwrap(), theirs.clone());
-        if let Some(decoded) = row["decoded"].as_str() {
-            differences.check("decoded", &text, tokenizer.decode(&theirs, true).as_str(), decoded);
+    let demo = root().join("crates/attnscope/models/demo/tokenizer.json");
+    let of = |case: &str| files(case, &["tokenizer.json"]).remove(0);
+    for (case, file) in
+        [("demo", demo), ("byte-level", of("byte-level")), ("unigram-json", of("unigram-json"))]
+    {
+        let tokenizer = tokenizer(&[file], None);
+        let expected = expected(case);
+        assert_eq!(tokenizer.len() as u64, expected["len"], "{case}");
+        for row in expected["cases"].as_array().unwrap() {
+            let (text, theirs) = (text(row), ids(&row["ids"]));
+            differences.check(case, &text, tokenizer.encode_source(&text).unwrap(), theirs.clone());
+            differences.check(case, &text, tokenizer.encode_target(&text).unwrap(), theirs.clone());
+            if let Some(decoded) = row["decoded"].as_str() {
+                let ours = tokenizer.decode(&theirs, true);
+                differences.check(&format!("{case}, decoded,"), &text, ours.as_str(), decoded);
+            }
         }
     }
-    assert_eq!(tokenizer.piece(tokenizer.id("▁Mann").unwrap()).as_deref(), Some("▁Mann"));
-    assert_eq!(tokenizer.piece(u32::MAX), None);
+}
+
+#[test]
+fn pieces_are_shown_for_a_reader() {
+    let demo = tokenizer(&[root().join("crates/attnscope/models/demo/tokenizer.json")], None);
+    assert_eq!(demo.piece(demo.id("▁Mann").unwrap()).as_deref(), Some("▁Mann"));
+    assert_eq!(demo.piece(demo.id("ßen.\n").unwrap()).as_deref(), Some("ßen.\\n"));
+    assert_eq!(demo.piece(u32::MAX), None);
+    let bytes = tokenizer(&files("byte-level", &["tokenizer.json"]), None);
+    assert_eq!(bytes.piece(bytes.id("Ġman").unwrap()).as_deref(), Some("▁man"));
+    assert_eq!(bytes.piece(bytes.id("Ã").unwrap()).as_deref(), Some("<0xC3>"));
+    assert_eq!(bytes.piece(bytes.id("</s>").unwrap()).as_deref(), Some("</s>"));
+    let ranks = tokenizer(&files("tiktoken", &["small.tiktoken"]), None);
+    assert_eq!(ranks.piece(ranks.id(" the").unwrap()).as_deref(), Some("▁the"));
+    assert_eq!(ranks.piece(1000).as_deref(), Some("<|endoftext|>"));
+    let words = Tokenizer::words(&["the cat sat", "the dog"]);
+    assert_eq!((words.len(), words.id("cat"), words.id("cow")), (4, Some(0), None));
+    assert_eq!(words.encode_source(" the  cat ").unwrap(), [3, 0]);
+    assert_eq!(words.decode(&[3, 1], true), "the dog");
+    let error = words.encode_target("the cow").unwrap_err();
+    assert_eq!(error.to_string(), "word 2 of \"the cow\": \"cow\" is not in the vocabulary of 4 words");
 }
