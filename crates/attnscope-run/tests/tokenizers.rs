@@ -216,3 +216,30 @@ fn pieces_are_shown_for_a_reader() {
     let error = words.encode_target("the cow").unwrap_err();
     assert_eq!(error.to_string(), "word 2 of \"the cow\": \"cow\" is not in the vocabulary of 4 words");
 }
+
+#[test]
+fn texts_in_models_of_many_languages_carry_theirs() {
+    let mut m2m100 = tokenizer(&files("m2m100", &["sentencepiece.bpe.model", "vocab.json"]), None);
+    assert!(m2m100.encode_target("a").unwrap_err().help().contains("language"));
+    m2m100.set_languages(None, Some("de")).unwrap();
+    let expected = expected("m2m100");
+    for row in expected["cases"].as_array().unwrap() {
+        let text = text(row);
+        assert_eq!(m2m100.encode_source(&text).unwrap(), ids(&row["ids"]), "{text:?}");
+        assert_eq!(m2m100.encode_target(&text).unwrap(), ids(&row["target"]), "{text:?}");
+    }
+    assert_eq!(m2m100.id("__zu__").map(u64::from), expected["zu"].as_u64());
+    assert!(m2m100.set_languages(Some("xx"), None).is_err());
+
+    let mut mbart = tokenizer(&files("mbart", &["tokenizer.json"]), None);
+    assert_eq!(mbart.encode_target("a").unwrap(), [4, 2, 6]);
+    mbart.set_languages(None, Some("de_DE")).unwrap();
+    assert_eq!(mbart.encode_source("a").unwrap(), [4, 2, 6]);
+    assert_eq!(mbart.encode_target("a").unwrap(), [4, 2, 5]);
+    assert_eq!(mbart.decode(&[4, 2, 5], true), "a");
+    for none in ["</s>", "fr_XX", "▁a"] {
+        assert!(mbart.set_languages(None, Some(none)).is_err(), "{none}");
+    }
+    let mut demo = tokenizer(&[root().join("crates/attnscope/models/demo/tokenizer.json")], None);
+    assert!(demo.set_languages(Some("de"), None).is_err());
+}

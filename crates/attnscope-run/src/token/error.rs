@@ -49,6 +49,15 @@ pub enum TokenError {
         /// How many words there are.
         size: usize,
     },
+    /// A model of many languages, and a target whose language is not known.
+    #[error("the target's language is not known, and this model's targets begin with it")]
+    NoLanguage,
+    /// A language that the model has no token for.
+    #[error("the tokenizer has no token for the language {code:?}")]
+    UnknownLanguage {
+        /// What was asked for.
+        code: String,
+    },
     /// The tokenizer's own rules failed on this text.
     #[error("{}: {text:?} cannot be encoded: {why}", file.display())]
     Encode {
@@ -74,6 +83,10 @@ impl TokenError {
                 "give ids made elsewhere with --src-ids and --tgt-ids".into()
             }
             Self::Alone { missing, .. } => format!("copy the model's {missing} into the same folder"),
+            Self::NoLanguage => "name the target's language, or give ids with --tgt-ids".into(),
+            Self::UnknownLanguage { .. } => {
+                "write it as the model does: de for M2M100, de_DE for mBART, deu_Latn for NLLB".into()
+            }
             Self::UnknownWord { .. } => {
                 "use words of the sentences that the vocabulary was made from, or give ids".into()
             }

@@ -14,6 +14,8 @@ pub(super) struct HuggingFace {
     /// Tokens are written in GPT-2's alphabet of bytes.
     byte_level: bool,
     len: usize,
+    /// The languages that were asked for, source and target.
+    languages: [Option<u32>; 2],
 }
 
 impl std::fmt::Debug for HuggingFace {
@@ -62,7 +64,13 @@ impl HuggingFace {
         }
         let last = tokenizer.get_vocab(true).values().max().copied();
         let len = last.map_or(0, |id| id as usize + 1);
-        Ok(Self { tokenizer, file: file.to_owned(), byte_level: rules.byte_level(), len })
+        Ok(Self {
+            tokenizer,
+            file: file.to_owned(),
+            byte_level: rules.byte_level(),
+            len,
+            languages: [None; 2],
+        })
     }
 
     fn encode(&self, text: &str) -> Result<Encoding, TokenError> {
@@ -75,17 +83,48 @@ impl HuggingFace {
     }
 
     pub(super) fn encode_source(&self, text: &str) -> Result<Vec<u32>, TokenError> {
-        Ok(self.encode(text)?.get_ids().to_vec())
+        Ok(self.in_language(&self.encode(text)?, self.languages[0]))
     }
 
     pub(super) fn encode_target(&self, text: &str) -> Result<Vec<u32>, TokenError> {
         let encoding = self.encode(text)?;
-        let (ids, special) = (encoding.get_ids(), encoding.get_special_tokens_mask());
+        let ids = self.in_language(&encoding, self.languages[1]);
         let prompted = ids.first().is_some_and(|&id| self.id(PROMPT) == Some(id));
-        let added = special.iter().take_while(|&&mask| mask == 1).count();
+        let added = encoding.get_special_tokens_mask().iter().take_while(|&&mask| mask == 1).count();
         // The last token ends the sentence, even where there is nothing in it.
         let prompt = if prompted { added.min(ids.len().saturating_sub(1)) } else { 0 };
         Ok(ids[prompt..].to_vec())
+    }
+
+    /// Sets a side's language; false where the tokenizer adds none, or does not have this one.
+    pub(super) fn set_language(&mut self, target: bool, code: &str) -> bool {
+        let Ok(empty) = self.encode("") else { return false };
+        let Some(id) = self.id(code) else { return false };
+        if !empty.get_ids().iter().any(|&id| self.is_language(id)) || !self.is_language(id) {
+            return false;
+        }
+        self.languages[usize::from(target)] = Some(id);
+        true
+    }
+
+    /// The ids, with another language in the place of the one that the tokenizer adds.
+    fn in_language(&self, encoding: &Encoding, language: Option<u32>) -> Vec<u32> {
+        let mut ids = encoding.get_ids().to_vec();
+        let Some(language) = language else { return ids };
+        for (id, &added) in ids.iter_mut().zip(encoding.get_special_tokens_mask()) {
+            if added == 1 && self.is_language(*id) {
+                *id = language;
+            }
+        }
+        ids
+    }
+
+    /// A special token in the form of a language: `en_XX`, `eng_Latn`, not `<s>` or `</s>`.
+    fn is_language(&self, id: u32) -> bool {
+        let token = self.tokenizer.id_to_token(id);
+        token.is_some_and(|t| {
+            self.tokenizer.get_added_vocabulary().is_special_token(&t) && !t.starts_with(['<', '['])
+        })
     }
 
     pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> String {

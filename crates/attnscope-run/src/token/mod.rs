@@ -76,6 +76,23 @@ impl Tokenizer {
         Self(Kind::Words(Words::new(sentences)))
     }
 
+    /// Says which languages the texts are in, by the model's own codes, for a model of many: M2M100, mBART, NLLB. Where
+    /// nothing is said, a text is in the language that the tokenizer was saved with.
+    pub fn set_languages(&mut self, source: Option<&str>, target: Option<&str>) -> Result<(), TokenError> {
+        for (code, is_target) in [(source, false), (target, true)] {
+            let Some(code) = code else { continue };
+            let known = match &mut self.0 {
+                Kind::HuggingFace(t) => t.set_language(is_target, code),
+                Kind::SentencePiece(t) => t.set_language(is_target, code),
+                Kind::Tiktoken(_) | Kind::Words(_) => false,
+            };
+            if !known {
+                return Err(TokenError::UnknownLanguage { code: code.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
     /// A source sentence with the special tokens that the model reads around it. An empty text has only those.
     pub fn encode_source(&self, text: &str) -> Result<Vec<u32>, TokenError> {
         match &self.0 {
@@ -91,7 +108,7 @@ impl Tokenizer {
     pub fn encode_target(&self, text: &str) -> Result<Vec<u32>, TokenError> {
         match &self.0 {
             Kind::HuggingFace(t) => t.encode_target(text),
-            Kind::SentencePiece(t) => Ok(t.encode_target(text)),
+            Kind::SentencePiece(t) => t.encode_target(text),
             Kind::Tiktoken(t) => Ok(t.encode(text).into_iter().chain(t.end()).collect()),
             Kind::Words(t) => t.encode(text),
         }
@@ -148,9 +165,9 @@ fn sentencepiece<'a>(
         let list = find("vocab.json").ok_or_else(|| missing("vocab.json"))?;
         let target = find("target.spm").ok_or_else(|| missing("target.spm"))?;
         let (source_bytes, target_bytes, list_bytes) = (source.read()?, target.read()?, list.read()?);
-        return SentencePiece::listed(
+        return SentencePiece::marian(
             (source.path(), &source_bytes),
-            Some((target.path(), &target_bytes)),
+            (target.path(), &target_bytes),
             (list.path(), &list_bytes),
         )
         .map(Some);
@@ -169,7 +186,8 @@ fn sentencepiece<'a>(
     match find("vocab.json").filter(|_| bpe) {
         Some(list) => {
             let (bytes, list_bytes) = (model.read()?, list.read()?);
-            SentencePiece::listed((model.path(), &bytes), None, (list.path(), &list_bytes)).map(Some)
+            let wmt21 = config.get("language_codes").and_then(Value::as_str) == Some("wmt21");
+            SentencePiece::m2m100((model.path(), &bytes), (list.path(), &list_bytes), wmt21).map(Some)
         }
         None => SentencePiece::read(model.path(), &model.read()?, numbering(bpe, &config)).map(Some),
     }

@@ -1,6 +1,7 @@
 //! SentencePiece models, and how the families that use them number the pieces.
 
 mod charsmap;
+mod languages;
 mod normalise;
 mod pieces;
 mod prefix;
@@ -8,8 +9,9 @@ mod proto;
 mod segment;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use self::languages::Languages;
 use self::pieces::{Assembly, Pieces};
 use self::proto::Kind;
 use super::error::TokenError;
@@ -22,6 +24,8 @@ pub(super) struct SentencePiece {
     target: Option<Pieces>,
     ids: Ids,
     eos: Option<u32>,
+    /// Where each text begins with its language: M2M100.
+    languages: Option<Languages>,
 }
 
 /// From a piece's number in its file to its row in the model.
@@ -67,28 +71,43 @@ impl SentencePiece {
                 Ids::Shifted { by: offset, first, unknown: source.unknown.saturating_add(offset) }
             }
         };
-        Ok(Self { source, target: None, ids, eos: None }.with_eos())
+        Ok(Self { source, target: None, ids, eos: None, languages: None }.with_eos())
     }
 
-    /// A list of rows, and a file for each side or one for both.
-    pub(super) fn listed(
+    /// Marian: a file for each side, and a list of rows.
+    pub(super) fn marian(
         source: (&Path, &[u8]),
-        target: Option<(&Path, &[u8])>,
-        vocabulary: (&Path, &[u8]),
+        target: (&Path, &[u8]),
+        list: (&Path, &[u8]),
     ) -> Result<Self, TokenError> {
-        let invalid = |expected: &str, found: String| TokenError::Invalid {
-            file: PathBuf::from(vocabulary.0),
-            place: "the list of pieces".into(),
-            expected: expected.to_owned(),
-            found,
-        };
-        let rows: HashMap<String, u32> = serde_json::from_slice(vocabulary.1)
-            .map_err(|e| invalid("an object from pieces to ids", e.to_string()))?;
-        let unknown = *rows.get(UNKNOWN).ok_or_else(|| invalid(UNKNOWN, "none".into()))?;
-        let pieces = rows.iter().map(|(piece, &row)| (row, piece.clone())).collect();
+        let ids = Ids::listed(read_list(list)?, list.0)?;
+        let target = Some(Pieces::read(target.0, target.1)?);
         let source = Pieces::read(source.0, source.1)?;
-        let target = target.map(|(file, bytes)| Pieces::read(file, bytes)).transpose()?;
-        Ok(Self { source, target, ids: Ids::Listed { rows, pieces, unknown }, eos: None }.with_eos())
+        Ok(Self { source, target, ids, eos: None, languages: None }.with_eos())
+    }
+
+    /// M2M100: a list of rows, and a token for each language after it.
+    pub(super) fn m2m100(
+        model: (&Path, &[u8]),
+        list: (&Path, &[u8]),
+        wmt21: bool,
+    ) -> Result<Self, TokenError> {
+        let mut rows = read_list(list)?;
+        let languages = Languages::list(&mut rows, wmt21);
+        let ids = Ids::listed(rows, list.0)?;
+        let source = Pieces::read(model.0, model.1)?;
+        Ok(Self { source, target: None, ids, eos: None, languages }.with_eos())
+    }
+
+    /// Sets the languages of the texts by their codes; false for a code that the model does not have.
+    pub(super) fn set_language(&mut self, target: bool, code: &str) -> bool {
+        let id = self.id(&languages::token(code));
+        match (&mut self.languages, id) {
+            (Some(languages), Some(id)) if target => languages.target = Some(id),
+            (Some(languages), Some(id)) => languages.source = id,
+            _ => return false,
+        }
+        true
     }
 
     fn with_eos(mut self) -> Self {
@@ -97,15 +116,28 @@ impl SentencePiece {
     }
 
     pub(super) fn encode_source(&self, text: &str) -> Vec<u32> {
-        self.encode(&self.source, text)
+        match &self.languages {
+            Some(languages) => self.encode(&self.source, Some(languages.source), text),
+            None => {
+                let (language, text) = self.language(text);
+                self.encode(&self.source, language, text)
+            }
+        }
     }
 
-    pub(super) fn encode_target(&self, text: &str) -> Vec<u32> {
-        self.encode(self.target.as_ref().unwrap_or(&self.source), text)
+    pub(super) fn encode_target(&self, text: &str) -> Result<Vec<u32>, TokenError> {
+        let pieces = self.target.as_ref().unwrap_or(&self.source);
+        match &self.languages {
+            Some(Languages { target: None, .. }) => Err(TokenError::NoLanguage),
+            Some(languages) => Ok(self.encode(pieces, languages.target, text)),
+            None => {
+                let (language, text) = self.language(text);
+                Ok(self.encode(pieces, language, text))
+            }
+        }
     }
 
-    fn encode(&self, pieces: &Pieces, text: &str) -> Vec<u32> {
-        let (language, text) = self.language(text);
+    fn encode(&self, pieces: &Pieces, language: Option<u32>, text: &str) -> Vec<u32> {
         let found = pieces.encode(text).into_iter();
         let rows = found.map(|(id, unknown)| match (&self.ids, unknown) {
             // What this side's model does not know, the list may have from the other side's.
@@ -195,5 +227,27 @@ impl SentencePiece {
             Ids::Shifted { by, .. } => self.source.all.len() + *by as usize,
             Ids::Listed { pieces, .. } => pieces.keys().max().map_or(0, |&last| last as usize + 1),
         }
+    }
+}
+
+impl Ids {
+    fn listed(rows: HashMap<String, u32>, file: &Path) -> Result<Self, TokenError> {
+        let unknown = *rows.get(UNKNOWN).ok_or_else(|| invalid_list(file, UNKNOWN, "none".into()))?;
+        let pieces = rows.iter().map(|(piece, &row)| (row, piece.clone())).collect();
+        Ok(Self::Listed { rows, pieces, unknown })
+    }
+}
+
+fn read_list((file, bytes): (&Path, &[u8])) -> Result<HashMap<String, u32>, TokenError> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| invalid_list(file, "an object from pieces to ids", e.to_string()))
+}
+
+fn invalid_list(file: &Path, expected: &str, found: String) -> TokenError {
+    TokenError::Invalid {
+        file: file.to_owned(),
+        place: "the list of pieces".into(),
+        expected: expected.to_owned(),
+        found,
     }
 }
