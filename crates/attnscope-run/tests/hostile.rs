@@ -164,7 +164,7 @@ proptest! {
 
     #[test]
     fn changed_bytes_in_a_model_bring_nothing_down(
-        which in 0..4usize,
+        which in 0..7usize,
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<Option<prop::sample::Index>>(),
     ) {
@@ -173,6 +173,9 @@ proptest! {
             ("unigram-bytes/spiece.model", "spiece.model"),
             ("bpe/tokenizer.model", "tokenizer.model"),
             ("tiktoken/small.tiktoken", "small.tiktoken"),
+            ("byte-level/tokenizer.json", "tokenizer.json"),
+            ("unigram-json/tokenizer.json", "tokenizer.json"),
+            ("mbart/tokenizer.json", "tokenizer.json"),
         ][which];
         let mut bytes = file(&format!("fixtures/tokenizers/{case}"));
         for (at, byte) in changes {

@@ -33,12 +33,13 @@ impl Tiktoken {
     /// Lines of base64, a space and a rank. `vocabulary` is the number of rows of the model's embedding, from which
     /// the number of languages follows.
     pub(super) fn read(file: &Path, bytes: &[u8], vocabulary: Option<usize>) -> Result<Self, TokenError> {
-        let wrong = |line: usize, expected: &str, found: String| TokenError::Invalid {
+        let invalid = |place: String, expected: &str, found: String| TokenError::Invalid {
             file: file.to_owned(),
-            place: format!("line {line}"),
+            place,
             expected: expected.to_owned(),
             found,
         };
+        let wrong = |line: usize, expected: &str, found| invalid(format!("line {line}"), expected, found);
         let mut tokens = Vec::new();
         let mut ranks = HashMap::new();
         for (i, line) in bytes.split(|&b| b == b'\n').enumerate() {
@@ -63,7 +64,8 @@ impl Tiktoken {
             tokens.push(token);
         }
         if let Some(byte) = (0..=u8::MAX).find(|&b| !ranks.contains_key([b].as_slice())) {
-            return Err(wrong(0, "a rank for each of the 256 bytes", format!("none for {byte:#04x}")));
+            let found = format!("none for {byte:#04x}");
+            return Err(invalid("the ranks".into(), "one for each of the 256 bytes", found));
         }
         let specials = whisper::specials(languages(file, tokens.len(), vocabulary)?);
         let special_ids = specials.iter().cloned().zip(tokens.len() as u32..).collect();
