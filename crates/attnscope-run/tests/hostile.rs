@@ -87,14 +87,25 @@ fn dropout_is_left_to_training() {
 
 #[test]
 fn a_panic_in_the_rules_is_an_error() {
-    for table in ["", "AAAA", "/////w==", "BAAAAP////8="] {
+    let with = |key: &str, rule: Value| {
         let mut tokenizer = demo();
-        tokenizer["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": table});
-        use_it(vec![("tokenizer.json", tokenizer.to_string().into_bytes())]);
+        tokenizer[key] = rule;
+        vec![("tokenizer.json", tokenizer.to_string().into_bytes())]
+    };
+    let table = |text: &str| json!({"type": "Precompiled", "precompiled_charsmap": text});
+    for broken in ["", "AAAA", "/////w=="] {
+        let error = refused(with("normalizer", table(broken)));
+        assert!(error.contains("precompiled_charsmap"), "{error}");
     }
-    let mut tokenizer = demo();
-    tokenizer["pre_tokenizer"] = json!({"type": "FixedLength", "length": 0});
-    use_it(vec![("tokenizer.json", tokenizer.to_string().into_bytes())]);
+    // A table that leads outside itself, and words of no length: these fail only when they are used.
+    for (key, rule, why) in [
+        ("normalizer", table("BAAAAP////8="), "index out of bounds"),
+        ("pre_tokenizer", json!({"type": "FixedLength", "length": 0}), "must be non-zero"),
+    ] {
+        let tokenizer = open(with(key, rule)).unwrap().unwrap();
+        let error = tokenizer.encode_source("a man").unwrap_err().to_string();
+        assert!(error.contains("\"a man\" cannot be encoded") && error.contains(why), "{error}");
+    }
 }
 
 #[test]
