@@ -6,10 +6,15 @@ mod position;
 mod prepare;
 mod reference;
 mod sink;
+mod token;
 mod weights;
 
 pub use error::RunError;
-pub use input::{Features, Input, Rows, Source};
+pub use input::{
+    Features, Input, InputError, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token, parse_ids,
+    parse_pairs, read_pairs,
+};
 pub use reference::run_reference;
 pub use sink::{Keep, Kept, Sink, Values};
+pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;

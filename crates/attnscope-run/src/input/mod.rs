@@ -1,5 +1,11 @@
 //! What a run is given: token ids or audio features, in batches, with what is padding marked.
 
+mod parse;
+mod shift;
+
+pub use parse::{InputError, Pair, check_rows, parse_ids, parse_pairs, read_pairs};
+pub use shift::{Shift, ShiftError, pad_token};
+
 /// Token ids of a batch, one row a sentence, padded on the right to a common length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {

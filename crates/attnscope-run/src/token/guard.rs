@@ -1,0 +1,145 @@
+//! What keeps a tokenizer.json from a stranger within bounds, where the crate that reads it does not.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+/// The largest that are in use have 35 MB.
+pub(super) const MOST_BYTES: usize = 64 << 20;
+
+/// How many times longer its rules may make a text. Those in use stay below a hundred.
+const MOST_GROWTH: usize = 1 << 14;
+
+/// The parts of a tokenizer.json that change text.
+#[derive(Debug, Deserialize)]
+pub(super) struct Rules {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    decoder: Value,
+    /// Must be there, and is read elsewhere.
+    #[serde(rename = "model")]
+    _model: IgnoredAny,
+}
+
+impl Rules {
+    /// What is wrong, where the rules would make a text absurdly long: a chain of replacements that each double it
+    /// fills any memory.
+    pub(super) fn excess(&self) -> Option<String> {
+        let encode = growth(&self.normalizer).saturating_mul(growth(&self.pre_tokenizer));
+        let worst = encode.max(growth(&self.decoder));
+        (worst > MOST_GROWTH).then(|| {
+            format!(
+                "rules that can make a text more than {MOST_GROWTH} times longer; no tokenizer needs that"
+            )
+        })
+    }
+
+    /// Whether tokens are written in GPT-2's alphabet of bytes.
+    pub(super) fn byte_level(&self) -> bool {
+        [&self.pre_tokenizer, &self.normalizer, &self.decoder].into_iter().any(mentions_bytes)
+    }
+}
+
+fn mentions_bytes(rule: &Value) -> bool {
+    match rule {
+        Value::Object(map) => {
+            map.get("type").and_then(Value::as_str) == Some("ByteLevel") || map.values().any(mentions_bytes)
+        }
+        Value::Array(items) => items.iter().any(mentions_bytes),
+        _ => false,
+    }
+}
+
+/// The most by which a rule, or a sequence of them, multiplies the length of a text.
+fn growth(rule: &Value) -> usize {
+    let length = |value: Option<&Value>| value.and_then(Value::as_str).map_or(0, str::len);
+    match rule {
+        Value::Array(items) => items.iter().map(growth).fold(1, usize::saturating_mul),
+        Value::Object(map) => {
+            let own = match map.get("type").and_then(Value::as_str) {
+                Some("Replace") => {
+                    let pattern = map.get("pattern").and_then(|p| p.get("String"));
+                    match length(pattern) {
+                        // A regular expression may match between any two characters.
+                        0 => length(map.get("content")) + 1,
+                        n => length(map.get("content")).div_ceil(n).max(1),
+                    }
+                }
+                // Added once for every piece that the text was split into before.
+                Some("Prepend") => length(map.get("prepend")) + 1,
+                Some("ByteLevel" | "Metaspace") => 4,
+                Some("Precompiled") => charsmap_growth(map.get("precompiled_charsmap")),
+                Some("WordPiece" | "BPEDecoder" | "CTC") => 2 + length(map.get("word_delimiter_token")),
+                _ => 1,
+            };
+            map.values().map(growth).fold(own, usize::saturating_mul)
+        }
+        _ => 1,
+    }
+}
+
+/// The longest replacement in a table of them; bounded by the distance between its zero bytes.
+fn charsmap_growth(table: Option<&Value>) -> usize {
+    let Some(text) = table.and_then(Value::as_str) else { return 1 };
+    let Some(bytes) = super::tiktoken::base64(text) else { return 1 };
+    let size = bytes.first_chunk().map_or(0, |size| u32::from_le_bytes(*size) as usize);
+    let replacements = bytes.get(size.saturating_add(4)..).unwrap_or_default();
+    replacements.split(|&b| b == 0).map(<[u8]>::len).max().unwrap_or(1).max(1)
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs code of others that may panic on what a stranger wrote. The panic is not printed; what it said is returned.
+pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                usual(info);
+            }
+        }));
+    });
+    let before = QUIET.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(run));
+    QUIET.set(before);
+    result.map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a failed assertion").to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn chains_of_replacements_multiply() {
+        let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+        assert_eq!(growth(&double), 2);
+        let chain = json!({"type": "Sequence", "normalizers": vec![double; 10]});
+        assert_eq!(growth(&chain), 1024);
+        let usual = json!({"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        ]});
+        assert_eq!(growth(&usual), 12);
+    }
+
+    #[test]
+    fn a_panic_becomes_its_message() {
+        assert_eq!(catch(|| 3), Ok(3));
+        assert_eq!(catch(|| -> u32 { panic!("at piece {}", 5) }), Err("at piece 5".to_owned()));
+    }
+}
