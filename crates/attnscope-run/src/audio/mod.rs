@@ -6,6 +6,7 @@ mod error;
 mod mel;
 mod resample;
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
 pub use array::features_from_array;
@@ -40,8 +41,17 @@ pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
     samples(path, None)
 }
 
-/// Decodes and resamples piece by piece, so that only 16 kHz mono is ever held.
+/// The samples, or an error: symphonia 0.6 multiplies fields of a wav's header unchecked and has other places where a
+/// crafted file makes it panic, which must not end the process.
 fn samples(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
+    catch_unwind(|| read(path, limit)).unwrap_or_else(|_| {
+        let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");
+        Err(AudioError::new(path, kind))
+    })
+}
+
+/// Decodes and resamples piece by piece, so that only 16 kHz mono is ever held.
+fn read(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
     let mut decoder = Decoder::open(path)?;
     let too_long = |promised| AudioError::new(path, AudioErrorKind::TooLong { promised });
     let promised = decoder.promised_seconds();
