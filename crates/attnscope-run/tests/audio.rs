@@ -69,7 +69,7 @@ fn one_sound_in_three_formats_is_one_sound() {
     let sound = samples_from_file(&wav).unwrap();
     assert_eq!(sound.len(), 24_000);
     assert_eq!(log_mel(&sound, 80, 3000), features_from_file(&wav, 80, 3000).unwrap().values);
-    // Rounding to 16 bits; what 32 kbit/s leave out. A shift by one sample would be 0.2.
+    // Rounding to 16 bits; what 64 kbit/s leave out. A shift by one sample would be 0.2.
     for (name, most) in [("audio/tone.flac", 1e-4), ("audio/tone.mp3", 2e-2)] {
         let other = samples_from_file(&fixture(name)).unwrap();
         assert_eq!(other.len(), sound.len(), "{name}");
