@@ -1,5 +1,7 @@
 //! Broken recordings: every one is an error with a place and a way on, or is read; none brings the process down.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, which clippy does not know as such.
+
 mod common;
 
 use std::path::{Path, PathBuf};
