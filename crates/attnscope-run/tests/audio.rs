@@ -82,6 +82,18 @@ fn one_sound_in_three_formats_is_one_sound() {
     }
 }
 
+#[test]
+fn an_mp3_may_begin_with_a_tag() {
+    let plain = fixture("audio/tone.mp3");
+    // ID3v2.4 with 300 bytes of padding; lengths have 7 bits a byte.
+    let mut bytes = b"ID3\x04\0\0\0\0\x02\x2c".to_vec();
+    bytes.resize(10 + 300, 0);
+    bytes.extend(std::fs::read(&plain).unwrap());
+    let tagged = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(tagged.path(), bytes).unwrap();
+    assert_eq!(samples_from_file(tagged.path()).unwrap(), samples_from_file(&plain).unwrap());
+}
+
 /// Root mean square of the difference, over the common length.
 fn distance(a: &[f32], b: &[f32]) -> f32 {
     let squares: f32 = a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum();
@@ -95,7 +107,7 @@ fn speech_resampled_is_the_speech() {
     };
     let (mean, most) = apart(&wav, &flac);
     println!("44.1 kHz stereo against 16 kHz mono: mean {mean:e}, most {most:e}");
-    assert!(mean < 2e-2);
+    assert!(mean < 1e-3 && most < 0.2);
 }
 
 #[test]

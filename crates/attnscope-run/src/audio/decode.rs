@@ -19,7 +19,7 @@ use symphonia::core::packet::Packet;
 use super::error::{AudioError, AudioErrorKind};
 use super::resample::MAX_RATE;
 
-/// A tag counts an mp3's frames, and encoders differ by one or two on whether the tag's own and the last count.
+/// A margin of two frames: the count in an mp3's tag may or may not include the frame that holds the tag.
 const MP3_SLACK: u64 = 2 * 1152;
 
 /// An opened recording.

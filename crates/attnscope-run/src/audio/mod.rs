@@ -41,8 +41,8 @@ pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
     samples(path, None)
 }
 
-/// The samples, or an error: symphonia 0.6 multiplies fields of a wav's header unchecked and has other places where a
-/// crafted file makes it panic, which must not end the process.
+/// The samples, or an error: symphonia 0.6.1 multiplies two fields of a wav's header unchecked, which panics in a build
+/// with overflow checks. A file must not end the process, there or in a place like it that is not known yet.
 fn samples(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
     catch_unwind(|| read(path, limit)).unwrap_or_else(|_| {
         let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");

@@ -10,7 +10,7 @@
 
 use super::RATE;
 
-/// The most that recorders use; filters, and so the table, grow with it.
+/// A limit, because filters and with them the table grow with the rate: 13 MB here.
 pub(super) const MAX_RATE: u32 = 384_000;
 
 /// Zero crossings of the sinc on each side.
@@ -185,7 +185,8 @@ mod tests {
                 let out = resample(&sine(hertz, rate, 0.5), rate, 1152);
                 let expected = sine(hertz, RATE, 0.5);
                 let off = peak(out.iter().zip(&expected).map(|(x, y)| x - y));
-                assert!(off < 5e-5, "{hertz} Hz at {rate}: {off}");
+                println!("{hertz} Hz at {rate}: off by {off:e}");
+                assert!(off < 1e-5, "{hertz} Hz at {rate}: {off}");
             }
         }
     }
@@ -195,6 +196,7 @@ mod tests {
         for (rate, hertz) in [(44_100, 8_100.0), (44_100, 12_000.0), (48_000, 15_560.0), (44_101, 20_000.0)] {
             let top = peak(resample(&sine(hertz, rate, 0.5), rate, 1152).into_iter());
             let decibels = 20.0 * (f64::from(top) / 0.5).log10();
+            println!("{hertz} Hz at {rate}: {decibels:.1} dB");
             assert!(decibels < -80.0, "{hertz} Hz at {rate}: {decibels} dB");
         }
         // Going up, images of the input must not appear: the tone above its Nyquist frequency is the mirror.
