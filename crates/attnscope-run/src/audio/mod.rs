@@ -1,0 +1,72 @@
+//! Whisper's front end: a recording to log-mel features, or features that someone else made.
+
+mod array;
+mod decode;
+mod error;
+mod mel;
+mod resample;
+
+use std::panic::catch_unwind;
+use std::path::Path;
+
+pub use array::features_from_array;
+pub use error::{AudioError, AudioErrorKind};
+pub use mel::{log_mel, mel_filters};
+
+use crate::input::Features;
+use decode::Decoder;
+use resample::Resampler;
+
+/// Samples a second that Whisper hears.
+pub const RATE: u32 = 16_000;
+
+/// The longest recording that is held in memory: 2 hours, 461 MB.
+pub const MAX_SECONDS: u64 = 2 * 3600;
+
+/// Features of the first `frames` frames of a wav, flac or mp3 (3,000 frames are 30 s); silence follows a shorter one.
+/// Nothing beyond them is decoded.
+///
+/// # Errors
+/// When the file is not such audio, is damaged, is cut short before the window ends, or has no samples.
+pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<Features, AudioError> {
+    let samples = samples(path, Some(frames.saturating_mul(mel::HOP)))?;
+    Ok(Features { values: log_mel(&samples, mels, frames), batch: 1, mels, frames })
+}
+
+/// The whole recording, mono at 16 kHz, for a caller that cuts it into windows itself.
+///
+/// # Errors
+/// As [`features_from_file`], and when it is longer than [`MAX_SECONDS`].
+pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
+    samples(path, None)
+}
+
+/// The samples, or an error: symphonia 0.6.1 multiplies two fields of a wav's header unchecked, which panics in a build
+/// with overflow checks. A file must not end the process, there or in a place like it that is not known yet.
+fn samples(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
+    catch_unwind(|| read(path, limit)).unwrap_or_else(|_| {
+        let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");
+        Err(AudioError::new(path, kind))
+    })
+}
+
+/// Decodes and resamples piece by piece, so that only 16 kHz mono is ever held.
+fn read(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
+    let mut decoder = Decoder::open(path)?;
+    let too_long = |promised| AudioError::new(path, AudioErrorKind::TooLong { promised });
+    let promised = decoder.promised_seconds();
+    if limit.is_none() && promised.is_some_and(|s| s > MAX_SECONDS as f64) {
+        return Err(too_long(promised));
+    }
+    let mut resampler = Resampler::new(decoder.rate());
+    let (mut piece, mut out) = (Vec::new(), Vec::new());
+    while limit.is_none_or(|n| out.len() < n) && decoder.next(&mut piece)? {
+        if decoder.seconds() > MAX_SECONDS as f64 {
+            return Err(too_long(promised));
+        }
+        resampler.push(&piece, &mut out);
+    }
+    resampler.finish(&mut out);
+    out.truncate(limit.unwrap_or(usize::MAX));
+    Ok(out)
+}
