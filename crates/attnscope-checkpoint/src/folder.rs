@@ -39,8 +39,8 @@ const ENDINGS: [&[&str]; 5] =
     [&["safetensors"], &["gguf"], &["apr"], &["pt", "pth", "bin", "ckpt"], &["npz"]];
 
 /// What trainers leave beside the weights under the same endings.
-const NOT_WEIGHTS: [&str; 6] =
-    ["training_args.bin", "optimizer.", "scheduler.", "rng_state", "scaler.", "trainer_state"];
+const NOT_WEIGHTS: [&str; 7] =
+    ["training_args.bin", "optimizer.", "scheduler.", "rng_state", "scaler.", "trainer_state", "trace"];
 
 /// Weights in formats that are not read; only mentioned.
 const FOREIGN: [&str; 3] = ["h5", "msgpack", "onnx"];

@@ -1,7 +1,7 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
 
-mod error;
 pub mod audio;
+mod error;
 mod input;
 mod position;
 mod prepare;
