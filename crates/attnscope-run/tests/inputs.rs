@@ -16,28 +16,33 @@ fn open(path: &str) -> (Checkpoint, Model) {
     let checkpoint = Checkpoint::open(&root().join(path)).unwrap();
     let configs: Vec<Config<'_>> =
         checkpoint.configs().iter().map(|c| Config { source: &c.source, facts: &c.facts }).collect();
-    let spec = |t: &attnscope_checkpoint::TensorInfo| TensorSpec {
+    let spec = |(storage, t): (usize, &attnscope_checkpoint::TensorInfo)| TensorSpec {
         name: t.name.clone(),
         shape: t.shape.clone(),
         dtype: t.dtype.name(),
         bytes: t.bytes(),
-        storage: None,
+        storage,
     };
-    let recognised = recognise(checkpoint.tensors().iter().map(spec).collect(), &configs, None).unwrap();
+    let tensors = checkpoint.tensors().iter().enumerate().map(spec).collect();
+    let recognised = recognise(tensors, &configs, None).unwrap();
     let Recognised::EncoderDecoder(model) = recognised else { panic!("{path}: no encoder-decoder") };
     (checkpoint, *model)
 }
 
-/// Rows of a tensor of ids in a fixture's reference.
-fn reference(folder: &str, name: &str) -> Vec<Vec<u32>> {
-    let path = root().join("fixtures").join(folder).join("reference.safetensors");
+/// Rows of a tensor of ids in a fixture's trace, without their padding.
+fn traced(folder: &str, name: &str) -> Vec<Vec<u32>> {
+    let path = root().join("fixtures").join(folder).join("trace.safetensors");
     let file = Checkpoint::open(&path).unwrap();
-    let tensor = file.tensor(name).unwrap();
-    let values = file.read_f32(tensor).unwrap();
-    values
-        .chunks(*tensor.shape.last().unwrap())
-        .map(|row| row.iter().map(|&id| id as u32).collect())
-        .collect()
+    let read = |name: &str| {
+        let tensor = file.tensor(name).unwrap();
+        (tensor.shape[1], file.read_f32(tensor).unwrap())
+    };
+    let ((length, ids), (_, open)) = (read(name), read("tgt.open"));
+    let rows = ids.chunks(length).zip(open.chunks(length));
+    rows.map(|(ids, open)| {
+        ids.iter().zip(open).filter(|(_, o)| **o != 0.0).map(|(&id, _)| id as u32).collect()
+    })
+    .collect()
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn labels_become_the_inputs_that_the_original_code_makes_of_them() {
     for path in folders {
         let (_, model) = open(&format!("fixtures/{path}"));
         let folder = path.split('/').next().unwrap();
-        let (labels, inputs) = (reference(folder, "labels"), reference(folder, "decoder_input_ids"));
+        let (labels, inputs) = (traced(folder, "tgt.labels"), traced(folder, "tgt.ids"));
         // A prompt is the user's; the fixture's is its first token. No other family reads it.
         let shift = Shift::of(&model, &inputs[0][..1]).unwrap();
         for (labels, inputs) in labels.iter().zip(&inputs) {
