@@ -12,6 +12,9 @@ pub enum RunError {
     /// A tensor could not be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Token ids that the model cannot read.
+    #[error(transparent)]
+    Tokens(#[from] crate::input::InputError),
     /// The input does not fit the model.
     #[error("{place}: {found}, but {expected}")]
     Input {
@@ -35,6 +38,7 @@ impl RunError {
         match self {
             Self::Obstacle(_) => "`attnscope inspect` lists what is missing, and who says what".into(),
             Self::Checkpoint(e) => e.help(),
+            Self::Tokens(e) => e.help(),
             Self::Input { help, .. } => help.clone(),
             Self::Sink(_) => "check that there is room on the disk and that the folder can be written".into(),
         }

@@ -1,9 +1,9 @@
 //! What both executors need before the first node: the input checked against the model, sizes, masks, positions.
 
-use attnscope_graph::{Dim, MaskKind, Model, Node, NodeId, Op, Positions, Side, Sizes};
+use attnscope_graph::{Dim, Front, MaskKind, Model, Node, NodeId, Side, Sizes};
 
 use crate::error::RunError;
-use crate::input::{Input, Rows, Source};
+use crate::input::{Input, Rows, Source, check_rows};
 
 /// An input that fits a model, and the sizes that follow.
 pub(crate) struct Prepared<'a> {
@@ -70,6 +70,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// What only the whole input can get wrong; ids and lengths of rows are checked by the rule that the command line uses.
 fn check(model: &Model, input: &Input, batch: usize, source: usize) -> Result<(), RunError> {
     let refuse = |place: &str, found: String, expected: String, help: &str| {
         Err(RunError::Input { place: place.into(), found, expected, help: help.into() })
@@ -78,74 +79,38 @@ fn check(model: &Model, input: &Input, batch: usize, source: usize) -> Result<()
         let found = format!("{} rows", input.target.batch());
         return refuse("target", found, format!("the source has {batch}"), "give as many targets as sources");
     }
-    for (side, length) in [(Side::Source, source), (Side::Target, input.target.length())] {
-        if length == 0 || batch == 0 {
-            let help = "give at least one token: the end token stands for an empty sentence";
-            return refuse(
-                side.word(),
-                "nothing".into(),
-                "the model needs at least one position".into(),
-                help,
-            );
-        }
-        // Sinusoids and relative biases have no end; a table has.
-        if model.wiring.positions(side) == Positions::Table
-            && let Some(rows) = model.sizes.get(Dim::Positions(side))
-        {
-            let offset = if rows > model.wiring.position_offset { model.wiring.position_offset } else { 0 };
-            if length > rows - offset {
-                let found = format!("{length} positions");
-                let expected = format!("the position table has {}", rows - offset);
-                return refuse(side.word(), found, expected, "give a shorter input");
-            }
-        }
-    }
-    check_ids(model, input, refuse)
-}
-
-fn check_ids(
-    model: &Model,
-    input: &Input,
-    refuse: impl Fn(&str, String, String, &str) -> Result<(), RunError>,
-) -> Result<(), RunError> {
-    if let Source::Features(f) = &input.source {
-        let mels = model.sizes.get(Dim::Mels).unwrap_or(f.mels);
-        if f.mels != mels {
-            let help = "compute the features with the model's own number of mel bands";
-            return refuse(
-                "features",
-                format!("{} mel bands", f.mels),
-                format!("the model takes {mels}"),
-                help,
-            );
-        }
-    }
-    let takes_tokens = model.graph.nodes().iter().any(|n| n.op == Op::Ids(Side::Source));
-    let gives_tokens = matches!(input.source, Source::Tokens(_));
-    if takes_tokens != gives_tokens {
-        let names = |tokens: bool| if tokens { "tokens" } else { "audio" };
-        let help = "give text or ids to a text model, audio or features to an audio model";
+    if batch == 0 || source == 0 || input.target.length() == 0 {
+        let help = "give at least one token: the end token stands for an empty sentence";
         return refuse(
-            "source",
-            names(gives_tokens).into(),
-            format!("the model takes {}", names(takes_tokens)),
+            "input",
+            "nothing".into(),
+            "the model needs at least one position a side".into(),
             help,
         );
     }
-    let sides = [(Side::Source, input.source_rows()), (Side::Target, Some(&input.target))];
-    for (side, rows) in sides {
-        let shared = if model.wiring.shared_embeddings { Side::Source } else { side };
-        let vocab = model.sizes.get(Dim::Vocab(shared)).or_else(|| model.sizes.get(Dim::Vocab(side)));
-        let (Some(rows), Some(vocab)) = (rows, vocab) else { continue };
-        if let Some(&id) = rows.ids().iter().find(|&&id| id as usize >= vocab) {
-            let expected = format!("the vocabulary has {vocab} entries, 0 to {}", vocab.saturating_sub(1));
-            return refuse(
-                side.word(),
-                format!("token id {id}"),
-                expected,
-                "give ids of this model's tokenizer",
-            );
+    check_rows(model, Side::Target, &input.target.tokens())?;
+    match (&input.source, model.wiring.front) {
+        (Source::Tokens(rows), Front::Tokens) => Ok(check_rows(model, Side::Source, &rows.tokens())?),
+        (Source::Features(f), Front::Audio) => {
+            let mels = model.sizes.get(Dim::Mels).unwrap_or(f.mels);
+            let window = model.sizes.get(Dim::Positions(Side::Source)).unwrap_or(source);
+            if f.mels != mels || source > window {
+                let found = format!("{} mel bands, {} frames", f.mels, f.frames);
+                let expected = format!("the model takes {mels} and at most {}", 2 * window);
+                return refuse(
+                    "features",
+                    found,
+                    expected,
+                    "compute the features with the model's own front end",
+                );
+            }
+            Ok(())
+        }
+        (Source::Tokens(_), Front::Audio) => {
+            refuse("source", "tokens".into(), "the model takes audio".into(), "give audio or features")
+        }
+        (Source::Features(_), Front::Tokens) => {
+            refuse("source", "audio".into(), "the model takes tokens".into(), "give text or token ids")
         }
     }
-    Ok(())
 }

@@ -43,6 +43,15 @@ impl Rows {
         self.length
     }
 
+    /// The tokens of each row, without padding.
+    pub fn tokens(&self) -> Vec<Vec<u32>> {
+        let row = |b: usize| {
+            let row = b * self.length..(b + 1) * self.length;
+            row.filter(|&i| self.open[i]).map(|i| self.ids[i]).collect()
+        };
+        (0..self.batch).map(row).collect()
+    }
+
     /// All ids, [batch, length].
     pub fn ids(&self) -> &[u32] {
         &self.ids
