@@ -9,14 +9,14 @@ use attnscope_checkpoint::Checkpoint;
 use super::error::{AudioError, AudioErrorKind};
 use crate::input::Features;
 
-/// The name that Hugging Face's processors give.
-const NAME: &str = "input_features";
+/// The name that Hugging Face's processors give, and that of the node in a trace.
+const NAMES: [&str; 2] = ["input_features", "audio.mel"];
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// NumPy itself warns beyond 10,000.
 const MAX_HEADER: u32 = 1 << 16;
 
 /// Reads features that another program made, for a model of this many mel bands and frames: a `.npy` of f16, f32 or f64
-/// (little-endian, C order), or a safetensors file that holds one tensor or one named `input_features`. The
+/// (little-endian, C order), or a safetensors file that holds one tensor or one named `input_features` or, as in a trace, `audio.mel`. The
 /// shape is [batch, mels, frames], or [mels, frames] for a batch of one.
 ///
 /// # Errors
@@ -46,11 +46,15 @@ fn batch(shape: &[usize], mels: usize, frames: usize) -> Result<usize, AudioErro
 
 fn tensors(path: &Path, mels: usize, frames: usize) -> Result<Features, AudioErrorKind> {
     let file = Checkpoint::open(path)?;
-    let tensor = match (file.tensors(), file.tensor(NAME)) {
+    let tensor = match (file.tensors(), NAMES.iter().find_map(|name| file.tensor(name))) {
         (_, Some(tensor)) | ([tensor], None) => tensor,
         (all, None) => {
             let found = format!("{} tensors, none of that name", all.len());
-            return Err(AudioErrorKind::invalid("tensors", format!("one, or one named {NAME}"), found));
+            return Err(AudioErrorKind::invalid(
+                "tensors",
+                format!("one, or one named {}", NAMES.join(" or ")),
+                found,
+            ));
         }
     };
     let batch = batch(&tensor.shape, mels, frames)?;

@@ -1,4 +1,4 @@
-//! The reference executor against the code that made the fixtures: every tensor that code exposes, by node name.
+//! Both executors against the code that made the fixtures: every tensor that code exposes, by node name.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use attnscope::checkpoint::Checkpoint;
 use attnscope::graph::{Dim, Model, Node};
-use attnscope::run::{Features, Input, Keep, Kept, Rows, Source, Weights, run_reference};
+use attnscope::run::{Features, Input, Keep, Kept, Native, Rows, Source, Weights, run_reference};
 use common::{MODELS, fixture, open};
 
 /// The trace beside a fixture.
@@ -57,16 +57,72 @@ fn every_tensor_equals_the_original_s() {
         let model = opened.encoder_decoder().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let input = trace.input();
-        let mut keep = Keep::new(|_| true);
-        run_reference(model, &weights, &input, &mut keep).unwrap();
+        let mut reference = Keep::new(|_| true);
+        run_reference(model, &weights, &input, &mut reference).unwrap();
+        let mut executor = Native::new();
+        // The second run finds buffers that hold something.
+        for run in ["first", "second"] {
+            let mut native = Keep::new(|_| true);
+            let report = executor.run(model, &weights, &input, &mut native).unwrap();
+            assert!(report.blind.is_empty(), "{path}");
+            agree(&format!("{path}, {run} run"), model, &native.tensors, &reference.tensors);
+        }
         let mut compared = 0;
         for tensor in trace.0.tensors() {
             let Some(id) = model.graph.find(&tensor.name) else { continue };
-            compare(path, model, model.graph.node(id), &keep.tensors[&id], &trace, &input);
+            compare(path, model, model.graph.node(id), &reference.tensors[&id], &trace, &input);
             compared += 1;
         }
         assert!(compared >= 20, "{path}: only {compared} tensors were compared");
     }
+}
+
+/// The native executor against the reference: every node, every cell, padding too.
+fn agree(path: &str, model: &Model, native: &Tensors, reference: &Tensors) {
+    for (id, node) in model.graph.iter() {
+        let (a, b) = (&native[&id], &reference[&id]);
+        assert_eq!(a.shape, b.shape, "{path}: {}", node.path);
+        let most = b.values.iter().filter(|x| x.is_finite()).fold(0f64, |m, x| m.max(x.abs()));
+        for (i, (a, b)) in a.values.iter().zip(&b.values).enumerate() {
+            let close = a == b || (a - b).abs() <= 2e-5 * most.max(1e-6);
+            assert!(close, "{path}: {} at {i}: {a} and {b} of {most}", node.path);
+        }
+    }
+}
+
+type Tensors = std::collections::BTreeMap<attnscope::graph::NodeId, Kept>;
+
+#[test]
+fn what_nobody_wants_is_not_kept_and_changes_nothing() {
+    let trace = Trace::open("bart");
+    let opened = open(&fixture("bart"), None);
+    let model = opened.encoder_decoder().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let logits = model.graph.find("logits").unwrap();
+    let (mut all, mut one) = (Keep::new(|_| true), Keep::new(|id| id == logits));
+    let mut executor = Native::new();
+    executor.run(model, &weights, &trace.input(), &mut all).unwrap();
+    executor.run(model, &weights, &trace.input(), &mut one).unwrap();
+    assert_eq!(one.tensors.len(), 1);
+    assert_eq!(all.tensors[&logits], one.tensors[&logits]);
+}
+
+#[test]
+fn a_query_with_nothing_to_see_is_reported() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.encoder_decoder().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    // A source row of nothing but padding.
+    let source = Source::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
+    let input = Input { source, target: Rows::new(&[vec![2, 5], vec![2, 5]], 1) };
+    let (mut native, mut reference) = (Keep::new(|_| true), Keep::new(|_| true));
+    let report = Native::new().run(model, &weights, &input, &mut native).unwrap();
+    run_reference(model, &weights, &input, &mut reference).unwrap();
+    let blind: Vec<&str> = report.blind.iter().map(|(id, _)| model.graph.node(*id).path.as_str()).collect();
+    assert!(blind.contains(&"decoder.0.cross_attn.weights"), "{blind:?}");
+    agree("bart with an empty row", model, &native.tensors, &reference.tensors);
+    let logits = &native.tensors[&model.graph.find("logits").unwrap()];
+    assert!(logits.values.iter().all(|x| x.is_finite()));
 }
 
 /// Every cell whose positions are tokens. What padding computes is nobody's business.

@@ -1,0 +1,248 @@
+//! Row kernels: plain loops that the compiler vectorises for the machine at hand, chosen at run time by `pulp`.
+
+use attnscope_graph::{Activation, NormKind};
+use pulp::Arch;
+
+/// Sums are kept in this many parts, so that they can be added side by side.
+const LANES: usize = 16;
+
+/// eˣ to about two units in the last place; exactly 0 below the smallest normal number, so that what is masked is.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    const LOG2_E: f32 = std::f32::consts::LOG2_E;
+    // ln 2 in two parts: the first has few bits, so that its products with small whole numbers are exact.
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    // Adding it leaves a rounded whole number in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let clamped = x.clamp(-87.0, 88.5);
+    let shifted = clamped * LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
+    let p = 1.987_569_1e-4;
+    let p = p * r + 1.398_199_9e-3;
+    let p = p * r + 8.333_452e-3;
+    let p = p * r + 4.166_579_6e-2;
+    let p = p * r + 1.666_666_5e-1;
+    let p = p * r + 5.000_000_3e-1;
+    let value = p * r * r + r + 1.0;
+    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
+    if x < -87.0 { 0.0 } else { value * power }
+}
+
+/// erf to 1.5e-7, by Abramowitz and Stegun 7.1.26.
+#[inline(always)]
+fn erf(x: f32) -> f32 {
+    let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());
+    let p = 1.061_405_4;
+    let p = p * t - 1.453_152;
+    let p = p * t + 1.421_413_8;
+    let p = p * t - 0.284_496_74;
+    let p = p * t + 0.254_829_6;
+    (1.0 - p * t * exp(-x * x)).copysign(x)
+}
+
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    // Written so that large arguments end at ±1.
+    (1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0)).copysign(x)
+}
+
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// One value of an activation.
+#[inline(always)]
+fn one(activation: Activation, x: f32) -> f32 {
+    match activation {
+        Activation::Relu => x.max(0.0),
+        Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)),
+        Activation::GeluTanh => 0.5 * x * (1.0 + tanh(0.797_884_6 * (x + 0.044_715 * x * x * x))),
+        Activation::Swish => x * sigmoid(x),
+        Activation::QuickGelu => x * sigmoid(1.702 * x),
+        Activation::Tanh => tanh(x),
+    }
+}
+
+/// out = activation(x), element by element.
+pub(crate) fn activate(arch: Arch, activation: Activation, x: &[f32], out: &mut [f32]) {
+    macro_rules! each {
+        ($($kind:ident),*) => {
+            // One loop a kind: a match inside the loop would keep it from being vectorised.
+            match activation {
+                $(Activation::$kind => arch.dispatch(|| {
+                    for (o, &x) in out.iter_mut().zip(x) {
+                        *o = one(Activation::$kind, x);
+                    }
+                })),*
+            }
+        };
+    }
+    each!(Relu, Gelu, GeluTanh, Swish, QuickGelu, Tanh)
+}
+
+#[inline(always)]
+fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    let mut parts = [0f32; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest: f32 = chunks.remainder().iter().map(|&x| f(x)).sum();
+    for chunk in chunks {
+        for (part, &x) in parts.iter_mut().zip(chunk) {
+            *part += f(x);
+        }
+    }
+    parts.iter().sum::<f32>() + rest
+}
+
+#[inline(always)]
+fn greatest(x: &[f32]) -> f32 {
+    let mut parts = [f32::NEG_INFINITY; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder().iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for chunk in chunks {
+        for (part, &x) in parts.iter_mut().zip(chunk) {
+            *part = part.max(x);
+        }
+    }
+    parts.iter().copied().fold(rest, f32::max)
+}
+
+/// A norm of one row.
+pub(crate) fn norm(
+    arch: Arch,
+    kind: NormKind,
+    eps: f64,
+    x: &[f32],
+    gain: &[f32],
+    bias: &[f32],
+    out: &mut [f32],
+) {
+    arch.dispatch(|| {
+        let n = x.len() as f32;
+        let mean = if kind == NormKind::Layer { sum(x, |x| x) / n } else { 0.0 };
+        let variance = sum(x, |x| (x - mean) * (x - mean)) / n;
+        let scale = 1.0 / (variance + eps as f32).sqrt();
+        if bias.is_empty() {
+            for ((o, &x), &g) in out.iter_mut().zip(x).zip(gain) {
+                *o = (x - mean) * scale * g;
+            }
+        } else {
+            for (((o, &x), &g), &b) in out.iter_mut().zip(x).zip(gain).zip(bias) {
+                *o = (x - mean) * scale * g + b;
+            }
+        }
+    });
+}
+
+/// The softmax of one row, in place. False where there is nothing to see: then all weights are 0.
+pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
+    arch.dispatch(|| {
+        let most = greatest(row);
+        if most == f32::NEG_INFINITY {
+            row.fill(0.0);
+            return false;
+        }
+        for x in row.iter_mut() {
+            *x = exp(*x - most);
+        }
+        let scale = 1.0 / sum(row, |x| x);
+        for x in row.iter_mut() {
+            *x *= scale;
+        }
+        true
+    })
+}
+
+/// The logistic function of one row, in place; 0 where the score is −∞.
+pub(crate) fn logistic(arch: Arch, row: &mut [f32]) {
+    arch.dispatch(|| {
+        for x in row.iter_mut() {
+            *x = if *x == f32::NEG_INFINITY { 0.0 } else { sigmoid(*x) };
+        }
+    });
+}
+
+/// to += from
+pub(crate) fn add(arch: Arch, to: &mut [f32], from: &[f32]) {
+    arch.dispatch(|| {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to += from;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The reference's formulas in f64.
+    fn judge(activation: Activation, x: f32) -> f64 {
+        crate::reference::activate(activation, f64::from(x))
+    }
+
+    proptest! {
+        #[test]
+        fn exp_is_within_a_few_units(x in -90f32..88.5) {
+            let (ours, theirs) = (f64::from(exp(x)), f64::from(x).exp());
+            if x < -87.0 {
+                prop_assert_eq!(ours, 0.0);
+            } else {
+                prop_assert!((ours - theirs).abs() <= 4.0 * f64::from(f32::EPSILON) * theirs, "{x}: {ours} {theirs}");
+            }
+        }
+
+        #[test]
+        fn activations_agree(x in prop::collection::vec(-30f32..30.0, 0..70)) {
+            for activation in Activation::ALL {
+                let mut out = vec![0.0; x.len()];
+                activate(Arch::new(), activation, &x, &mut out);
+                for (&x, &o) in x.iter().zip(&out) {
+                    let theirs = judge(activation, x);
+                    prop_assert!((f64::from(o) - theirs).abs() <= 1e-6 * f64::from(x.abs()).max(1.0), "{activation:?} {x}");
+                }
+            }
+        }
+
+        #[test]
+        fn softmax_rows_sum_to_one(mut x in prop::collection::vec(-50f32..50.0, 1..70), hidden in 0usize..70) {
+            for x in x.iter_mut().skip(1).take(hidden) {
+                *x = f32::NEG_INFINITY;
+            }
+            let before: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
+            prop_assert!(softmax(Arch::new(), &mut x));
+            let most = before.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = before.iter().map(|b| (b - most).exp()).sum();
+            for (&x, b) in x.iter().zip(&before) {
+                prop_assert!((f64::from(x) - (b - most).exp() / total).abs() <= 1e-6);
+            }
+        }
+
+        #[test]
+        fn norms_agree(x in prop::collection::vec(-5f32..5.0, 1..70)) {
+            let (gain, bias) = (vec![1.5; x.len()], vec![0.25; x.len()]);
+            for kind in [NormKind::Layer, NormKind::Rms] {
+                let mut out = vec![0.0; x.len()];
+                norm(Arch::new(), kind, 1e-5, &x, &gain, &bias, &mut out);
+                let n = x.len() as f64;
+                let mean = if kind == NormKind::Layer { x.iter().map(|&x| f64::from(x)).sum::<f64>() / n } else { 0.0 };
+                let spread = (x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n + 1e-5).sqrt();
+                for (&x, &o) in x.iter().zip(&out) {
+                    let theirs = (f64::from(x) - mean) / spread * 1.5 + 0.25;
+                    prop_assert!((f64::from(o) - theirs).abs() <= 2e-4, "{kind:?}: {o} {theirs}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_with_nothing_to_see_is_zero_and_says_so() {
+        let mut row = [f32::NEG_INFINITY; 5];
+        assert!(!softmax(Arch::new(), &mut row));
+        assert_eq!(row, [0.0; 5]);
+        let mut empty = [0f32; 0];
+        assert!(!softmax(Arch::new(), &mut empty));
+    }
+}
