@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use attnscope_graph::{
-    Dim, Front, Model, Node, NormKind, Op, Sizes, Stack, multiply_adds, output_bytes, torchinfo_multiply_adds,
+    Dim, Front, Model, Node, NormKind, Op, Positions, Side, Sizes, Stack, multiply_adds, output_bytes,
+    torchinfo_multiply_adds,
 };
 use attnscope_render::{Column, Table, json, thousands};
 use clap::Args;
@@ -37,7 +38,7 @@ impl Summary {
         let opened = self.model.open()?;
         let model = opened.encoder_decoder()?;
         let window = || match model.wiring.front {
-            Front::Audio => model.sizes.get(Dim::Positions(attnscope_graph::Side::Source)),
+            Front::Audio => model.sizes.get(Dim::Positions(Side::Source)),
             Front::Tokens => None,
         };
         let source = self.src_len.map(|n| n as usize).or_else(window).unwrap_or(128);
@@ -56,6 +57,18 @@ impl Summary {
             )
         })?;
         let output = Output::new(&self.output);
+        for (side, length) in [(Side::Source, source), (Side::Target, self.tgt_len as usize)] {
+            let table = model
+                .sizes
+                .get(Dim::Positions(side))
+                .filter(|_| model.wiring.positions(side) == Positions::Table);
+            if let Some(rows) =
+                table.map(|n| n.saturating_sub(model.wiring.position_offset)).filter(|&n| n < length)
+            {
+                let side = side.word();
+                output.note(&format!("the model has {rows} {side} positions: it does not run on {length}"));
+            }
+        }
         let lengths = [self.batch as usize, source, self.tgt_len as usize];
         output.write(&match self.format {
             TextOrJson::Text => summary.text(&output, &opened.name, model, lengths),
