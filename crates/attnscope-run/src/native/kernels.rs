@@ -1,7 +1,7 @@
 //! Row kernels: plain loops that the compiler vectorises for the machine at hand, chosen at run time by `pulp`.
 
 use attnscope_graph::{Activation, NormKind};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Sums are kept in this many parts, so that they can be added side by side.
 const LANES: usize = 16;
@@ -66,17 +66,34 @@ fn one(activation: Activation, x: f32) -> f32 {
     }
 }
 
+/// A loop that is compiled once for each kind of machine. The body must be inlined into `pulp`'s function for that kind,
+/// which a closure is not when it is long: hence a type with an inlined method for each kernel.
+macro_rules! kernel {
+    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty $body:block) => {{
+        struct $name<'a> { $($field: $type),*, _life: std::marker::PhantomData<&'a ()> }
+        impl WithSimd for $name<'_> {
+            type Output = $output;
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _: S) -> $output {
+                let Self { $($field),*, .. } = self;
+                $body
+            }
+        }
+        $name { $($field),*, _life: std::marker::PhantomData }
+    }};
+}
+
 /// out = activation(x), element by element.
 pub(crate) fn activate(arch: Arch, activation: Activation, x: &[f32], out: &mut [f32]) {
     macro_rules! each {
         ($($kind:ident),*) => {
             // One loop a kind: a match inside the loop would keep it from being vectorised.
             match activation {
-                $(Activation::$kind => arch.dispatch(|| {
+                $(Activation::$kind => arch.dispatch(kernel!(Each { x: &'a [f32], out: &'a mut [f32] } -> () {
                     for (o, &x) in out.iter_mut().zip(x) {
                         *o = one(Activation::$kind, x);
                     }
-                })),*
+                }))),*
             }
         };
     }
@@ -119,7 +136,9 @@ pub(crate) fn norm(
     bias: &[f32],
     out: &mut [f32],
 ) {
-    arch.dispatch(|| {
+    arch.dispatch(kernel!(Norm {
+        kind: NormKind, eps: f64, x: &'a [f32], gain: &'a [f32], bias: &'a [f32], out: &'a mut [f32]
+    } -> () {
         let n = x.len() as f32;
         let mean = if kind == NormKind::Layer { sum(x, |x| x) / n } else { 0.0 };
         let variance = sum(x, |x| (x - mean) * (x - mean)) / n;
@@ -133,12 +152,12 @@ pub(crate) fn norm(
                 *o = (x - mean) * scale * g + b;
             }
         }
-    });
+    }));
 }
 
 /// The softmax of one row, in place. False where there is nothing to see: then all weights are 0.
 pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
-    arch.dispatch(|| {
+    arch.dispatch(kernel!(Softmax { row: &'a mut [f32] } -> bool {
         let most = greatest(row);
         if most == f32::NEG_INFINITY {
             row.fill(0.0);
@@ -152,25 +171,25 @@ pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
             *x *= scale;
         }
         true
-    })
+    }))
 }
 
 /// The logistic function of one row, in place; 0 where the score is −∞.
 pub(crate) fn logistic(arch: Arch, row: &mut [f32]) {
-    arch.dispatch(|| {
+    arch.dispatch(kernel!(Logistic { row: &'a mut [f32] } -> () {
         for x in row.iter_mut() {
             *x = if *x == f32::NEG_INFINITY { 0.0 } else { sigmoid(*x) };
         }
-    });
+    }));
 }
 
 /// to += from
 pub(crate) fn add(arch: Arch, to: &mut [f32], from: &[f32]) {
-    arch.dispatch(|| {
+    arch.dispatch(kernel!(Add { to: &'a mut [f32], from: &'a [f32] } -> () {
         for (to, from) in to.iter_mut().zip(from) {
             *to += from;
         }
-    });
+    }));
 }
 
 #[cfg(test)]
