@@ -193,9 +193,7 @@ impl Builder {
             queries: stack.side(),
             keys,
             causal: causal && (keys == Side::Source || self.wiring.causal_mask == Switch::On),
-            padding: self.wiring.padding_mask == Switch::On
-                // Audio is always of full length: there is no padding in it to hide.
-                && !(keys == Side::Source && self.wiring.front == Front::Audio),
+            padding: self.wiring.padding_mask == Switch::On,
         };
         if mask.causal || mask.padding {
             sum.push(self.graph.add(format!("{path}.mask"), Op::Mask(mask), &[], &[]));

@@ -39,6 +39,7 @@ fn node(model: &Model, node: &Node) -> Value {
         "dims": dims,
         "shape": shape,
         "formula": attnscope_graph::words::formula(node, &model.sizes, false),
+        "what": attnscope_graph::words::sentence(node),
         "weights": weights,
     })
 }
