@@ -14,6 +14,7 @@ mod failure;
 mod open;
 
 pub use attnscope_checkpoint as checkpoint;
+pub use attnscope_diagnose as diagnose;
 pub use attnscope_graph as graph;
 pub use attnscope_render as render;
 pub use attnscope_run as run;

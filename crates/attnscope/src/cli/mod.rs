@@ -107,15 +107,16 @@ pub fn main() -> ExitCode {
             return code;
         }
     };
+    let fine = |()| ExitCode::SUCCESS;
     let result = match &cli.command {
-        None => tour::run(),
-        Some(Command::Inspect(c)) => c.run(),
-        Some(Command::Flow(c)) => c.run(),
-        Some(Command::Summary(c)) => c.run(),
-        Some(Command::Convert(c)) => c.run(),
+        None => tour::run().map(fine),
+        Some(Command::Inspect(c)) => c.run().map(fine),
+        Some(Command::Flow(c)) => c.run().map(fine),
+        Some(Command::Summary(c)) => c.run().map(fine),
+        Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             let _ =
                 writeln!(std::io::stderr(), "error: {}\nhelp: {}", line(&failure.error), line(&failure.help));

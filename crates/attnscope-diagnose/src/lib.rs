@@ -1,0 +1,1 @@
+//! Says what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
