@@ -248,6 +248,10 @@ impl Checkpoint {
     }
 
     /// For a check that is made later.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
     pub(crate) fn sources_and_checks(&mut self) -> (&[Source], &mut [Check]) {
         (&self.sources, &mut self.checks)
     }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use crate::checkpoint::Checkpoint;
 use crate::dtype::DType;
 use crate::error::Error;
@@ -28,6 +30,27 @@ impl Checkpoint {
     /// When its type is one that is listed but not read, or a compressed entry is broken.
     pub fn read_f32(&self, tensor: &TensorInfo) -> Result<Vec<f32>, Error> {
         values::to_f32(self.source(tensor), tensor)
+    }
+
+    /// A tensor's values in f64: those of a type that f32 does not hold are not rounded.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::read_f32`].
+    pub fn read_f64(&self, tensor: &TensorInfo) -> Result<Vec<f64>, Error> {
+        let bytes = |convert: fn([u8; 8]) -> f64| -> Result<Vec<f64>, Error> {
+            let raw = self.raw(tensor)?;
+            Ok(raw.chunks_exact(8).map(|b| convert(b.try_into().unwrap_or_default())).collect())
+        };
+        match tensor.dtype {
+            DType::F64 => bytes(f64::from_le_bytes),
+            DType::I64 => bytes(|b| i64::from_le_bytes(b) as f64),
+            _ => Ok(self.read_f32(tensor)?.into_iter().map(f64::from).collect()),
+        }
+    }
+
+    /// The SHA-256 of every weight file, as `sha256sum` prints it.
+    pub fn sha256(&self) -> Vec<String> {
+        self.sources().iter().map(|source| format!("{:x}", Sha256::digest(source.bytes()))).collect()
     }
 
     /// Statistics of every tensor, in the order of [`Checkpoint::tensors`], on all cores.

@@ -1,1 +1,5 @@
 //! Says what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
+
+mod attention;
+
+pub use attention::{HeadMeasures, Weights, head_measures};

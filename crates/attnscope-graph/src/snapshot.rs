@@ -1,7 +1,7 @@
 //! The 43 snapshots: a walk through one forward pass, from token ids to logits, with one layer of each stack opened.
 //! They are defined for every model and every layer.
 
-use crate::dim::{Dim, Side};
+use crate::dim::Dim;
 use crate::graph::{Graph, NodeId, WeightId};
 use crate::op::Op;
 
@@ -201,7 +201,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Front, Layers, Sizes, Stack, Wiring, build};
+    use crate::{Front, Layers, Side, Sizes, Stack, Wiring, build};
 
     fn toy_sizes() -> Sizes {
         let mut sizes = Sizes::default().with_lengths(1, 6, 5);

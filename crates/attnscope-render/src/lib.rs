@@ -33,11 +33,13 @@
 //! assert_eq!(draw(&diagram, Options::default(), Style::default()), Ok(drawing.join("\n")));
 //! ```
 
+mod array;
 mod canvas;
 mod diagram;
 mod dot;
 mod flow;
 mod glyphs;
+mod heatmap;
 pub mod html;
 pub mod json;
 mod layout;
@@ -48,12 +50,15 @@ mod scene;
 mod svg;
 mod table;
 mod text;
+pub mod trace;
 mod wrap;
 
+pub use array::Array;
 pub use diagram::{Arrow, Block, Diagram, Hole, Kind};
 pub use dot::dot;
 pub use flow::{Component, FlowOptions, NothingSelected, fill, flow, legend, thousands};
 pub use glyphs::{Glyphs, clean};
+pub use heatmap::Heatmap;
 pub use layout::{LayoutError, Options, layout};
 pub use mermaid::mermaid;
 pub use scene::{Boxed, Role, Route, Run, Scene};

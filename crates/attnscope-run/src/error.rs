@@ -28,8 +28,8 @@ pub enum RunError {
         help: String,
     },
     /// A captured tensor could not be put where it should go.
-    #[error("{0}")]
-    Sink(String),
+    #[error(transparent)]
+    Trace(#[from] crate::trace::TraceError),
 }
 
 impl RunError {
@@ -40,7 +40,7 @@ impl RunError {
             Self::Checkpoint(e) => e.help(),
             Self::Tokens(e) => e.help(),
             Self::Input { help, .. } => help.clone(),
-            Self::Sink(_) => "check that there is room on the disk and that the folder can be written".into(),
+            Self::Trace(e) => e.help(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod prepare;
 mod reference;
 mod sink;
 mod token;
+pub mod trace;
 mod weights;
 
 pub use error::RunError;
@@ -17,6 +18,7 @@ pub use input::{
     parse_pairs, read_pairs,
 };
 pub use native::{Native, Report};
+pub use prepare::sizes_of;
 pub use reference::run_reference;
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};

@@ -70,6 +70,14 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// The sizes of a model with the lengths of an input that it can take: what every node's shape follows from.
+///
+/// # Errors
+/// When the input does not fit the model.
+pub fn sizes_of(model: &Model, input: &Input) -> Result<Sizes, RunError> {
+    Ok(Prepared::new(model, input)?.sizes)
+}
+
 /// What only the whole input can get wrong; ids and lengths of rows are checked by the rule that the command line uses.
 fn check(model: &Model, input: &Input, batch: usize, source: usize) -> Result<(), RunError> {
     let refuse = |place: &str, found: String, expected: String, help: &str| {

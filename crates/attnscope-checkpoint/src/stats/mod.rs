@@ -44,6 +44,11 @@ impl Stats {
         merge(values.chunks(SUB_BLOCK).map(|v| kernel::run(v, |x| x)))
     }
 
+    /// Of values in memory.
+    pub fn of_f64(values: &[f64]) -> Self {
+        merge(values.chunks(SUB_BLOCK).map(|v| kernel::run(v, |x| x)))
+    }
+
     /// Of the little-endian bytes of a plain type; `None` for one that is not.
     pub fn of_bytes(dtype: DType, bytes: &[u8]) -> Option<Self> {
         let layout = Layout { dtype, elements: bytes.len() / dtype.block().1.max(1), prefix: 0 };

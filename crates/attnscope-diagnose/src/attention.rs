@@ -1,0 +1,89 @@
+//! What the weights of an attention look like, head by head. Descriptions, never verdicts: a decoder that ignores its
+//! source can look like one that does not.
+
+/// The weights of one row of a batch: some queries, some keys, and which of the keys are tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights<'a> {
+    /// [head, query, key], row-major.
+    pub values: &'a [f64],
+    /// How many heads.
+    pub heads: usize,
+    /// How many queries, padding left out.
+    pub queries: usize,
+    /// How many queries there are in memory.
+    pub stride: usize,
+    /// What is a token and what is padding, for each key.
+    pub open: &'a [bool],
+    /// Keys that end a sentence: many models park attention there.
+    pub end: &'a [usize],
+}
+
+/// What one head does with its keys, the mean over queries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HeadMeasures {
+    /// −Σ a ln a / ln S: 1 is uniform, 0 is one key. Not defined below 4 keys.
+    pub entropy: Option<f64>,
+    /// S · max a: how many times the uniform weight the strongest key has.
+    pub peak: f64,
+    /// The weight on the tokens that end the sentence, where it has any.
+    pub end_share: Option<f64>,
+}
+
+/// Fewer keys than this have no entropy worth the name.
+const LEAST_KEYS: usize = 4;
+
+/// The measures of every head. Empty where there is nothing to measure.
+pub fn head_measures(weights: &Weights<'_>) -> Vec<HeadMeasures> {
+    let keys = weights.open.len();
+    let cells = weights.stride * keys;
+    if cells == 0 || weights.queries == 0 {
+        return Vec::new();
+    }
+    weights.values.chunks(cells).take(weights.heads).map(|head| measure(head, weights)).collect()
+}
+
+fn measure(head: &[f64], weights: &Weights<'_>) -> HeadMeasures {
+    let keys = weights.open.len();
+    let rows = || head.chunks(keys).take(weights.queries);
+    let mean = |of: &dyn Fn(&[f64]) -> f64| rows().map(of).sum::<f64>() / weights.queries as f64;
+    let open = weights.open.iter().filter(|&&open| open).count();
+    let entropy = |row: &[f64]| -row.iter().filter(|&&a| a > 0.0).map(|a| a * a.ln()).sum::<f64>();
+    let peak = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);
+    let end = |row: &[f64]| weights.end.iter().filter_map(|&key| row.get(key)).sum::<f64>();
+    HeadMeasures {
+        entropy: (open >= LEAST_KEYS).then(|| mean(&entropy) / (open as f64).ln()),
+        peak: mean(&peak) * open as f64,
+        end_share: (!weights.end.is_empty()).then(|| mean(&end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_is_one_and_a_single_key_is_nought() {
+        let uniform = [0.25; 8];
+        let single = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+        let values = [uniform, single].concat();
+        let open = [true; 4];
+        let weights = Weights { values: &values, heads: 2, queries: 2, stride: 2, open: &open, end: &[3] };
+        let [a, b] = head_measures(&weights)[..] else { panic!("two heads") };
+        assert!((a.entropy.unwrap() - 1.0).abs() < 1e-12 && (a.peak - 1.0).abs() < 1e-12);
+        assert_eq!((b.entropy, b.peak, b.end_share), (Some(0.0), 4.0, Some(0.5)));
+        assert_eq!(a.end_share, Some(0.25));
+    }
+
+    #[test]
+    fn padding_counts_for_nothing() {
+        // Two of six keys are padding and one of two queries is.
+        let values = [[0.25, 0.25, 0.25, 0.25, 0.0, 0.0], [9.0; 6]].concat();
+        let open = [true, true, true, true, false, false];
+        let weights = Weights { values: &values, heads: 1, queries: 1, stride: 2, open: &open, end: &[] };
+        let measures = head_measures(&weights);
+        assert!((measures[0].entropy.unwrap() - 1.0).abs() < 1e-12);
+        assert_eq!((measures[0].peak, measures[0].end_share), (1.0, None));
+        let few = Weights { open: &open[3..], ..weights };
+        assert_eq!(head_measures(&few)[0].entropy, None);
+    }
+}

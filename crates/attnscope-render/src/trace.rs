@@ -1,0 +1,141 @@
+//! What a run looks like: tensors in a table, cross-attention as heatmaps with a line of measures a head.
+
+use attnscope_checkpoint::Stats;
+use attnscope_diagnose::HeadMeasures;
+use serde_json::{Value, json};
+
+use crate::heatmap::Heatmap;
+use crate::layout::Options;
+use crate::table::{Column, Table};
+use crate::text::Style;
+
+/// One line of the table of tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorRow {
+    /// Its number in the walk, where the table is the walk.
+    pub number: Option<usize>,
+    /// The node's path, or the weight's.
+    pub path: String,
+    /// What it is.
+    pub what: String,
+    /// Its shape in letters.
+    pub dims: Vec<String>,
+    /// Its shape in numbers.
+    pub shape: Vec<usize>,
+    /// Its values from afar; `None` where the model does not have it.
+    pub stats: Option<Stats>,
+}
+
+/// One cross-attention, of one row of the batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CrossAttention {
+    /// The path of its weights.
+    pub path: String,
+    /// What stands beside the rows.
+    pub rows: Vec<String>,
+    /// What stands above the columns.
+    pub columns: Vec<String>,
+    /// The mean over heads, [row, column].
+    pub mean: Vec<f64>,
+    /// What each head does.
+    pub heads: Vec<HeadMeasures>,
+}
+
+/// The table of tensors.
+pub fn tensor_table(rows: &[TensorRow], options: Options) -> String {
+    let numbered = rows.iter().any(|row| row.number.is_some());
+    let mut columns = vec![
+        Column::left("node"),
+        Column::left("what"),
+        Column::left("dims"),
+        Column::left("shape"),
+        Column::right("min"),
+        Column::right("mean"),
+        Column::right("max"),
+        Column::right("std"),
+        Column::right("NaN"),
+    ];
+    if numbered {
+        columns.insert(0, Column::right("#"));
+    }
+    let mut table = Table::new(columns, options.glyphs).flexible(1 + usize::from(numbered));
+    for row in rows {
+        let mut cells = vec![row.path.clone(), row.what.clone()];
+        match &row.stats {
+            Some(stats) => {
+                cells.extend([row.dims.join(","), shape_text(&row.shape)]);
+                cells.extend([stats.min, stats.mean, stats.max, stats.std].map(number));
+                cells.push(nan_text(stats));
+            }
+            None => cells.push("absent".into()),
+        }
+        if numbered {
+            cells.insert(0, row.number.map(|n| n.to_string()).unwrap_or_default());
+        }
+        table.row(cells);
+    }
+    table.render(options.width)
+}
+
+/// `(1, 4, 5, 6)`, and `(6)` for one dimension.
+pub fn shape_text(shape: &[usize]) -> String {
+    let parts: Vec<String> = shape.iter().map(usize::to_string).collect();
+    format!("({})", parts.join(","))
+}
+
+/// NaN first; infinite values beside it, since the numbers are of the finite ones.
+fn nan_text(stats: &Stats) -> String {
+    match stats.inf {
+        0 => stats.nan.to_string(),
+        inf => format!("{} +{inf}∞", stats.nan),
+    }
+}
+
+/// Four digits that matter.
+pub fn number(x: f64) -> String {
+    match x.abs() {
+        _ if !x.is_finite() => "–".into(),
+        0.0 => "0".into(),
+        a if a >= 1e5 || a < 1e-3 => format!("{x:.2e}"),
+        a if a >= 1000.0 => format!("{x:.0}"),
+        a if a >= 100.0 => format!("{x:.1}"),
+        a if a >= 10.0 => format!("{x:.2}"),
+        a if a >= 1.0 => format!("{x:.3}"),
+        _ => format!("{x:.4}"),
+    }
+}
+
+/// A cross-attention: title, heatmap, a line a head.
+pub fn cross_attention(cross: &CrossAttention, options: Options, style: Style) -> String {
+    let mut out = format!("{}, mean of {} heads\n\n", cross.path, cross.heads.len());
+    let map = Heatmap { rows: &cross.rows, columns: &cross.columns, values: &cross.mean };
+    out += &map.text(options, style);
+    out.push('\n');
+    let mut table = Table::new(
+        vec![
+            Column::right("head"),
+            Column::right("entropy / ln S"),
+            Column::right("peak × S"),
+            Column::right("on end token"),
+        ],
+        options.glyphs,
+    );
+    let or_none = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| format!("{x:.3}"));
+    for (h, head) in cross.heads.iter().enumerate() {
+        table.row([h.to_string(), or_none(head.entropy), format!("{:.2}", head.peak), or_none(head.end_share)]);
+    }
+    out + &table.render(options.width)
+}
+
+/// Statistics for programs: a number that is not finite is `null`.
+pub fn stats_json(stats: &Stats) -> Value {
+    json!({
+        "min": stats.min, "mean": stats.mean, "max": stats.max, "std": stats.std,
+        "zeros": stats.zeros, "nan": stats.nan, "inf": stats.inf,
+    })
+}
+
+/// A head's measures for programs.
+pub fn measures_json(head: usize, measures: &HeadMeasures) -> Value {
+    json!({ "head": head, "entropy": measures.entropy, "peak": measures.peak, "end_share": measures.end_share })
+}

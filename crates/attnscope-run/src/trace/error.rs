@@ -1,0 +1,60 @@
+//! Why a trace could not be written or read.
+
+use std::path::{Path, PathBuf};
+
+/// What went wrong, and with which file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// There is something under the trace's name already.
+    #[error("{}: expected nothing there, found {found}", .path.display())]
+    Exists {
+        /// The folder that was to be made.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+    },
+    /// The operating system refused.
+    #[error("{}: {why}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it said.
+        why: std::io::Error,
+    },
+    /// A folder that is not a trace, or a damaged one.
+    #[error("{}: {place}: expected {expected}, found {found}", .path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: String,
+        /// What should be there.
+        expected: &'static str,
+        /// What is.
+        found: String,
+    },
+    /// The tensors could not be read.
+    #[error(transparent)]
+    Tensors(#[from] attnscope_checkpoint::Error),
+}
+
+impl TraceError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |why| Self::Io { path, why }
+    }
+
+    /// What the user can do next, for the `help:` line.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Exists { .. } => "give the name of a folder that does not exist yet, or remove this one".into(),
+            Self::Io { why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
+                "make room on the disk, or keep less with --layer; nothing was left behind".into()
+            }
+            Self::Io { .. } => "check the path and that you may read and write there".into(),
+            Self::Invalid { .. } => "give a folder that `attnscope trace --save` has written".into(),
+            Self::Tensors(e) => e.help(),
+        }
+    }
+}

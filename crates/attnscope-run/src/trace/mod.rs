@@ -1,0 +1,17 @@
+//! Traces: what a run leaves behind, in a folder of its own. `trace.safetensors` holds the tensors under the names of
+//! their nodes, `trace.json` what the run was.
+
+mod error;
+mod read;
+mod write;
+
+pub use error::TraceError;
+pub use read::{Trace, TraceNode};
+pub use write::{Precision, TraceWriter};
+
+/// The number of the layout of `trace.json`.
+pub const TRACE_SCHEMA: u32 = 1;
+
+/// The files of a trace.
+pub(crate) const TENSORS: &str = "trace.safetensors";
+pub(crate) const ABOUT: &str = "trace.json";

@@ -1,0 +1,114 @@
+//! Reading a trace back.
+
+use std::path::{Path, PathBuf};
+
+use attnscope_checkpoint::Checkpoint;
+use serde_json::Value;
+
+use super::{ABOUT, TENSORS, TRACE_SCHEMA, TraceError};
+use crate::sink::Kept;
+
+/// A trace on disk: its tensors are read one at a time.
+#[derive(Debug)]
+pub struct Trace {
+    folder: PathBuf,
+    tensors: Checkpoint,
+    /// The whole of `trace.json`.
+    pub about: Value,
+    /// Its nodes, in the order of computation; those whose tensors were not kept too.
+    pub nodes: Vec<TraceNode>,
+}
+
+/// A node as the trace describes it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceNode {
+    /// Its name.
+    pub path: String,
+    /// What it computes.
+    pub op: String,
+    /// From which nodes.
+    pub inputs: Vec<String>,
+    /// Its shape in letters.
+    pub dims: Vec<String>,
+    /// Its shape in numbers.
+    pub shape: Vec<usize>,
+    /// Under which numbers it is seen in the walk of 43 snapshots.
+    pub snapshots: Vec<usize>,
+    /// Whether its tensor is in the trace.
+    pub saved: bool,
+}
+
+/// More than the description of any model's graph.
+const MOST_ABOUT: u64 = 256 << 20;
+
+impl Trace {
+    /// Whether a folder has the files of a trace.
+    pub fn is_one(folder: &Path) -> bool {
+        folder.join(ABOUT).is_file() && folder.join(TENSORS).is_file()
+    }
+
+    /// Opens a folder that `trace --save` has written.
+    ///
+    /// # Errors
+    /// When it is not one, or is damaged.
+    pub fn open(folder: &Path) -> Result<Self, TraceError> {
+        let path = folder.join(ABOUT);
+        let size = std::fs::metadata(&path).map_err(TraceError::io(&path))?.len();
+        let invalid = |place: &str, expected, found: String| TraceError::Invalid {
+            path: path.clone(),
+            place: place.to_owned(),
+            expected,
+            found,
+        };
+        if size > MOST_ABOUT {
+            return Err(invalid("the file", "at most 256 MiB", format!("{size} bytes")));
+        }
+        let text = std::fs::read(&path).map_err(TraceError::io(&path))?;
+        let about: Value =
+            serde_json::from_slice(&text).map_err(|e| invalid("the file", "JSON", e.to_string()))?;
+        let schema = &about["schema"];
+        if schema != TRACE_SCHEMA {
+            return Err(invalid("schema", "1", schema.to_string()));
+        }
+        let nodes = serde_json::from_value(about["nodes"].clone())
+            .map_err(|e| invalid("nodes", "a list of nodes", e.to_string()))?;
+        let tensors = Checkpoint::open(&folder.join(TENSORS))?;
+        let trace = Self { folder: folder.to_owned(), tensors, about, nodes };
+        trace.check(&invalid)?;
+        Ok(trace)
+    }
+
+    /// Every saved node has its tensor, in its shape.
+    fn check(&self, invalid: &dyn Fn(&str, &'static str, String) -> TraceError) -> Result<(), TraceError> {
+        for node in self.nodes.iter().filter(|n| n.saved) {
+            match self.tensors.tensor(&node.path) {
+                Some(tensor) if tensor.shape == node.shape => {}
+                Some(tensor) => {
+                    return Err(invalid(&node.path, "the shape of its tensor", format!("{:?}", tensor.shape)));
+                }
+                None => return Err(invalid(&node.path, "a tensor of that name", "none".into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its tensors as a checkpoint.
+    pub fn tensors(&self) -> &Checkpoint {
+        &self.tensors
+    }
+
+    /// A node's tensor, if it was kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(&self, path: &str) -> Result<Option<Kept>, TraceError> {
+        let Some(tensor) = self.tensors.tensor(path) else { return Ok(None) };
+        Ok(Some(Kept { shape: tensor.shape.clone(), values: self.tensors.read_f64(tensor)? }))
+    }
+}

@@ -1,0 +1,204 @@
+//! Writing a trace while it is made: a tensor goes to its place in the file the moment it is there, so that memory holds
+//! nothing that is on disk. The folder gets its name when it is whole.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use attnscope_graph::{Graph, NodeId, Op};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use super::{ABOUT, TENSORS, TraceError};
+use crate::error::RunError;
+use crate::sink::{Sink, Values};
+
+/// In which type values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// As the native executor computes.
+    F32,
+    /// As the reference executor computes.
+    F64,
+}
+
+/// A trace that is being written. Dropped before [`TraceWriter::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct TraceWriter {
+    /// The trace's name, once it is whole.
+    target: PathBuf,
+    /// Its folder until then, beside the target.
+    folder: TempDir,
+    file: File,
+    places: HashMap<NodeId, Place>,
+    bytes: u64,
+}
+
+/// Where a tensor goes.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: u64,
+    elements: usize,
+    store: Store,
+}
+
+/// How a tensor's values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Store {
+    /// Token ids: whole numbers.
+    I64,
+    F32,
+    F64,
+}
+
+impl Store {
+    fn name(self) -> &'static str {
+        match self {
+            Self::I64 => "I64",
+            Self::F32 => "F32",
+            Self::F64 => "F64",
+        }
+    }
+
+    fn width(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+impl TraceWriter {
+    /// Begins a trace of these nodes, whose shapes are known before the run.
+    ///
+    /// # Errors
+    /// When there is something under that name, or its folder cannot be made.
+    pub fn create(
+        target: &Path,
+        graph: &Graph,
+        nodes: &[(NodeId, Vec<usize>)],
+        precision: Precision,
+    ) -> Result<Self, TraceError> {
+        refuse_existing(target)?;
+        let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = new_folder(parent).map_err(TraceError::io(parent))?;
+        let path = folder.path().join(TENSORS);
+        let file = File::create(&path).map_err(TraceError::io(&path))?;
+        let mut writer =
+            Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
+        let header = writer.plan(graph, nodes, precision);
+        writer.write_header(&header).map_err(TraceError::io(&path))?;
+        Ok(writer)
+    }
+
+    /// The size of the tensors, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives every tensor its place after the last one's.
+    fn plan(&mut self, graph: &Graph, nodes: &[(NodeId, Vec<usize>)], precision: Precision) -> Map<String, Value> {
+        let mut header = Map::new();
+        for (id, shape) in nodes {
+            let node = graph.node(*id);
+            let store = match (&node.op, precision) {
+                (Op::Ids(_), _) => Store::I64,
+                (_, Precision::F32) => Store::F32,
+                (_, Precision::F64) => Store::F64,
+            };
+            let elements = shape.iter().product();
+            let end = self.bytes + (elements * store.width()) as u64;
+            let entry = json!({ "dtype": store.name(), "shape": shape, "data_offsets": [self.bytes, end] });
+            header.insert(node.path.as_str().to_owned(), entry);
+            self.places.insert(*id, Place { at: self.bytes, elements, store });
+            self.bytes = end;
+        }
+        header
+    }
+
+    fn write_header(&mut self, header: &Map<String, Value>) -> std::io::Result<()> {
+        let mut text = Value::Object(header.clone()).to_string().into_bytes();
+        // Readers that map the file want the data on a boundary of 8.
+        text.resize(text.len().next_multiple_of(8), b' ');
+        self.file.write_all(&(text.len() as u64).to_le_bytes())?;
+        self.file.write_all(&text)?;
+        let start = 8 + text.len() as u64;
+        self.places.values_mut().for_each(|place| place.at += start);
+        self.file.set_len(start + self.bytes)
+    }
+
+    fn write(&mut self, place: Place, values: Values<'_>) -> std::io::Result<()> {
+        self.file.seek(SeekFrom::Start(place.at))?;
+        let mut out = BufWriter::with_capacity(1 << 20, &self.file);
+        match (values, place.store) {
+            (Values::F32(values), Store::F32) => write_all(&mut out, values, f32::to_le_bytes)?,
+            (Values::F64(values), Store::F64) => write_all(&mut out, values, f64::to_le_bytes)?,
+            (values, Store::I64) => write_all(&mut out, &values.to_f64(), |x| (x as i64).to_le_bytes())?,
+            (values, Store::F32) => write_all(&mut out, &values.to_f32(), f32::to_le_bytes)?,
+            (values, Store::F64) => write_all(&mut out, &values.to_f64(), f64::to_le_bytes)?,
+        }
+        out.flush()
+    }
+
+    /// Puts `about` beside the tensors and gives the folder its name.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or something has taken the name in the meantime.
+    pub fn finish(self, about: &Value) -> Result<(), TraceError> {
+        let path = self.folder.path().join(ABOUT);
+        std::fs::write(&path, format!("{about:#}\n")).map_err(TraceError::io(&path))?;
+        self.file.sync_all().map_err(TraceError::io(&path))?;
+        refuse_existing(&self.target)?;
+        std::fs::rename(self.folder.path(), &self.target).map_err(TraceError::io(&self.target))?;
+        // It has another name now: there is nothing left to remove.
+        let _ = self.folder.keep();
+        Ok(())
+    }
+}
+
+impl Sink for TraceWriter {
+    fn wants(&self, node: NodeId) -> bool {
+        self.places.contains_key(&node)
+    }
+
+    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        let Some(&place) = self.places.get(&node) else { return Ok(()) };
+        if place.elements != shape.iter().product::<usize>() {
+            return Err(RunError::Obstacle(format!("a tensor came in another shape than planned: {shape:?}")));
+        }
+        let path = self.folder.path().join(TENSORS);
+        Ok(self.write(place, values).map_err(TraceError::io(&path))?)
+    }
+}
+
+fn write_all<T: Copy, const N: usize>(
+    out: &mut impl Write,
+    values: &[T],
+    bytes: impl Fn(T) -> [u8; N],
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    for values in values.chunks(buffer.len() / N) {
+        buffer.chunks_exact_mut(N).zip(values).for_each(|(to, &x)| to.copy_from_slice(&bytes(x)));
+        out.write_all(&buffer[..values.len() * N])?;
+    }
+    Ok(())
+}
+
+fn refuse_existing(path: &Path) -> Result<(), TraceError> {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let found = if meta.is_dir() { "a folder" } else { "a file" };
+    Err(TraceError::Exists { path: path.to_owned(), found })
+}
+
+/// A folder with an unused name that others may read, as far as the user's mask lets them.
+fn new_folder(parent: &Path) -> std::io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".attnscope-trace-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o777));
+    }
+    builder.tempdir_in(parent)
+}
