@@ -2,6 +2,7 @@
 
 pub mod audio;
 mod error;
+pub mod generate;
 mod input;
 mod native;
 mod position;
