@@ -27,6 +27,7 @@ mod op;
 mod other;
 mod recognise;
 mod select;
+mod snapshot;
 mod wiring;
 pub mod words;
 
@@ -42,6 +43,7 @@ pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
 pub use recognise::{Model, Recognised, recognise};
 pub use select::Selector;
+pub use snapshot::{SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormKind, NormPlace,
     Positions, ScoreScale, Squash, Switch, Wiring,

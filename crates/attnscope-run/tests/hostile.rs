@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::Side;
 use attnscope_run::{TokenError, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ fn use_it(files: Vec<(&'static str, Vec<u8>)>) {
         for text in ["", " a man", "é🦀 ½ \u{0} x", "<|en|> aaaa"] {
             if let Ok(ids) = tokenizer.encode_source(text) {
                 tokenizer.decode(&ids, false);
-                ids.iter().for_each(|&id| drop(tokenizer.piece(id)));
+                ids.iter().for_each(|&id| drop(tokenizer.piece(Side::Target, id)));
             }
             drop(tokenizer.encode_target(text));
         }

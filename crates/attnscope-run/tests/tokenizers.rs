@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::Side;
 use attnscope_run::Tokenizer;
 use serde_json::Value;
 
@@ -199,17 +200,17 @@ fn tokenizer_json_means_what_hugging_face_says() {
 #[test]
 fn pieces_are_shown_for_a_reader() {
     let demo = tokenizer(&[root().join("crates/attnscope/models/demo/tokenizer.json")], None);
-    assert_eq!(demo.piece(demo.id("▁Mann").unwrap()).as_deref(), Some("▁Mann"));
-    assert_eq!(demo.piece(demo.id("ßen.\n").unwrap()).as_deref(), Some("ßen.\\n"));
-    assert_eq!(demo.piece(u32::MAX), None);
+    assert_eq!(demo.piece(Side::Target, demo.id("▁Mann").unwrap()).as_deref(), Some("▁Mann"));
+    assert_eq!(demo.piece(Side::Target, demo.id("ßen.\n").unwrap()).as_deref(), Some("ßen.\\n"));
+    assert_eq!(demo.piece(Side::Target, u32::MAX), None);
     let bytes = tokenizer(&files("byte-level", &["tokenizer.json"]), None);
-    assert_eq!(bytes.piece(bytes.id("Ġman").unwrap()).as_deref(), Some("▁man"));
-    assert_eq!(bytes.piece(bytes.id("Ã").unwrap()).as_deref(), Some("<0xC3>"));
-    assert_eq!(bytes.piece(bytes.id("</s>").unwrap()).as_deref(), Some("</s>"));
+    assert_eq!(bytes.piece(Side::Target, bytes.id("Ġman").unwrap()).as_deref(), Some("▁man"));
+    assert_eq!(bytes.piece(Side::Target, bytes.id("Ã").unwrap()).as_deref(), Some("<0xC3>"));
+    assert_eq!(bytes.piece(Side::Target, bytes.id("</s>").unwrap()).as_deref(), Some("</s>"));
     let ranks = tokenizer(&files("tiktoken", &["small.tiktoken"]), None);
-    assert_eq!(ranks.piece(ranks.id(" the").unwrap()).as_deref(), Some("▁the"));
-    assert_eq!(ranks.piece(1000).as_deref(), Some("<|endoftext|>"));
-    let words = Tokenizer::words(&["the cat sat", "the dog"]);
+    assert_eq!(ranks.piece(Side::Target, ranks.id(" the").unwrap()).as_deref(), Some("▁the"));
+    assert_eq!(ranks.piece(Side::Target, 1000).as_deref(), Some("<|endoftext|>"));
+    let words = Tokenizer::words(&["the cat sat", "the dog"], &["the cat sat", "the dog"]);
     assert_eq!((words.len(), words.id("cat"), words.id("cow")), (4, Some(0), None));
     assert_eq!(words.encode_source(" the  cat ").unwrap(), [3, 0]);
     assert_eq!(words.decode(&[3, 1], true), "the dog");

@@ -26,8 +26,22 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<attnscope_checkpoint::Error> for Failure {
-    fn from(e: attnscope_checkpoint::Error) -> Self {
-        Self::new(e.to_string(), e.help())
-    }
+/// Errors of the libraries know their own way out.
+macro_rules! from {
+    ($($error:ty),+ $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(e: $error) -> Self {
+                Self::new(e.to_string(), e.help())
+            }
+        }
+    )+};
 }
+
+from!(
+    attnscope_checkpoint::Error,
+    attnscope_run::InputError,
+    attnscope_run::RunError,
+    attnscope_run::ShiftError,
+    attnscope_run::TokenError,
+    attnscope_run::audio::AudioError,
+);

@@ -12,6 +12,8 @@
 pub mod cli;
 mod failure;
 mod open;
+mod ready;
+mod toy;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
@@ -20,3 +22,4 @@ pub use attnscope_render as render;
 pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;
+pub use ready::{Ready, Token};

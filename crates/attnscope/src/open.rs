@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use attnscope_checkpoint::{Checkpoint, TensorInfo};
-use attnscope_graph::{Config, Model, OtherKind, Recognised, TensorSpec, recognise};
+use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, Side, TensorSpec, recognise};
+use attnscope_run::Tokenizer;
 
 use crate::failure::Failure;
+use crate::toy;
 
 /// The trained model that the binary carries: English to German, 1.2 M parameters.
 const DEMO: [(&str, &[u8]); 3] = [
@@ -25,6 +27,8 @@ pub struct Opened {
     pub checkpoint: Checkpoint,
     /// What they are.
     pub recognised: Recognised,
+    /// The source and target sentences whose words are the toy's vocabularies.
+    words: Option<[Vec<String>; 2]>,
 }
 
 impl Opened {
@@ -32,8 +36,29 @@ impl Opened {
     pub fn open(name: &str, heads: Option<usize>) -> Result<Self, Failure> {
         let checkpoint = match name {
             "demo" => Checkpoint::from_memory("demo", DEMO.map(|(n, b)| (n, Cow::Borrowed(b))).to_vec())?,
+            "toy" => return Self::toy(vec![toy::SOURCE.to_owned()], vec![toy::TARGET.to_owned()]),
             _ => Checkpoint::open(Path::new(name))?,
         };
+        Self::recognise(name, checkpoint, heads)
+    }
+
+    /// The toy, with vocabularies of these sentences' words.
+    pub fn toy(source: Vec<String>, target: Vec<String>) -> Result<Self, Failure> {
+        let opened = Self::recognise("toy", toy::checkpoint(&source, &target)?, None)?;
+        Ok(Self { words: Some([source, target]), ..opened })
+    }
+
+    /// The tokenizer beside the weights, if there is one.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, Failure> {
+        if let Some(words) = &self.words {
+            let [source, target] = words.each_ref().map(|s| s.iter().map(String::as_str).collect::<Vec<_>>());
+            return Ok(Some(Tokenizer::words(&source, &target)));
+        }
+        let rows = self.encoder_decoder()?.sizes.get(Dim::Vocab(Side::Target));
+        Ok(Tokenizer::for_vocabulary(self.checkpoint.tokenizer(), rows)?)
+    }
+
+    fn recognise(name: &str, checkpoint: Checkpoint, heads: Option<usize>) -> Result<Self, Failure> {
         let configs: Vec<Config<'_>> =
             checkpoint.configs().iter().map(|c| Config { source: &c.source, facts: &c.facts }).collect();
         let recognised = recognise(specs(&checkpoint), &configs, heads).map_err(|e| {
@@ -45,7 +70,7 @@ impl Opened {
                 ),
             )
         })?;
-        Ok(Self { name: name.to_owned(), checkpoint, recognised })
+        Ok(Self { name: name.to_owned(), checkpoint, recognised, words: None })
     }
 
     /// The model, or why there is nothing to draw.

@@ -11,6 +11,7 @@ mod whisper;
 mod words;
 
 use attnscope_checkpoint::Companion;
+use attnscope_graph::Side;
 use serde_json::{Map, Value};
 
 pub use error::TokenError;
@@ -29,7 +30,7 @@ enum Kind {
     HuggingFace(Box<HuggingFace>),
     SentencePiece(Box<SentencePiece>),
     Tiktoken(Box<Tiktoken>),
-    Words(Words),
+    Words { source: Words, target: Words },
 }
 
 /// Files that hold both sides' pieces.
@@ -71,9 +72,10 @@ impl Tokenizer {
         refused.map_or(Ok(None), Err)
     }
 
-    /// Whole words. The vocabulary is the distinct words of the sentences, sorted; there are no special tokens.
-    pub fn words(sentences: &[&str]) -> Self {
-        Self(Kind::Words(Words::new(sentences)))
+    /// Whole words. The vocabulary of a side is the distinct words of its sentences, sorted; there are no special
+    /// tokens.
+    pub fn words(source: &[&str], target: &[&str]) -> Self {
+        Self(Kind::Words { source: Words::new(source), target: Words::new(target) })
     }
 
     /// Says which languages the texts are in, by the model's own codes, for a model of many: M2M100, mBART, NLLB. Where
@@ -84,7 +86,7 @@ impl Tokenizer {
             let known = match &mut self.0 {
                 Kind::HuggingFace(t) => t.set_language(is_target, code),
                 Kind::SentencePiece(t) => t.set_language(is_target, code),
-                Kind::Tiktoken(_) | Kind::Words(_) => false,
+                Kind::Tiktoken(_) | Kind::Words { .. } => false,
             };
             if !known {
                 return Err(TokenError::UnknownLanguage { code: code.to_owned() });
@@ -99,7 +101,7 @@ impl Tokenizer {
             Kind::HuggingFace(t) => t.encode_source(text),
             Kind::SentencePiece(t) => Ok(t.encode_source(text)),
             Kind::Tiktoken(t) => Ok(t.encode(text)),
-            Kind::Words(t) => t.encode(text),
+            Kind::Words { source, .. } => source.encode(text),
         }
     }
 
@@ -110,7 +112,7 @@ impl Tokenizer {
             Kind::HuggingFace(t) => t.encode_target(text),
             Kind::SentencePiece(t) => t.encode_target(text),
             Kind::Tiktoken(t) => Ok(t.encode(text).into_iter().chain(t.end()).collect()),
-            Kind::Words(t) => t.encode(text),
+            Kind::Words { target, .. } => target.encode(text),
         }
     }
 
@@ -120,17 +122,21 @@ impl Tokenizer {
             Kind::HuggingFace(t) => t.decode(ids, skip_special),
             Kind::SentencePiece(t) => t.decode(ids, skip_special),
             Kind::Tiktoken(t) => t.decode(ids, skip_special),
-            Kind::Words(t) => t.decode(ids),
+            Kind::Words { target, .. } => target.decode(ids),
         }
     }
 
-    /// One token for a reader: a space is `▁`, a line end `\n`, a byte that is only part of a character `<0xE2>`.
-    pub fn piece(&self, id: u32) -> Option<String> {
+    /// One token of a side for a reader: a space is `▁`, a line end `\n`, a byte that is only part of a character
+    /// `<0xE2>`.
+    pub fn piece(&self, side: Side, id: u32) -> Option<String> {
         match &self.0 {
             Kind::HuggingFace(t) => t.piece(id),
             Kind::SentencePiece(t) => t.piece(id).map(|piece| show::visible(&piece)),
             Kind::Tiktoken(t) => t.bytes(id).map(show::bytes),
-            Kind::Words(t) => t.word(id).map(str::to_owned),
+            Kind::Words { source, target } => {
+                let words = if side == Side::Source { source } else { target };
+                words.word(id).map(str::to_owned)
+            }
         }
     }
 
@@ -141,17 +147,17 @@ impl Tokenizer {
             Kind::HuggingFace(t) => t.len(),
             Kind::SentencePiece(t) => t.len(),
             Kind::Tiktoken(t) => t.len(),
-            Kind::Words(t) => t.len(),
+            Kind::Words { source, target } => source.len().max(target.len()),
         }
     }
 
-    /// The id of a token in the tokenizer's own spelling: `</s>`, `▁the`, `<|en|>`.
+    /// The id of a target token in the tokenizer's own spelling: `</s>`, `▁the`, `<|en|>`.
     pub fn id(&self, piece: &str) -> Option<u32> {
         match &self.0 {
             Kind::HuggingFace(t) => t.id(piece),
             Kind::SentencePiece(t) => t.id(piece),
             Kind::Tiktoken(t) => t.id(piece),
-            Kind::Words(t) => t.id(piece),
+            Kind::Words { target, .. } => target.id(piece),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod convert;
 mod flow;
+mod input;
 mod inspect;
 mod output;
 mod summary;
@@ -42,7 +43,7 @@ enum Command {
 /// The model that a command works on.
 #[derive(Debug, Args)]
 struct ModelArgs {
-    /// A checkpoint file, a Hugging Face-style folder, or `demo`, the trained model inside this binary
+    /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
     #[arg(default_value = "demo")]
     model: String,
     /// The number of attention heads, where the file does not say (or says it wrongly)
@@ -88,11 +89,16 @@ enum TextOrJson {
 
 impl ModelArgs {
     fn open(&self) -> Result<crate::Opened, Failure> {
+        self.set_threads()?;
+        crate::Opened::open(&self.model, self.heads.map(|n| n as usize))
+    }
+
+    fn set_threads(&self) -> Result<(), Failure> {
         if let Some(n) = self.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(n)).build_global();
             pool.map_err(|e| Failure::new(format!("{n} threads: {e}"), "give a smaller --threads"))?;
         }
-        crate::Opened::open(&self.model, self.heads.map(|n| n as usize))
+        Ok(())
     }
 }
 

@@ -1,0 +1,149 @@
+//! What a model is given to read, as it is written on the command line.
+
+use std::path::PathBuf;
+
+use attnscope_run::{Pair, Rows, Source, parse_ids, read_pairs};
+use clap::Args;
+
+use super::ModelArgs;
+use crate::failure::Failure;
+use crate::open::Opened;
+use crate::ready::Ready;
+use crate::toy;
+
+/// What the tour and `demo` read where nothing is given.
+pub(super) const DEMO_SOURCE: &str = "A man in a red shirt is riding a bicycle.";
+
+/// The source, and the languages of a model of many.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Input")]
+pub(super) struct SourceArgs {
+    /// Source text; again for another row of a batch
+    #[arg(long, value_name = "TEXT", group = "source")]
+    src: Vec<String>,
+    /// Source token ids, used as they are: commas between ids, `;` between the rows of a batch
+    #[arg(long, value_name = "IDS", group = "source")]
+    src_ids: Option<String>,
+    /// A recording (wav, flac, mp3) for a model that hears
+    #[arg(long, value_name = "FILE", group = "source")]
+    audio: Option<PathBuf>,
+    /// Log-mel features from another front end: .npy or .safetensors, [batch, mels, frames]
+    #[arg(long, value_name = "FILE", group = "source")]
+    features: Option<PathBuf>,
+    /// Source and target sentences, a pair a line with a tab between
+    #[arg(long, value_name = "FILE", group = "source")]
+    pairs: Option<PathBuf>,
+    /// The source's language, by the model's own code, for a model of many languages
+    #[arg(long, value_name = "CODE")]
+    src_lang: Option<String>,
+    /// The target's language
+    #[arg(long, value_name = "CODE")]
+    tgt_lang: Option<String>,
+}
+
+/// The target that the decoder is to write.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Input")]
+pub(super) struct TargetArgs {
+    /// Target text; the decoder's input is shifted from it as the model does [default: what the model generates]
+    #[arg(long, value_name = "TEXT", conflicts_with = "pairs")]
+    tgt: Vec<String>,
+    /// The decoder's input as token ids, used as they are
+    #[arg(long, value_name = "IDS", conflicts_with_all = ["tgt", "pairs"])]
+    tgt_ids: Option<String>,
+}
+
+/// A source as it was read, and its target where one was given.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) source: Source,
+    pub(super) target: Option<Rows>,
+}
+
+impl SourceArgs {
+    /// Opens the model; the toy's vocabulary is made of the texts that it is to read.
+    pub(super) fn open(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Opened, Failure> {
+        if model.model != "toy" {
+            return model.open();
+        }
+        model.set_threads()?;
+        let pairs = self.read_pairs()?;
+        let of = |pick: fn(&Pair) -> &String| pairs.iter().map(pick).cloned().collect::<Vec<_>>();
+        let or = |given: Vec<String>, usual: &str| if given.is_empty() { vec![usual.to_owned()] } else { given };
+        let sources = [self.src.clone(), of(|p| &p.source)].concat();
+        let targets = [target.map(|t| t.tgt.clone()).unwrap_or_default(), of(|p| &p.target)].concat();
+        Opened::toy(or(sources, toy::SOURCE), or(targets, toy::TARGET))
+    }
+
+    /// Weights and tokenizer, with the languages that were asked for.
+    pub(super) fn ready<'a>(&self, opened: &'a Opened) -> Result<Ready<'a>, Failure> {
+        let mut ready = Ready::new(opened)?;
+        if self.src_lang.is_some() || self.tgt_lang.is_some() {
+            ready.tokenizer()?;
+        }
+        if let Some(tokenizer) = &mut ready.tokenizer {
+            tokenizer.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
+        }
+        Ok(ready)
+    }
+
+    fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
+        Ok(self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default())
+    }
+
+    /// The source alone. Of pairs, the sources.
+    pub(super) fn source(&self, ready: &Ready<'_>) -> Result<Source, Failure> {
+        if let Some(file) = &self.audio {
+            return ready.audio(file);
+        }
+        if let Some(file) = &self.features {
+            return ready.features(file);
+        }
+        if let Some(ids) = &self.src_ids {
+            return ready.source_ids(&parse_ids(ids).map_err(|e| option("--src-ids", e))?);
+        }
+        let pairs = self.read_pairs()?;
+        let mut texts: Vec<&str> = self.src.iter().map(String::as_str).collect();
+        texts.extend(pairs.iter().map(|pair| pair.source.as_str()));
+        if texts.is_empty() {
+            texts.push(usual_source(ready)?);
+        }
+        ready.source(&texts)
+    }
+
+    /// The source, and the target where one is given: `None` leaves it to the model.
+    pub(super) fn read(&self, ready: &Ready<'_>, target: &TargetArgs) -> Result<Given, Failure> {
+        let source = self.source(ready)?;
+        if let Some(ids) = &target.tgt_ids {
+            let rows = ready.target_ids(&parse_ids(ids).map_err(|e| option("--tgt-ids", e))?)?;
+            return Ok(Given { source, target: Some(rows) });
+        }
+        let pairs = self.read_pairs()?;
+        let mut texts: Vec<&str> = target.tgt.iter().map(String::as_str).collect();
+        texts.extend(pairs.iter().map(|pair| pair.target.as_str()));
+        if texts.is_empty() && ready.opened.name == "toy" {
+            texts.push(toy::TARGET);
+        }
+        let target = if texts.is_empty() { None } else { Some(ready.target(&texts)?) };
+        Ok(Given { source, target })
+    }
+}
+
+fn option(name: &str, e: attnscope_run::InputError) -> Failure {
+    Failure::new(format!("{name}: {e}"), e.help())
+}
+
+/// What a built-in model reads where nothing is given.
+fn usual_source(ready: &Ready<'_>) -> Result<&'static str, Failure> {
+    match ready.opened.name.as_str() {
+        "demo" => Ok(DEMO_SOURCE),
+        "toy" => Ok(toy::SOURCE),
+        name => Err(Failure::new(
+            format!("{name}: nothing to read"),
+            match ready.window("") {
+                Ok(_) => "give a recording with --audio FILE, or features with --features FILE",
+                Err(_) => "give a text with --src TEXT, or token ids with --src-ids",
+            },
+        )),
+    }
+}
