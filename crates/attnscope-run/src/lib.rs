@@ -17,7 +17,7 @@ pub use input::{
     Features, Input, InputError, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token, parse_ids,
     parse_pairs, read_pairs,
 };
-pub use native::{Native, Report};
+pub use native::{Decoding, Native, Report};
 pub use reference::run_reference;
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};
