@@ -27,6 +27,28 @@ pub enum RunError {
         /// What to do next.
         help: String,
     },
+    /// A tensor holds a value with which nothing can be computed.
+    #[error("{node}: {value} at {at:?}: no token can be chosen by it")]
+    NotANumber {
+        /// The first node with such a value, as far as it is known.
+        node: String,
+        /// Where in its tensor.
+        at: Vec<usize>,
+        /// NaN, or an infinity that becomes one.
+        value: f32,
+    },
+    /// Nothing says what the decoder begins with.
+    #[error("{family}: what the decoder begins with is not known: no config names its start token")]
+    NoStart {
+        /// The model's family.
+        family: &'static str,
+    },
+    /// The rules of generation leave nothing to choose from.
+    #[error("after {step} tokens every token of the vocabulary is ruled out by the settings of generation")]
+    NoToken {
+        /// How many tokens there were before, what the decoder began with included.
+        step: usize,
+    },
     /// A captured tensor could not be put where it should go.
     #[error(transparent)]
     Trace(#[from] crate::trace::TraceError),
@@ -41,6 +63,14 @@ impl RunError {
             Self::Tokens(e) => e.help(),
             Self::Input { help, .. } => help.clone(),
             Self::Trace(e) => e.help(),
+            Self::NotANumber { .. } => {
+                "`attnscope inspect MODEL --stats` counts what is not finite in the weights".into()
+            }
+            Self::NoStart { .. } => "give the decoder's first tokens with --tgt-ids".into(),
+            Self::NoToken { .. } => {
+                "look for bad_words_ids, suppress_tokens and no_repeat_ngram_size in generation_config.json"
+                    .into()
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod audio;
 mod error;
+pub mod generate;
 mod input;
 mod native;
 mod position;
@@ -17,7 +18,7 @@ pub use input::{
     Features, Input, InputError, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token, parse_ids,
     parse_pairs, read_pairs,
 };
-pub use native::{Native, Report};
+pub use native::{Decoding, Native, Report};
 pub use prepare::sizes_of;
 pub use reference::run_reference;
 pub use sink::{Keep, Kept, Sink, Values};

@@ -15,19 +15,9 @@ pub(crate) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     pub(crate) fn new(model: &Model, input: &'a Input) -> Result<Self, RunError> {
-        if let Some(obstacle) = model.obstacles.first() {
-            return Err(RunError::Obstacle(obstacle.clone()));
-        }
-        let (batch, source) = match &input.source {
-            Source::Tokens(rows) => (rows.batch(), rows.length()),
-            // The second convolution halves the frames, rounding up.
-            Source::Features(f) => (f.batch, f.frames.div_ceil(2)),
-        };
-        check(model, input, batch, source)?;
-        let mut sizes = model.sizes.with_lengths(batch, source, input.target.length());
-        if let Source::Features(f) = &input.source {
-            sizes.set(Dim::Frames, f.frames);
-        }
+        let mut sizes = source_sizes(model, &input.source)?;
+        check_target(model, &input.target, &sizes)?;
+        sizes.set(Dim::Target, input.target.length());
         let nodes = model.graph.nodes();
         let mut last_use: Vec<usize> = (0..nodes.len()).collect();
         for (i, node) in nodes.iter().enumerate() {
@@ -59,14 +49,12 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Whether a query may see a key: the one rule behind every mask.
+    /// Whether a query of a row may see a key.
     pub(crate) fn is_open(&self, kind: MaskKind, batch: usize, query: usize, key: usize) -> bool {
-        let in_past = !kind.causal || key <= query;
-        let is_token = match self.rows(kind.keys) {
-            Some(rows) if kind.padding => rows.open()[batch * rows.length() + key],
-            _ => true,
-        };
-        in_past && is_token
+        is_open(kind, query, key, || match self.rows(kind.keys) {
+            Some(rows) => rows.open()[batch * rows.length() + key],
+            None => true,
+        })
     }
 }
 
@@ -78,47 +66,75 @@ pub fn sizes_of(model: &Model, input: &Input) -> Result<Sizes, RunError> {
     Ok(Prepared::new(model, input)?.sizes)
 }
 
-/// What only the whole input can get wrong; ids and lengths of rows are checked by the rule that the command line uses.
-fn check(model: &Model, input: &Input, batch: usize, source: usize) -> Result<(), RunError> {
-    let refuse = |place: &str, found: String, expected: String, help: &str| {
-        Err(RunError::Input { place: place.into(), found, expected, help: help.into() })
+/// Whether a query may see a key: the one rule behind every mask.
+pub(crate) fn is_open(kind: MaskKind, query: usize, key: usize, is_token: impl Fn() -> bool) -> bool {
+    let in_past = !kind.causal || key <= query;
+    in_past && (!kind.padding || is_token())
+}
+
+/// The sizes of a model with the lengths of a source that it can read.
+pub(crate) fn source_sizes(model: &Model, source: &Source) -> Result<Sizes, RunError> {
+    if let Some(obstacle) = model.obstacles.first() {
+        return Err(RunError::Obstacle(obstacle.clone()));
+    }
+    let (batch, length) = match source {
+        Source::Tokens(rows) => (rows.batch(), rows.length()),
+        // The second convolution halves the frames, rounding up.
+        Source::Features(f) => (f.batch, f.frames.div_ceil(2)),
     };
-    if input.target.batch() != batch {
-        let found = format!("{} rows", input.target.batch());
-        return refuse("target", found, format!("the source has {batch}"), "give as many targets as sources");
+    if batch == 0 || length == 0 {
+        return Err(nothing());
     }
-    if batch == 0 || source == 0 || input.target.length() == 0 {
-        let help = "give at least one token: the end token stands for an empty sentence";
-        return refuse(
-            "input",
-            "nothing".into(),
-            "the model needs at least one position a side".into(),
-            help,
-        );
+    check_source(model, source, length)?;
+    let mut sizes = model.sizes.with_lengths(batch, length, 0);
+    if let Source::Features(f) = source {
+        sizes.set(Dim::Frames, f.frames);
     }
-    check_rows(model, Side::Target, &input.target.tokens())?;
-    match (&input.source, model.wiring.front) {
+    Ok(sizes)
+}
+
+fn refuse(place: &str, found: String, expected: String, help: &str) -> RunError {
+    RunError::Input { place: place.into(), found, expected, help: help.into() }
+}
+
+fn nothing() -> RunError {
+    let help = "give at least one token: the end token stands for an empty sentence";
+    refuse("input", "nothing".into(), "the model needs at least one position a side".into(), help)
+}
+
+/// What only the whole target can get wrong; ids and lengths of rows are checked by the rule that the command line uses.
+fn check_target(model: &Model, target: &Rows, sizes: &Sizes) -> Result<(), RunError> {
+    let batch = sizes.get(Dim::Batch).unwrap_or(0);
+    if target.batch() != batch {
+        let found = format!("{} rows", target.batch());
+        let expected = format!("the source has {batch}");
+        return Err(refuse("target", found, expected, "give as many targets as sources"));
+    }
+    if target.length() == 0 {
+        return Err(nothing());
+    }
+    Ok(check_rows(model, Side::Target, &target.tokens())?)
+}
+
+fn check_source(model: &Model, source: &Source, length: usize) -> Result<(), RunError> {
+    match (source, model.wiring.front) {
         (Source::Tokens(rows), Front::Tokens) => Ok(check_rows(model, Side::Source, &rows.tokens())?),
         (Source::Features(f), Front::Audio) => {
             let mels = model.sizes.get(Dim::Mels).unwrap_or(f.mels);
-            let window = model.sizes.get(Dim::Positions(Side::Source)).unwrap_or(source);
-            if f.mels != mels || source > window {
+            let window = model.sizes.get(Dim::Positions(Side::Source)).unwrap_or(length);
+            if f.mels != mels || length > window {
                 let found = format!("{} mel bands, {} frames", f.mels, f.frames);
                 let expected = format!("the model takes {mels} and at most {}", 2 * window);
-                return refuse(
-                    "features",
-                    found,
-                    expected,
-                    "compute the features with the model's own front end",
-                );
+                let help = "compute the features with the model's own front end";
+                return Err(refuse("features", found, expected, help));
             }
             Ok(())
         }
         (Source::Tokens(_), Front::Audio) => {
-            refuse("source", "tokens".into(), "the model takes audio".into(), "give audio or features")
+            Err(refuse("source", "tokens".into(), "the model takes audio".into(), "give audio or features"))
         }
         (Source::Features(_), Front::Tokens) => {
-            refuse("source", "audio".into(), "the model takes tokens".into(), "give text or token ids")
+            Err(refuse("source", "audio".into(), "the model takes tokens".into(), "give text or token ids"))
         }
     }
 }

@@ -52,6 +52,17 @@ impl Rows {
         (0..self.batch).map(row).collect()
     }
 
+    /// Some of the rows, in the order given; a row may be taken several times or not at all.
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+        let span = |&row: &usize| row * self.length..(row + 1) * self.length;
+        Self {
+            ids: rows.iter().flat_map(|row| &self.ids[span(row)]).copied().collect(),
+            open: rows.iter().flat_map(|row| &self.open[span(row)]).copied().collect(),
+            batch: rows.len(),
+            length: self.length,
+        }
+    }
+
     /// All ids, [batch, length].
     pub fn ids(&self) -> &[u32] {
         &self.ids
@@ -83,6 +94,28 @@ pub enum Source {
     Tokens(Rows),
     /// Audio models.
     Features(Features),
+}
+
+impl Source {
+    /// How many sentences or recordings.
+    pub fn batch(&self) -> usize {
+        match self {
+            Self::Tokens(rows) => rows.batch(),
+            Self::Features(features) => features.batch,
+        }
+    }
+
+    /// Some of the rows, in the order given.
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Tokens(tokens) => Self::Tokens(tokens.select(rows)),
+            Self::Features(all) => {
+                let size = all.mels * all.frames;
+                let values = rows.iter().flat_map(|&row| &all.values[row * size..(row + 1) * size]);
+                Self::Features(Features { values: values.copied().collect(), batch: rows.len(), ..*all })
+            }
+        }
+    }
 }
 
 /// One run's input: the source, and the decoder's input after the shift.

@@ -30,16 +30,31 @@ pub(super) struct Given<'a> {
     pub(super) extent: Extent,
     /// [batch, query, head · size]
     pub(super) q: &'a [f32],
-    /// [batch, key, head · size]
-    pub(super) k: &'a [f32],
-    /// [batch, key, head · size]
-    pub(super) v: &'a [f32],
+    pub(super) k: Keys<'a>,
+    pub(super) v: Keys<'a>,
     pub(super) scale: f32,
     pub(super) squash: Squash,
     /// [1, head, query, key]
     pub(super) bias: Option<&'a [f32]>,
     /// [batch, 1, query, key]
     pub(super) mask: Option<&'a [f32]>,
+}
+
+/// Keys, or values: [row, key, head · size].
+#[derive(Clone, Copy)]
+pub(super) struct Keys<'a> {
+    pub(super) data: &'a [f32],
+    /// Elements from one row to the next.
+    pub(super) step: usize,
+    /// The row that each row of the batch looks at; its own where absent.
+    pub(super) rows: Option<&'a [usize]>,
+}
+
+impl<'a> Keys<'a> {
+    fn of(self, batch: usize) -> &'a [f32] {
+        let row = self.rows.map_or(batch, |rows| rows[batch]);
+        &self.data[row * self.step..]
+    }
 }
 
 /// Where its stages go; empty where nobody wants them.
@@ -93,8 +108,8 @@ impl Head<'_> {
         let width = heads * size;
         let column = self.head * size;
         let q = &self.given.q[self.batch * queries * width + column..];
-        let k = &self.given.k[self.batch * keys * width + column..];
-        let v = &self.given.v[self.batch * keys * width + column..];
+        let k = &self.given.k.of(self.batch)[column..];
+        let v = &self.given.v.of(self.batch)[column..];
         // The head's columns of a projection, where they lie.
         let strided = |rows| Layout { rows, columns: size, row_step: width, column_step: 1 };
         let mut scratch = vec![0.0; BLOCK.min(queries) * keys];

@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub)] // Each test binary uses its part.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
+pub mod trace;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,118 @@
+//! The decoder as a search sees it: tokens go in, the scores of the next token come out.
+
+use attnscope_graph::{Model, NodeId};
+
+use crate::error::RunError;
+use crate::input::{Input, Rows, Source};
+use crate::native::Native;
+use crate::sink::{Sink, Values};
+use crate::weights::Weights;
+
+/// A decoder under way, one row a sentence.
+pub trait Decode {
+    /// Reads more tokens, each row's own and as many in each, and gives the logits after the last: [batch, vocabulary].
+    ///
+    /// # Errors
+    /// When a token is not in the vocabulary, or there is no position left for it.
+    fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError>;
+
+    /// Goes on with these rows, in this order: a row may be taken several times or not at all.
+    ///
+    /// # Errors
+    /// When there is no such row.
+    fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError>;
+}
+
+/// Decodes by running the whole model again for every token: slow, and obviously right.
+#[derive(Debug)]
+pub struct Uncached<'a> {
+    model: &'a Model,
+    weights: &'a Weights,
+    native: Native,
+    source: Source,
+    /// What each row has read.
+    read: Vec<Vec<u32>>,
+    logits: Vec<f32>,
+}
+
+impl<'a> Uncached<'a> {
+    /// A decoder that has read nothing.
+    pub fn new(model: &'a Model, weights: &'a Weights, source: Source) -> Self {
+        let read = vec![Vec::new(); source.batch()];
+        Self { model, weights, native: Native::new(), source, read, logits: Vec::new() }
+    }
+}
+
+impl Decode for Uncached<'_> {
+    fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
+        same_batch(self.read.len(), tokens)?;
+        self.read.iter_mut().zip(tokens).for_each(|(read, new)| read.extend(new));
+        let node = logits_of(self.model)?;
+        // Rows are of one length: there is no padding.
+        let input = Input { source: self.source.clone(), target: Rows::new(&self.read, 0) };
+        let mut last = LastRow { node, logits: std::mem::take(&mut self.logits) };
+        last.logits.clear();
+        self.native.run(self.model, self.weights, &input, &mut last)?;
+        self.logits = last.logits;
+        Ok(&self.logits)
+    }
+
+    fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
+        known_rows(self.read.len(), rows)?;
+        self.read = rows.iter().map(|&row| self.read[row].clone()).collect();
+        self.source = self.source.select(rows);
+        Ok(())
+    }
+}
+
+/// The node whose values choose the next token.
+pub(crate) fn logits_of(model: &Model) -> Result<NodeId, RunError> {
+    model.graph.find("logits").ok_or_else(|| RunError::Obstacle("the graph has no logits".into()))
+}
+
+
+fn same_batch(batch: usize, tokens: &[Vec<u32>]) -> Result<(), RunError> {
+    let length = tokens.first().map_or(0, Vec::len);
+    if tokens.len() == batch && length > 0 && tokens.iter().all(|row| row.len() == length) {
+        return Ok(());
+    }
+    Err(RunError::Input {
+        place: "the decoder's tokens".into(),
+        found: format!("rows of {:?}", tokens.iter().map(Vec::len).collect::<Vec<_>>()),
+        expected: format!("{batch} rows of one length are decoded"),
+        help: "give every sentence as many tokens".into(),
+    })
+}
+
+fn known_rows(batch: usize, rows: &[usize]) -> Result<(), RunError> {
+    match rows.iter().find(|&&row| row >= batch) {
+        None => Ok(()),
+        Some(row) => Err(RunError::Input {
+            place: "the rows to go on with".into(),
+            found: format!("row {row}"),
+            expected: format!("{batch} rows are decoded"),
+            help: "count rows from 0".into(),
+        }),
+    }
+}
+
+/// Takes the logits of the last position of each row.
+struct LastRow {
+    node: NodeId,
+    logits: Vec<f32>,
+}
+
+impl Sink for LastRow {
+    fn wants(&self, node: NodeId) -> bool {
+        node == self.node
+    }
+
+    fn put(&mut self, _: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        let [_, length, vocabulary] = *shape else { return Ok(()) };
+        // [batch, target, vocabulary]
+        let all = values.to_f32();
+        let rows = all.chunks((length * vocabulary).max(1));
+        rows.for_each(|row| self.logits.extend(&row[row.len().saturating_sub(vocabulary)..]));
+        Ok(())
+    }
+}

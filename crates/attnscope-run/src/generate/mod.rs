@@ -1,0 +1,113 @@
+//! From a source to a sentence: greedy and beam search over a decoder, by the model's own settings.
+
+mod decode;
+mod rules;
+mod search;
+mod settings;
+mod watch;
+
+use attnscope_graph::{Model, Side};
+
+use crate::error::RunError;
+use crate::input::{Features, InputError, Rows, Source, check_rows};
+use crate::weights::Weights;
+
+pub use decode::{Decode, Uncached};
+pub use rules::{Ruled, Rules, TokenRules};
+pub use search::{EarlyStopping, Hypothesis, Search};
+pub use settings::{Limit, MOST_BEAMS, Settings, SettingsError, USUAL_NEW};
+pub use watch::Watched;
+
+/// Sentences that are decoded together.
+const BATCH: usize = 32;
+
+/// A model that generates.
+#[derive(Debug, Clone, Copy)]
+pub struct Generator<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Its weights.
+    pub weights: &'a Weights,
+    /// How it is decoded.
+    pub settings: &'a Settings,
+}
+
+impl<'a> Generator<'a> {
+    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds.
+    ///
+    /// # Errors
+    /// When a sentence does not fit the model, nothing says how the decoder begins, a logit is not a number, or the
+    /// rules leave no token.
+    pub fn from_tokens(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        check_rows(self.model, Side::Source, sources)?;
+        if let Some(empty) = sources.iter().position(Vec::is_empty) {
+            return Err(InputError::Empty { row: empty + 1 }.into());
+        }
+        let together = if self.settings.beams > 1 { 1 } else { BATCH };
+        // Sentences of like length, so that little is padding.
+        let mut order: Vec<usize> = (0..sources.len()).collect();
+        order.sort_by_key(|&i| sources[i].len());
+        let mut made = vec![Vec::new(); sources.len()];
+        for batch in order.chunks(together) {
+            let rows: Vec<Vec<u32>> = batch.iter().map(|&i| sources[i].clone()).collect();
+            let source = Source::Tokens(Rows::new(&rows, self.settings.pad));
+            for (&i, hypotheses) in batch.iter().zip(self.batch(source, &rows)?) {
+                made[i] = hypotheses;
+            }
+        }
+        Ok(made)
+    }
+
+    /// Generates from each recording of a batch.
+    ///
+    /// # Errors
+    /// As [`Generator::from_tokens`].
+    pub fn from_features(&self, features: &Features) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        if self.settings.beams == 1 {
+            return self.batch(Source::Features(features.clone()), &[]);
+        }
+        let all = Source::Features(features.clone());
+        let one = |row: usize| self.batch(all.select(&[row]), &[]).map(|mut made| made.swap_remove(0));
+        (0..features.batch).map(one).collect()
+    }
+
+    fn batch(&self, source: Source, rows: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        let batch = source.batch();
+        let mut decode = Watched::new(self.model, self.weights, source)?;
+        self.search(&mut decode, batch, rows)
+    }
+
+    /// Searches with any decoder that has read nothing yet, for so many sources; with several beams, for one. `rows` are
+    /// the sources' tokens, which a rule may need.
+    ///
+    /// # Errors
+    /// As [`Generator::from_tokens`].
+    pub fn search(
+        &self,
+        decode: &mut dyn Decode,
+        batch: usize,
+        rows: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        let settings = self.settings;
+        if settings.start.is_empty() {
+            return Err(RunError::NoStart { family: self.model.family.title });
+        }
+        let started = settings.start.len();
+        let max_length = settings.max_length(started);
+        let rules =
+            Ruled { rules: &settings.rules, ends: &settings.ends, started, max_length, sources: rows };
+        let search = Search {
+            beams: settings.beams,
+            length_penalty: settings.length_penalty,
+            early_stopping: settings.early_stopping,
+            ends: &settings.ends,
+            max_length,
+            rules: &rules,
+        };
+        if settings.beams > 1 {
+            return Ok(vec![search.beams(decode, &settings.start)?]);
+        }
+        let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
+        Ok(made.into_iter().map(|one| vec![one]).collect())
+    }
+}

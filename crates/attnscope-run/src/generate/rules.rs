@@ -1,0 +1,148 @@
+//! What a token may not be, as Hugging Face's settings ask: each rule changes the scores of the next token.
+
+/// Rules over the next token's scores. What is ruled out becomes −∞.
+pub trait Rules {
+    /// Changes the scores of what may follow `history` (with what the decoder began with) in sentence `row`.
+    fn apply(&self, row: usize, history: &[u32], scores: &mut [f32]);
+}
+
+/// No rules.
+impl Rules for () {
+    fn apply(&self, _: usize, _: &[u32], _: &mut [f32]) {}
+}
+
+/// The rules of `generation_config.json`, in the order in which Hugging Face applies them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TokenRules {
+    /// Scores of tokens that were there before are divided by this, or multiplied if they are negative.
+    pub repetition_penalty: Option<f32>,
+    /// No run of so many tokens twice.
+    pub no_repeat_ngram: usize,
+    /// No run of so many tokens that is in the source.
+    pub source_no_repeat_ngram: usize,
+    /// Runs of tokens that may not come.
+    pub bad_words: Vec<Vec<u32>>,
+    /// No end before so many tokens, what the decoder began with included.
+    pub min_length: usize,
+    /// No end before so many new tokens.
+    pub min_new: usize,
+    /// The token that follows a start of one.
+    pub forced_first: Option<u32>,
+    /// The tokens that are left at the last place.
+    pub forced_end: Vec<u32>,
+    /// Tokens that never come.
+    pub suppressed: Vec<u32>,
+    /// Tokens that do not come first.
+    pub suppressed_first: Vec<u32>,
+    /// Scores are normalised once more at the end.
+    pub renormalise: bool,
+}
+
+/// The rules with what they need to know of one search.
+#[derive(Debug, Clone)]
+pub struct Ruled<'a> {
+    /// The rules.
+    pub rules: &'a TokenRules,
+    /// Tokens that end a sentence.
+    pub ends: &'a [u32],
+    /// How many tokens the decoder began with.
+    pub started: usize,
+    /// How long a sentence may become, with those.
+    pub max_length: usize,
+    /// The source of each sentence; empty for audio.
+    pub sources: &'a [Vec<u32>],
+}
+
+impl Rules for Ruled<'_> {
+    fn apply(&self, row: usize, history: &[u32], scores: &mut [f32]) {
+        let rules = self.rules;
+        if let Some(penalty) = rules.repetition_penalty {
+            penalise(penalty, history, scores);
+        }
+        ban(scores, repeats(rules.no_repeat_ngram, history, history));
+        let source = self.sources.get(row).map_or(&[][..], Vec::as_slice);
+        ban(scores, repeats(rules.source_no_repeat_ngram, source, history));
+        for word in &rules.bad_words {
+            let Some((&last, before)) = word.split_last() else { continue };
+            // An end is no bad word, whatever the list says.
+            let is_end = before.is_empty() && self.ends.contains(&last);
+            if !is_end && history.ends_with(before) {
+                ban(scores, [last]);
+            }
+        }
+        if history.len() < rules.min_length || history.len().saturating_sub(self.started) < rules.min_new {
+            ban(scores, self.ends.iter().copied());
+        }
+        if let Some(first) = rules.forced_first.filter(|_| history.len() == 1) {
+            force(&[first], scores);
+        }
+        if !rules.forced_end.is_empty() && history.len() + 1 == self.max_length {
+            force(&rules.forced_end, scores);
+        }
+        ban(scores, rules.suppressed.iter().copied());
+        // Where the first token is forced, the one after it is the first that is chosen.
+        let forced = usize::from(self.started == 1 && rules.forced_first.is_some());
+        if history.len() == self.started + forced {
+            ban(scores, rules.suppressed_first.iter().copied());
+        }
+        if rules.renormalise {
+            normalise(scores);
+        }
+    }
+}
+
+fn penalise(penalty: f32, history: &[u32], scores: &mut [f32]) {
+    let mut seen: Vec<u32> = history.to_vec();
+    seen.sort_unstable();
+    seen.dedup();
+    for id in seen {
+        if let Some(score) = scores.get_mut(id as usize) {
+            *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
+        }
+    }
+}
+
+/// The tokens that would make a run of `n` of `text` come once more after `history`.
+fn repeats<'t>(n: usize, text: &'t [u32], history: &'t [u32]) -> impl Iterator<Item = u32> + 't {
+    let before = n.checked_sub(1).and_then(|len| history.len().checked_sub(len)).map(|at| &history[at..]);
+    let runs = before.map(|before| (before, text.windows(n)));
+    runs.into_iter()
+        .flat_map(|(before, runs)| runs.filter_map(move |run| run.strip_prefix(before)?.first().copied()))
+}
+
+/// Ids beyond the vocabulary have no score to change.
+pub(crate) fn ban(scores: &mut [f32], tokens: impl IntoIterator<Item = u32>) {
+    for id in tokens {
+        if let Some(score) = scores.get_mut(id as usize) {
+            *score = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Leaves these tokens, each with a log-probability of 0.
+fn force(tokens: &[u32], scores: &mut [f32]) {
+    scores.fill(f32::NEG_INFINITY);
+    for &id in tokens {
+        if let Some(score) = scores.get_mut(id as usize) {
+            *score = 0.0;
+        }
+    }
+}
+
+/// Log-probabilities in the place of scores. Where every score is −∞, so it stays.
+pub(crate) fn normalise(scores: &mut [f32]) {
+    let total = log_sum(scores);
+    if total > f64::NEG_INFINITY {
+        scores.iter_mut().for_each(|score| *score = (f64::from(*score) - total) as f32);
+    }
+}
+
+/// ln Σ exp, in f64 so that a large vocabulary loses nothing.
+pub(crate) fn log_sum(scores: &[f32]) -> f64 {
+    let top = f64::from(scores.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    if top == f64::NEG_INFINITY {
+        return top;
+    }
+    let sum: f64 = scores.iter().map(|&score| (f64::from(score) - top).exp()).sum();
+    top + sum.ln()
+}

@@ -1,0 +1,94 @@
+//! A decoder that says where a value came from with which no token can be chosen.
+
+use attnscope_graph::{Model, NodeId};
+
+use super::decode::{Decode, Uncached};
+use crate::error::RunError;
+use crate::input::{Input, Rows, Source};
+use crate::native::Native;
+use crate::sink::{Sink, Values};
+use crate::weights::Weights;
+
+/// Decodes, and where a logit is not a number runs the model once more to find the first node that is at fault.
+#[derive(Debug)]
+pub struct Watched<'a> {
+    model: &'a Model,
+    weights: &'a Weights,
+    source: Source,
+    /// For each row, its row of the source and what it has read.
+    rows: Vec<(usize, Vec<u32>)>,
+    inner: Uncached<'a>,
+}
+
+impl<'a> Watched<'a> {
+    /// A decoder that has read nothing.
+    ///
+    /// # Errors
+    /// When the source does not fit the model.
+    pub fn new(model: &'a Model, weights: &'a Weights, source: Source) -> Result<Self, RunError> {
+        let rows = (0..source.batch()).map(|row| (row, Vec::new())).collect();
+        let inner = Uncached::new(model, weights, source.clone());
+        Ok(Self { model, weights, source, rows, inner })
+    }
+}
+
+impl Decode for Watched<'_> {
+    fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
+        self.rows.iter_mut().zip(tokens).for_each(|((_, read), new)| read.extend(new));
+        let logits = self.inner.advance(tokens)?;
+        let vocabulary = (logits.len() / self.rows.len().max(1)).max(1);
+        if let Some(at) = logits.iter().position(|x| is_fatal(*x)) {
+            let (row, read) = &self.rows[at / vocabulary];
+            let target = Rows::new(std::slice::from_ref(read), 0);
+            let input = Input { source: self.source.select(&[*row]), target };
+            // Ends with an error at the first such value, if it is there without a cache too.
+            Native::new().run(self.model, self.weights, &input, &mut Fault { model: self.model })?;
+        }
+        Ok(logits)
+    }
+
+    fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
+        self.inner.reorder(rows)?;
+        self.rows = rows.iter().map(|&row| self.rows[row].clone()).collect();
+        Ok(())
+    }
+}
+
+/// Not a number, or an infinity that probabilities make one of. −∞ is how masks close a position.
+pub(crate) fn is_fatal(x: f32) -> bool {
+    x.is_nan() || x == f32::INFINITY
+}
+
+/// Ends a run at the first tensor that holds such a value.
+struct Fault<'a> {
+    model: &'a Model,
+}
+
+impl Sink for Fault<'_> {
+    fn wants(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        let values = values.to_f32();
+        let Some(cell) = values.iter().position(|x| is_fatal(*x)) else { return Ok(()) };
+        let node = self.model.graph.node(node).path.to_string();
+        Err(RunError::NotANumber { node, at: index(cell, shape), value: values[cell] })
+    }
+}
+
+/// The place of a cell along each dimension.
+fn index(cell: usize, shape: &[usize]) -> Vec<usize> {
+    let mut rest = cell;
+    let mut at: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&n| {
+            let i = rest % n.max(1);
+            rest /= n.max(1);
+            i
+        })
+        .collect();
+    at.reverse();
+    at
+}

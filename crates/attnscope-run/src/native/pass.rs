@@ -1,0 +1,237 @@
+//! One pass over the graph, or over the part of it that depends on the target.
+
+use std::collections::HashMap;
+
+use attnscope_graph::{Model, Node, NodeId, Op, Stack};
+use pulp::Arch;
+
+use super::Report;
+use super::attention::{Extent, Given, Keys, Stages, attend};
+use super::cache::Cache;
+use super::ops::mask_key;
+use super::plan::{Attention, Plan};
+use super::pool::Pool;
+use super::window::Window;
+use crate::error::RunError;
+use crate::sink::{Sink, Values};
+use crate::weights::Weights;
+
+/// Which nodes a pass computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    All,
+    /// What depends on the source only.
+    Source,
+    /// What depends on the target. Of the logits, only each row's last are computed unless all are wanted.
+    Target,
+}
+
+/// A pass under way.
+pub(super) struct Pass<'a> {
+    pub(super) model: &'a Model,
+    pub(super) weights: &'a Weights,
+    pub(super) plan: &'a Plan,
+    pub(super) window: Window<'a>,
+    pub(super) part: Part,
+    pub(super) pool: &'a mut Pool,
+    pub(super) arch: Arch,
+    /// The tensors that are alive, by the node that made them.
+    pub(super) values: &'a mut [Vec<f32>],
+    /// Keys and values of positions before the window, by the node that made them; absent where there are none.
+    pub(super) caches: Option<&'a mut [Cache]>,
+    /// Where a pass over the target puts the logits of each row's last position.
+    pub(super) last_logits: &'a mut Vec<f32>,
+    pub(super) masks: HashMap<(bool, bool, bool, bool), Vec<f32>>,
+    pub(super) biases: HashMap<Stack, Vec<f32>>,
+    pub(super) report: &'a mut Report,
+}
+
+impl Pass<'_> {
+    pub(super) fn run(mut self, sink: &mut dyn Sink) -> Result<(), RunError> {
+        let (model, plan) = (self.model, self.plan);
+        for (id, node) in model.graph.iter() {
+            let on_target = plan.on_target[id.index()];
+            if (self.part == Part::Source && on_target) || (self.part == Part::Target && !on_target) {
+                continue;
+            }
+            self.step(id, node, sink)?;
+            for &dead in &plan.dead[id.index()] {
+                // What the source gave serves every pass over the target.
+                if self.part != Part::Target || plan.on_target[dead] {
+                    let buffer = std::mem::take(&mut self.values[dead]);
+                    self.pool.give(buffer);
+                }
+            }
+        }
+        self.masks.into_values().chain(self.biases.into_values()).for_each(|b| self.pool.give(b));
+        Ok(())
+    }
+
+    fn shape(&self, id: NodeId) -> Result<Vec<usize>, RunError> {
+        self.window.shape(self.model.graph.node(id), self.plan.on_target[id.index()])
+    }
+
+    fn step(&mut self, id: NodeId, node: &Node, sink: &mut dyn Sink) -> Result<(), RunError> {
+        let shape = self.shape(id)?;
+        match node.op {
+            Op::Same => {}
+            Op::SplitHeads(_) => {
+                if sink.wants(id) {
+                    let heads = self.split(node, &shape);
+                    sink.put(id, &shape, Values::F32(&heads))?;
+                    self.pool.give(heads);
+                }
+                return Ok(());
+            }
+            // Computed with the attention that they are a part of.
+            Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => return Ok(()),
+            Op::MergeHeads(_) => {
+                let merged = self.attention(id, node, &shape, sink)?;
+                self.values[id.index()] = merged;
+            }
+            Op::Mask(kind) => {
+                self.mask(kind, &shape);
+                if sink.wants(id) {
+                    let mask = self.masks.get(&mask_key(kind)).map(Vec::as_slice).unwrap_or_default();
+                    sink.put(id, &shape, Values::F32(mask))?;
+                }
+                return Ok(());
+            }
+            Op::RelativeBias { stack, max_distance } => {
+                self.relative_bias(node, stack, max_distance, &shape);
+                if sink.wants(id) {
+                    let bias = self.biases.get(&stack).map(Vec::as_slice).unwrap_or_default();
+                    sink.put(id, &shape, Values::F32(bias))?;
+                }
+                return Ok(());
+            }
+            Op::Logits { scale } if self.part == Part::Target && !sink.wants(id) => {
+                self.logits_at_the_end(node, self.factor(scale), &shape);
+                return Ok(());
+            }
+            _ => {
+                let mut out = self.pool.take(shape.iter().product());
+                self.compute(node, &shape, &mut out);
+                self.values[id.index()] = out;
+            }
+        }
+        self.remember(id, node, &shape);
+        if sink.wants(id) {
+            sink.put(id, &shape, Values::F32(&self.values[self.plan.root[id.index()]]))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what later passes read: keys and values, behind those of the positions before.
+    fn remember(&mut self, id: NodeId, node: &Node, shape: &[usize]) {
+        let i = id.index();
+        if let (Op::Logits { .. }, Part::Target, &[_, length, width]) = (node.op, self.part, shape) {
+            self.last_logits.clear();
+            let last = self.values[i].chunks(width.max(1)).skip(length - 1).step_by(length);
+            last.for_each(|row| self.last_logits.extend(row));
+        }
+        if let (Some(caches), true, &[rows, _, width]) = (&mut self.caches, self.plan.cached[i], shape) {
+            caches[i].put(self.pool, self.window.past, rows, width, &self.values[i]);
+        }
+    }
+
+    /// Of the logits, only those that say what comes next.
+    fn logits_at_the_end(&mut self, node: &Node, scale: f32, shape: &[usize]) {
+        let (rows, length, outputs) = (shape[0], shape[1], shape[2]);
+        let x = self.input(node, 0);
+        let width = x.len() / (rows * length).max(1);
+        let ends: Vec<f32> =
+            x.chunks(width.max(1)).skip(length - 1).step_by(length).flatten().copied().collect();
+        let mut out = std::mem::take(self.last_logits);
+        out.resize(rows * outputs, 0.0);
+        self.linear(&ends, node, scale, outputs, &mut out);
+        *self.last_logits = out;
+    }
+
+    pub(super) fn input(&self, node: &Node, i: usize) -> &[f32] {
+        node.inputs.get(i).map_or(&[], |input| &self.values[self.plan.root[input.index()]])
+    }
+
+    pub(super) fn weight(&self, node: &Node, i: usize) -> &[f32] {
+        node.weights.get(i).map_or(&[], |&id| self.weights.get(id))
+    }
+
+    /// The keys or the values of an attention: of the window and, where there is a cache, of the positions before it.
+    fn keys(&self, id: NodeId, shape: &[usize]) -> Keys<'_> {
+        let root = self.plan.root[id.index()];
+        match &self.caches {
+            Some(caches) if self.plan.cached[root] => {
+                Keys { data: caches[root].data(), step: caches[root].step(), rows: None }
+            }
+            _ => {
+                // [batch, head, key, size]
+                let step = shape.iter().skip(1).product();
+                let rows = (!self.plan.on_target[root]).then_some(self.window.rows);
+                Keys { data: &self.values[root], step, rows }
+            }
+        }
+    }
+
+    fn extent(&self, attention: &Attention) -> Result<Extent, RunError> {
+        let scores = self.shape(attention.scores)?;
+        match (&scores[..], self.window.sizes.get(attention.size)) {
+            (&[batch, heads, queries, keys], Some(size)) => Ok(Extent { batch, heads, queries, keys, size }),
+            _ => Err(RunError::Obstacle("the head count is not known".into())),
+        }
+    }
+
+    /// The whole attention that ends in `merge`: scores, mask, weights, context, each handed over where it is wanted.
+    fn attention(
+        &mut self,
+        id: NodeId,
+        merge: &Node,
+        shape: &[usize],
+        sink: &mut dyn Sink,
+    ) -> Result<Vec<f32>, RunError> {
+        let plan = self.plan;
+        let Some(parts) = &plan.attention[id.index()] else {
+            return Err(RunError::Obstacle(format!("{} is no attention", merge.path)));
+        };
+        let extent = self.extent(parts)?;
+        let Extent { batch, heads, queries, keys, size } = extent;
+        let cells = batch * heads * queries * keys;
+        let stage_ids = [parts.scores, parts.masked, parts.weights];
+        let mut stages = stage_ids.map(|id| self.pool.take(if sink.wants(id) { cells } else { 0 }));
+        let mut context = self.pool.take(batch * heads * queries * size);
+        let given = Given {
+            extent,
+            q: &self.values[plan.root[parts.q.index()]],
+            k: self.keys(parts.k, &self.shape(parts.k)?),
+            v: self.keys(parts.v, &self.shape(parts.v)?),
+            scale: self.factor(parts.scale),
+            squash: parts.squash,
+            bias: parts.bias.and_then(|stack| self.biases.get(&stack)).map(Vec::as_slice),
+            mask: parts.mask.and_then(|kind| self.masks.get(&mask_key(kind))).map(Vec::as_slice),
+        };
+        let [scores, masked, weights] = &mut stages;
+        let blind = attend(self.arch, &given, Stages { scores, masked, weights, context: &mut context });
+        self.report.add(parts.weights, blind);
+        for (id, stage) in stage_ids.into_iter().zip(stages) {
+            if sink.wants(id) {
+                sink.put(id, &self.shape(id)?, Values::F32(&stage))?;
+            }
+            self.pool.give(stage);
+        }
+        if sink.wants(parts.context) {
+            sink.put(parts.context, &self.shape(parts.context)?, Values::F32(&context))?;
+        }
+        let mut merged = self.pool.take(shape.iter().product());
+        merge_heads(&context, extent, &mut merged);
+        self.pool.give(context);
+        Ok(merged)
+    }
+}
+
+/// [b, h, l, k] → [b, l, h · k]
+fn merge_heads(context: &[f32], extent: Extent, out: &mut [f32]) {
+    let Extent { heads, queries, size, .. } = extent;
+    for (n, row) in context.chunks(size.max(1)).enumerate() {
+        let (b, h, l) = (n / (heads * queries), n / queries % heads, n % queries);
+        out[((b * queries + l) * heads + h) * size..][..size].copy_from_slice(row);
+    }
+}

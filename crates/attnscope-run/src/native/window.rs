@@ -1,0 +1,77 @@
+//! What one pass computes: some positions of the target after those that are known, for rows that each look at a row of
+//! the source. A full run is the window that starts at 0.
+
+use attnscope_graph::{Dim, MaskKind, Node, Op, Side, Sizes};
+
+use crate::error::RunError;
+use crate::input::Source;
+use crate::prepare::is_open;
+
+/// The positions of a pass, and what it reads.
+#[derive(Clone, Copy)]
+pub(super) struct Window<'a> {
+    /// What the nodes of the source read; absent once they have run.
+    pub(super) source: Option<&'a Source>,
+    /// Which source positions are tokens, [source row, position]; all of them where absent.
+    pub(super) source_open: Option<&'a [bool]>,
+    /// [row, position in the window]
+    pub(super) target: &'a [u32],
+    /// Which target positions are tokens, [row, position]; all of them where absent.
+    pub(super) target_open: Option<&'a [bool]>,
+    /// Target positions before the window.
+    pub(super) past: usize,
+    /// Target positions in the window.
+    pub(super) length: usize,
+    /// The row of the source that each row of the target looks at.
+    pub(super) rows: &'a [usize],
+    /// Of the source.
+    pub(super) sizes: &'a Sizes,
+}
+
+impl Window<'_> {
+    /// The shape of a node's tensor in this pass.
+    pub(super) fn shape(&self, node: &Node, on_target: bool) -> Result<Vec<usize>, RunError> {
+        let size = |(i, &dim): (usize, &Dim)| match dim {
+            Dim::Batch if on_target => Some(self.rows.len()),
+            Dim::Target if i == 3 && has_keys(&node.op) => Some(self.past + self.length),
+            Dim::Target => Some(self.length),
+            _ => self.sizes.get(dim),
+        };
+        let shape: Option<Vec<usize>> = node.dims.iter().enumerate().map(size).collect();
+        shape.ok_or_else(|| RunError::Obstacle(format!("the shape of {} is not known", node.path)))
+    }
+
+    /// Position 0 of a side in this pass.
+    pub(super) fn first(&self, side: Side) -> usize {
+        match side {
+            Side::Source => 0,
+            Side::Target => self.past,
+        }
+    }
+
+    /// The row of `keys` that a row of `queries` looks at.
+    fn key_row(&self, kind: MaskKind, row: usize) -> usize {
+        match (kind.queries, kind.keys) {
+            (Side::Target, Side::Source) => self.rows[row],
+            _ => row,
+        }
+    }
+
+    /// Whether a query of a row, counted from the window's start, may see a key.
+    pub(super) fn is_open(&self, kind: MaskKind, row: usize, query: usize, key: usize) -> bool {
+        let (open, length) = match kind.keys {
+            Side::Source => (self.source_open, self.sizes.get(Dim::Source).unwrap_or(0)),
+            Side::Target => (self.target_open, self.past + self.length),
+        };
+        let is_token = || open.is_none_or(|open| open[self.key_row(kind, row) * length + key]);
+        is_open(kind, self.first(kind.queries) + query, key, is_token)
+    }
+}
+
+/// Whether the last dimension counts keys.
+fn has_keys(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Mask(_) | Op::RelativeBias { .. }
+    )
+}

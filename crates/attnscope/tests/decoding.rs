@@ -1,0 +1,198 @@
+//! Decoding with kept keys and values against the run of the whole target at once.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use attnscope::graph::{Dim, Layers, Model, Positions, Recognised, Side, Stack, Switch, build};
+use attnscope::run::{Input, Keep, Kept, Native, Rows, RunError, Source, Weights};
+use common::trace::Trace;
+use common::{MODELS, fixture, open};
+
+/// Long enough for the kept keys and values to outgrow their first room, where the model has the positions.
+const LENGTH: usize = 40;
+
+/// A fixture's source with its padding, and targets of one length.
+fn input(path: &str, model: &Model) -> (Source, Vec<Vec<u32>>) {
+    let input = Trace::open(path).input();
+    let tokens = input.target.tokens();
+    let room = model
+        .sizes
+        .get(Dim::Positions(Side::Target))
+        .filter(|_| model.wiring.target_positions == Positions::Table);
+    let length = room.map_or(LENGTH, |rows| LENGTH.min(rows - model.wiring.position_offset));
+    let targets = tokens.iter().map(|row| row.iter().cycle().take(length).copied().collect()).collect();
+    (input.source, targets)
+}
+
+/// One tensor of the run of everything at once.
+fn whole(model: &Model, weights: &Weights, source: &Source, targets: &[Vec<u32>], path: &str) -> Kept {
+    let node = model.graph.find(path).unwrap();
+    let mut sink = Keep::new(|id| id == node);
+    let input = Input { source: source.clone(), target: Rows::new(targets, 0) };
+    Native::new().run(model, weights, &input, &mut sink).unwrap();
+    sink.tensors.remove(&node).unwrap()
+}
+
+/// The columns of a step.
+fn slice(targets: &[Vec<u32>], from: usize, to: usize) -> Vec<Vec<u32>> {
+    targets.iter().map(|row| row[from..to].to_vec()).collect()
+}
+
+/// Logits of a step against those of the whole run at one position of some rows.
+fn agree(what: &str, step: &[f32], whole: &Kept, rows: &[usize], position: usize) {
+    let &[_, length, vocabulary] = &whole.shape[..] else { panic!("{what}") };
+    assert_eq!(step.len(), rows.len() * vocabulary, "{what}");
+    let most = whole.values.iter().fold(0f64, |m, x| m.max(x.abs()));
+    for (step, row) in step.chunks(vocabulary).zip(rows) {
+        let expected = &whole.values[(row * length + position) * vocabulary..][..vocabulary];
+        for (a, b) in step.iter().zip(expected) {
+            assert!(
+                (f64::from(*a) - b).abs() <= 2e-5 * most,
+                "{what}, position {position}: {a} and {b} of {most}"
+            );
+        }
+    }
+}
+
+#[test]
+fn token_by_token_and_in_pieces_equal_the_whole() {
+    let (mut padded, mut outgrown) = (0, 0);
+    for &(path, _, heads) in MODELS {
+        let opened = open(&fixture(path), heads);
+        let model = opened.encoder_decoder().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let (source, targets) = input(path, model);
+        if let Source::Tokens(rows) = &source {
+            padded += usize::from(rows.open().contains(&false));
+        }
+        let rows: Vec<usize> = (0..targets.len()).collect();
+        let length = targets[0].len();
+        outgrown += usize::from(length == LENGTH);
+        let expected = whole(model, &weights, &source, &targets, "logits");
+        let mut native = Native::new();
+        // Buffers of the first decoding are used again by the second.
+        for ends in [(1..=length).collect::<Vec<_>>(), vec![1, 4, length]] {
+            let mut decoding = native.start(model, &weights, &source).unwrap();
+            let mut from = 0;
+            for to in ends {
+                let logits = decoding.advance(&slice(&targets, from, to)).unwrap();
+                agree(path, logits, &expected, &rows, to - 1);
+                from = to;
+                assert_eq!(decoding.position(), to);
+            }
+        }
+    }
+    assert!(padded >= 10, "only {padded} sources have padding");
+    assert!(outgrown >= 5, "only {outgrown} targets are long");
+}
+
+#[test]
+fn rows_are_taken_in_any_order_and_more_than_once() {
+    for &(path, _, heads) in MODELS {
+        let opened = open(&fixture(path), heads);
+        let model = opened.encoder_decoder().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let (source, targets) = input(path, model);
+        let length = targets[0].len();
+        let expected = whole(model, &weights, &source, &targets, "logits");
+        let mut native = Native::new();
+        let mut decoding = native.start(model, &weights, &source).unwrap();
+        let last = targets.len() - 1;
+        // Each row twice before anything is read; then some of them, more than there is room for.
+        let twice: Vec<usize> = (0..targets.len()).flat_map(|row| [row, row]).collect();
+        decoding.reorder(&twice).unwrap();
+        let pick = |rows: &[usize], from, to| {
+            let rows: Vec<_> = rows.iter().map(|&row| targets[row].clone()).collect();
+            slice(&rows, from, to)
+        };
+        agree(path, decoding.advance(&pick(&twice, 0, 3)).unwrap(), &expected, &twice, 2);
+        decoding.reorder(&[2 * last + 1, 0, 1, 2 * last, 0]).unwrap();
+        let rows = [last, 0, 0, last, 0];
+        agree(path, decoding.advance(&pick(&rows, 3, 4)).unwrap(), &expected, &rows, 3);
+        decoding.reorder(&[3]).unwrap();
+        agree(path, decoding.advance(&pick(&[last], 4, length)).unwrap(), &expected, &[last], length - 1);
+    }
+}
+
+#[test]
+fn a_step_hands_over_what_is_wanted() {
+    let opened = open(&fixture("t5"), None);
+    let model = opened.encoder_decoder().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let (source, targets) = input("t5", model);
+    for path in
+        ["decoder.1.cross_attn.weights", "decoder.1.self_attn.masked_scores", "decoder.0.self_attn.k_heads"]
+    {
+        let node = model.graph.find(path).unwrap();
+        let expected = whole(model, &weights, &source, &targets, path);
+        let mut native = Native::new();
+        let mut decoding = native.start(model, &weights, &source).unwrap();
+        for (from, to) in [(0, 1), (1, 5), (5, 6)] {
+            let mut sink = Keep::new(|id| id == node);
+            decoding.advance_into(&slice(&targets, from, to), &mut sink).unwrap();
+            let step = &sink.tensors[&node];
+            let &[batch, heads, queries, width] = &step.shape[..] else { panic!("{:?}", step.shape) };
+            assert_eq!(queries, to - from, "{path}");
+            for (n, row) in step.values.chunks(width).enumerate() {
+                let (part, query) = (n / queries, from + n % queries);
+                assert!(part < batch * heads);
+                let full = &expected.values[(part * expected.shape[2] + query) * expected.shape[3]..];
+                for (a, b) in row.iter().zip(full) {
+                    assert!(a == b || (a - b).abs() <= 2e-5, "{path} {query}: {a} and {b}");
+                }
+            }
+        }
+    }
+    let logits = model.graph.find("logits").unwrap();
+    let expected = whole(model, &weights, &source, &targets, "logits");
+    let rows: Vec<usize> = (0..targets.len()).collect();
+    let mut native = Native::new();
+    let mut decoding = native.start(model, &weights, &source).unwrap();
+    let mut sink = Keep::new(|id| id == logits);
+    agree("t5", decoding.advance_into(&slice(&targets, 0, 4), &mut sink).unwrap(), &expected, &rows, 3);
+    assert_eq!(sink.tensors[&logits].shape, [targets.len(), 4, expected.shape[2]]);
+}
+
+#[test]
+fn without_a_causal_mask_nothing_old_is_believed() {
+    let opened = open(&fixture("bart"), None);
+    let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("bart") };
+    let weights = Weights::load(&model, &opened.checkpoint).unwrap();
+    model.wiring.causal_mask = Switch::Off;
+    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
+    model.graph = build(Layers { encoder, decoder }, &model.wiring);
+    let (source, targets) = input("bart", &model);
+    let rows: Vec<usize> = (0..targets.len()).collect();
+    let mut native = Native::new();
+    let mut decoding = native.start(&model, &weights, &source).unwrap();
+    for position in 0..4 {
+        let expected = whole(&model, &weights, &source, &slice(&targets, 0, position + 1), "logits");
+        let logits = decoding.advance(&slice(&targets, position, position + 1)).unwrap();
+        agree("bart without a mask", logits, &expected, &rows, position);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.encoder_decoder().unwrap();
+    assert_eq!(model.wiring.positions(Side::Target), Positions::Table);
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let (source, targets) = input("bart", model);
+    let expected = whole(model, &weights, &source, &targets, "logits");
+    let rows: Vec<usize> = (0..targets.len()).collect();
+    let mut native = Native::new();
+    let mut decoding = native.start(model, &weights, &source).unwrap();
+    decoding.advance(&slice(&targets, 0, 2)).unwrap();
+    let batch = targets.len();
+    let too_long = decoding.advance(&vec![vec![5; 10_000]; batch]);
+    assert!(matches!(too_long, Err(RunError::Tokens(_))));
+    assert!(matches!(decoding.advance(&vec![vec![u32::MAX]; batch]), Err(RunError::Tokens(_))));
+    assert!(decoding.advance(&vec![vec![5]; batch + 1]).is_err());
+    assert!(decoding.advance(&vec![vec![]; batch]).is_err());
+    assert!(decoding.advance(&[vec![vec![5, 6]], vec![vec![5]; batch - 1]].concat()).is_err());
+    assert!(decoding.reorder(&[batch]).is_err() && decoding.reorder(&[]).is_err());
+    assert_eq!(decoding.position(), 2);
+    agree("bart", decoding.advance(&slice(&targets, 2, 3)).unwrap(), &expected, &rows, 2);
+}
