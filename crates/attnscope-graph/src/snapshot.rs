@@ -54,9 +54,9 @@ const TABLE: [Row; SNAPSHOTS] = [
     (9, "encoder.{n}.self_attn.v", "encoder values"),
     (10, "encoder.{n}.self_attn.scores", "encoder scores, scaled, before bias and mask"),
     (11, "encoder.{n}.self_attn.weights", "encoder attention weights"),
-    (12, "encoder.{n}.self_attn.q_heads", "encoder queries (and keys, values) split into heads"),
+    (12, "encoder.{n}.self_attn.q_heads", "encoder queries split into heads"),
     (13, "encoder.{n}.self_attn.context", "encoder attention output, heads side by side"),
-    (14, "encoder.{n}.self_attn.residual", "the two tensors of the residual sum"),
+    (14, "encoder.{n}.self_attn.residual", "the two terms of the residual sum"),
     (15, "encoder.{n}.self_attn.norm", "the attention sublayer's norm"),
     (16, "encoder.{n}.ffn.in", "input of the feed-forward"),
     (17, "encoder.{n}.ffn.hidden", "first linear layer, before the activation"),
@@ -69,7 +69,7 @@ const TABLE: [Row; SNAPSHOTS] = [
     (24, "decoder.{n}.self_attn.scores", "decoder scores, scaled, before bias and mask"),
     (25, "decoder.{n}.self_attn.mask", "causal mask: 0 is open, −∞ is shut"),
     (26, "decoder.{n}.self_attn.weights", "decoder attention weights, after mask and softmax"),
-    (27, "decoder.{n}.self_attn.q_heads", "decoder queries (and keys, values) split into heads"),
+    (27, "decoder.{n}.self_attn.q_heads", "decoder queries split into heads"),
     (28, "decoder.{n}.self_attn.context", "decoder attention output, heads side by side"),
     (29, "decoder.{n}.self_attn.norm", "the masked attention sublayer's norm"),
     (30, "decoder.{n}.cross_attn.q", "cross-attention queries, from the decoder"),
@@ -130,7 +130,9 @@ fn view(graph: &Graph, number: usize, path: &str) -> View {
 fn words(number: usize, what: &'static str, view: &View, graph: &Graph) -> &'static str {
     match (number, view) {
         (1, View::Nodes(_)) => "log-mel features",
-        (3, View::Corner(_)) if graph.find("audio.conv1").is_some() => "corner of the first convolution's kernel",
+        (3, View::Corner(_)) if graph.find("audio.conv1").is_some() => {
+            "corner of the first convolution's kernel"
+        }
         (4, _) if graph.find("audio.mel").is_some() => "audio frames after the convolutions",
         (5, _) if graph.find("audio.mel").is_some() => "audio frames with positions",
         _ => what,
@@ -259,11 +261,8 @@ mod tests {
     #[test]
     fn every_model_has_the_walk_and_says_what_it_has_not() {
         let audio = Wiring { front: Front::Audio, ..Wiring::VASWANI };
-        let no_mask = Wiring {
-            causal_mask: crate::Switch::Off,
-            padding_mask: crate::Switch::Off,
-            ..Wiring::VASWANI
-        };
+        let no_mask =
+            Wiring { causal_mask: crate::Switch::Off, padding_mask: crate::Switch::Off, ..Wiring::VASWANI };
         for (wiring, absent) in [(audio, vec![]), (no_mask, vec![25]), (Wiring::VASWANI, vec![])] {
             let graph = build(Layers { encoder: 2, decoder: 1 }, &wiring);
             let missing = |layer| -> Vec<usize> {

@@ -1,7 +1,7 @@
 //! Tensors in print, as NumPy abbreviates them: all of a small one, three values from each end of a large one.
 
-/// Above this many values the middle of every dimension is left out.
-const MOST: usize = 1000;
+/// Above this many values the middle of every dimension is left out. NumPy waits until 1,000, which fills screens.
+const MOST: usize = 200;
 /// Values, rows, blocks that are shown at each end then.
 const EDGE: usize = 3;
 /// Digits after the point.
@@ -171,17 +171,25 @@ mod tests {
         );
         assert_eq!(text(&[0], &[], 80, false), "[]\n");
         assert_eq!(text(&[], &[2.0], 80, false), "2.0000\n");
-        assert_eq!(Array { shape: &[3], values: &[3.0, 2.0, 10.0], whole: true }.text(80, false), "[ 3  2 10]\n");
+        assert_eq!(
+            Array { shape: &[3], values: &[3.0, 2.0, 10.0], whole: true }.text(80, false),
+            "[ 3  2 10]\n"
+        );
     }
 
     #[test]
     fn large_arrays_lose_their_middle() {
         let values: Vec<f64> = (0..1200).map(f64::from).collect();
         let text = text(&[2, 20, 30], &values, 80, false);
-        assert!(text.starts_with("[[[   0.0000    1.0000    2.0000 ...   27.0000   28.0000   29.0000]\n"), "{text}");
+        assert!(
+            text.starts_with("[[[   0.0000    1.0000    2.0000 ...   27.0000   28.0000   29.0000]\n"),
+            "{text}"
+        );
         assert_eq!(text.matches("...").count(), 6 * 2 + 2);
         assert!(text.contains("\n\n [[ 600.0000"));
-        assert!(super::Array { shape: &[1200], values: &values, whole: true }.text(80, true).contains(" 600 "));
+        assert!(
+            super::Array { shape: &[1200], values: &values, whole: true }.text(80, true).contains(" 600 ")
+        );
     }
 
     #[test]

@@ -171,12 +171,7 @@ mod tests {
         let (rows, columns) = (labels(&["▁Ein", "▁Mann"]), labels(&["▁A", "▁man", "</s>"]));
         let values = [0.9, 0.05, 0.05, 0.3, 0.69, 0.01];
         let map = Heatmap { rows: &rows, columns: &columns, values: &values };
-        let expected = [
-            "      ▁A   ▁man </s>",
-            "▁Ein  █90█ ░░░░ ░░░░",
-            "▁Mann ▓▓▓▓ █69█ ····",
-            "",
-        ];
+        let expected = ["      ▁A   ▁man </s>", "▁Ein  █90█ ░░░░ ░░░░", "▁Mann ▓▓▓▓ █69█ ····", ""];
         assert_eq!(map.text(options(80), Style::default()), expected.join("\n"));
         let ascii = map.text(Options { width: 80, glyphs: Glyphs::Ascii }, Style::default());
         assert!(ascii.is_ascii() && ascii.contains("@90@"), "{ascii}");
@@ -188,9 +183,13 @@ mod tests {
         let columns: Vec<String> = (0..60).map(|i| format!("token{i}")).collect();
         let values = vec![1.0 / 60.0; 120];
         for width in [40, 80, 120] {
-            let text = Heatmap { rows: &rows, columns: &columns, values: &values }.text(options(width), Style::default());
+            let text = Heatmap { rows: &rows, columns: &columns, values: &values }
+                .text(options(width), Style::default());
             assert!(text.lines().all(|l| super::width(l) <= width), "{text}");
-            assert_eq!(text.matches("\na ").count() + usize::from(text.starts_with("a ")), text.split("\n\n").count());
+            assert_eq!(
+                text.matches("\na ").count() + usize::from(text.starts_with("a ")),
+                text.split("\n\n").count()
+            );
         }
     }
 

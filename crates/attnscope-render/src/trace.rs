@@ -4,10 +4,12 @@ use attnscope_checkpoint::Stats;
 use attnscope_diagnose::HeadMeasures;
 use serde_json::{Value, json};
 
+use crate::glyphs::Glyphs;
 use crate::heatmap::Heatmap;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::text::Style;
+use crate::wrap::{shown, width, wrap};
 
 /// One line of the table of tensors.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,31 +43,30 @@ pub struct CrossAttention {
     pub heads: Vec<HeadMeasures>,
 }
 
-/// The table of tensors.
+/// The tensors: a line each where the output is wide enough, two where it is not.
 pub fn tensor_table(rows: &[TensorRow], options: Options) -> String {
+    let table = one_line_each(rows, options.glyphs).render(usize::MAX);
+    if table.lines().all(|line| width(line) <= options.width) {
+        return table;
+    }
+    two_lines_each(rows, options)
+}
+
+fn one_line_each(rows: &[TensorRow], glyphs: Glyphs) -> Table {
+    let mut columns =
+        vec![Column::left("node"), Column::left("what"), Column::left("dims"), Column::left("shape")];
+    columns.extend(MEASURES.map(Column::right));
     let numbered = rows.iter().any(|row| row.number.is_some());
-    let mut columns = vec![
-        Column::left("node"),
-        Column::left("what"),
-        Column::left("dims"),
-        Column::left("shape"),
-        Column::right("min"),
-        Column::right("mean"),
-        Column::right("max"),
-        Column::right("std"),
-        Column::right("NaN"),
-    ];
     if numbered {
         columns.insert(0, Column::right("#"));
     }
-    let mut table = Table::new(columns, options.glyphs).flexible(1 + usize::from(numbered));
+    let mut table = Table::new(columns, glyphs);
     for row in rows {
         let mut cells = vec![row.path.clone(), row.what.clone()];
         match &row.stats {
             Some(stats) => {
                 cells.extend([row.dims.join(","), shape_text(&row.shape)]);
-                cells.extend([stats.min, stats.mean, stats.max, stats.std].map(number));
-                cells.push(nan_text(stats));
+                cells.extend(measures(stats));
             }
             None => cells.push("absent".into()),
         }
@@ -74,7 +75,42 @@ pub fn tensor_table(rows: &[TensorRow], options: Options) -> String {
         }
         table.row(cells);
     }
-    table.render(options.width)
+    table
+}
+
+/// What it is, then what it holds.
+fn two_lines_each(rows: &[TensorRow], options: Options) -> String {
+    let most = |of: &dyn Fn(&TensorRow) -> String| rows.iter().map(|r| width(&of(r))).max().unwrap_or(0);
+    let path = most(&|r| r.path.clone());
+    let dims = most(&|r| r.dims.join(","));
+    let shape = most(&|r| shape_text(&r.shape));
+    let indent = if rows.iter().any(|r| r.number.is_some()) { 4 } else { 0 };
+    let mut out = String::new();
+    for row in rows {
+        let number = row.number.map(|n| format!("{n:>2}  ")).unwrap_or_default();
+        let first = shown(&format!("{:path$}  {}", row.path, row.what), options.glyphs);
+        let lines = wrap(&first, options.width.saturating_sub(indent));
+        out += &format!("{number}{}", lines.join(&format!("\n{:indent$}", "")));
+        let second = match &row.stats {
+            Some(stats) => {
+                let held =
+                    MEASURES.iter().zip(measures(stats)).map(|(name, value)| format!("{name} {value:<9}"));
+                let (letters, numbers) = (row.dims.join(","), shape_text(&row.shape));
+                format!("{letters:dims$}  {numbers:shape$}  {}", held.collect::<Vec<_>>().join(" "))
+            }
+            None => "absent".to_owned(),
+        };
+        out += &format!("\n{:indent$}  {}\n", "", shown(second.trim_end(), options.glyphs));
+    }
+    out
+}
+
+/// What a line of the table says of a tensor's values.
+const MEASURES: [&str; 5] = ["min", "mean", "max", "std", "NaN"];
+
+fn measures(stats: &Stats) -> [String; 5] {
+    let [min, mean, max, std] = [stats.min, stats.mean, stats.max, stats.std].map(number);
+    [min, mean, max, std, nan_text(stats)]
 }
 
 /// `(1, 4, 5, 6)`, and `(6)` for one dimension.
@@ -122,7 +158,12 @@ pub fn cross_attention(cross: &CrossAttention, options: Options, style: Style) -
     );
     let or_none = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| format!("{x:.3}"));
     for (h, head) in cross.heads.iter().enumerate() {
-        table.row([h.to_string(), or_none(head.entropy), format!("{:.2}", head.peak), or_none(head.end_share)]);
+        table.row([
+            h.to_string(),
+            or_none(head.entropy),
+            format!("{:.2}", head.peak),
+            or_none(head.end_share),
+        ]);
     }
     out + &table.render(options.width)
 }

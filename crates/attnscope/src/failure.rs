@@ -44,4 +44,6 @@ from!(
     attnscope_run::ShiftError,
     attnscope_run::TokenError,
     attnscope_run::audio::AudioError,
+    attnscope_run::generate::SettingsError,
+    attnscope_run::trace::TraceError,
 );

@@ -9,8 +9,10 @@
 //! # Ok::<(), attnscope::Failure>(())
 //! ```
 
+mod attention;
 pub mod cli;
 mod failure;
+mod near;
 mod open;
 mod ready;
 mod toy;

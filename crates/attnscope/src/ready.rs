@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use attnscope_graph::{Dim, Front, Model, Side};
+use attnscope_run::generate::{Generator, Hypothesis, Settings};
 use attnscope_run::{Rows, Shift, Source, Tokenizer, Weights, audio, check_rows, pad_token};
 
 use crate::failure::Failure;
@@ -124,6 +125,37 @@ impl<'a> Ready<'a> {
     /// What the decoder reads, as ids.
     pub fn target_ids(&self, rows: &[Vec<u32>]) -> Result<Rows, Failure> {
         Ok(Rows::checked(self.model, Side::Target, rows, self.pad)?)
+    }
+
+    /// How the model writes, by its own documents.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = Settings::of(self.model, self.opened.checkpoint.configs())?;
+        if settings.start.is_empty() {
+            settings.start = self.prompt();
+        }
+        Ok(settings)
+    }
+
+    /// The tokens that end a sentence.
+    pub fn end_tokens(&self) -> Vec<u32> {
+        self.settings().map(|settings| settings.ends).unwrap_or_default()
+    }
+
+    /// What the decoder reads to write what the model writes by itself: the likeliest token at each step.
+    pub fn written(&self, source: &Source) -> Result<Rows, Failure> {
+        let settings = Settings { beams: 1, ..self.settings()? };
+        let generator = Generator { model: self.model, weights: &self.weights, settings: &settings };
+        let made = match source {
+            Source::Tokens(rows) => generator.from_tokens(&rows.tokens())?,
+            Source::Features(features) => generator.from_features(features)?,
+        };
+        let read = |row: &Vec<Hypothesis>| {
+            let tokens = row.first().map(|best| best.tokens.as_slice()).unwrap_or_default();
+            // The last token is written and never read.
+            let all_but_last = tokens.split_last().map_or(&[][..], |(_, rest)| rest);
+            [&settings.start, all_but_last].concat()
+        };
+        self.target_ids(&made.iter().map(read).collect::<Vec<_>>())
     }
 
     /// The tokens of a batch for a reader, row by row, padding included.

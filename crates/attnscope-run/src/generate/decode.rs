@@ -70,7 +70,6 @@ pub(crate) fn logits_of(model: &Model) -> Result<NodeId, RunError> {
     model.graph.find("logits").ok_or_else(|| RunError::Obstacle("the graph has no logits".into()))
 }
 
-
 fn same_batch(batch: usize, tokens: &[Vec<u32>]) -> Result<(), RunError> {
     let length = tokens.first().map_or(0, Vec::len);
     if tokens.len() == batch && length > 0 && tokens.iter().all(|row| row.len() == length) {

@@ -48,7 +48,9 @@ impl TraceError {
     /// What the user can do next, for the `help:` line.
     pub fn help(&self) -> String {
         match self {
-            Self::Exists { .. } => "give the name of a folder that does not exist yet, or remove this one".into(),
+            Self::Exists { .. } => {
+                "give the name of a folder that does not exist yet, or remove this one".into()
+            }
             Self::Io { why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
                 "make room on the disk, or keep less with --layer; nothing was left behind".into()
             }

@@ -85,7 +85,11 @@ impl Trace {
             match self.tensors.tensor(&node.path) {
                 Some(tensor) if tensor.shape == node.shape => {}
                 Some(tensor) => {
-                    return Err(invalid(&node.path, "the shape of its tensor", format!("{:?}", tensor.shape)));
+                    return Err(invalid(
+                        &node.path,
+                        "the shape of its tensor",
+                        format!("{:?}", tensor.shape),
+                    ));
                 }
                 None => return Err(invalid(&node.path, "a tensor of that name", "none".into())),
             }

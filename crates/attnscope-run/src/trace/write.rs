@@ -85,8 +85,7 @@ impl TraceWriter {
         let folder = new_folder(parent).map_err(TraceError::io(parent))?;
         let path = folder.path().join(TENSORS);
         let file = File::create(&path).map_err(TraceError::io(&path))?;
-        let mut writer =
-            Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
+        let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
         let header = writer.plan(graph, nodes, precision);
         writer.write_header(&header).map_err(TraceError::io(&path))?;
         Ok(writer)
@@ -98,7 +97,12 @@ impl TraceWriter {
     }
 
     /// Gives every tensor its place after the last one's.
-    fn plan(&mut self, graph: &Graph, nodes: &[(NodeId, Vec<usize>)], precision: Precision) -> Map<String, Value> {
+    fn plan(
+        &mut self,
+        graph: &Graph,
+        nodes: &[(NodeId, Vec<usize>)],
+        precision: Precision,
+    ) -> Map<String, Value> {
         let mut header = Map::new();
         for (id, shape) in nodes {
             let node = graph.node(*id);
@@ -165,7 +169,9 @@ impl Sink for TraceWriter {
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         let Some(&place) = self.places.get(&node) else { return Ok(()) };
         if place.elements != shape.iter().product::<usize>() {
-            return Err(RunError::Obstacle(format!("a tensor came in another shape than planned: {shape:?}")));
+            return Err(RunError::Obstacle(format!(
+                "a tensor came in another shape than planned: {shape:?}"
+            )));
         }
         let path = self.folder.path().join(TENSORS);
         Ok(self.write(place, values).map_err(TraceError::io(&path))?)

@@ -69,7 +69,8 @@ impl SourceArgs {
         model.set_threads()?;
         let pairs = self.read_pairs()?;
         let of = |pick: fn(&Pair) -> &String| pairs.iter().map(pick).cloned().collect::<Vec<_>>();
-        let or = |given: Vec<String>, usual: &str| if given.is_empty() { vec![usual.to_owned()] } else { given };
+        let or =
+            |given: Vec<String>, usual: &str| if given.is_empty() { vec![usual.to_owned()] } else { given };
         let sources = [self.src.clone(), of(|p| &p.source)].concat();
         let targets = [target.map(|t| t.tgt.clone()).unwrap_or_default(), of(|p| &p.target)].concat();
         Opened::toy(or(sources, toy::SOURCE), or(targets, toy::TARGET))

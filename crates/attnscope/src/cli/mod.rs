@@ -7,6 +7,7 @@ mod inspect;
 mod output;
 mod summary;
 mod tour;
+mod trace;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ enum Command {
     Flow(flow::Flow),
     /// A table of layers: shapes, parameters, multiply-adds, memory
     Summary(summary::Summary),
+    /// Run the model on an input and show, print or keep every tensor
+    Trace(trace::Trace),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -119,6 +122,7 @@ pub fn main() -> ExitCode {
         Some(Command::Inspect(c)) => c.run().map(fine),
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
+        Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {

@@ -30,6 +30,16 @@ impl<'a> Output<'a> {
         if self.args.ascii || !locale_is_utf8() { Glyphs::Ascii } else { Glyphs::Unicode }
     }
 
+    /// Text of several lines in the characters that the output can show. Colours pass.
+    pub(super) fn glyphs_text(&self, text: &str) -> String {
+        match self.glyphs() {
+            Glyphs::Unicode => text.to_owned(),
+            Glyphs::Ascii => {
+                text.split('\n').map(|line| Glyphs::Ascii.text(line)).collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+
     pub(super) fn style(&self) -> Style {
         let to_terminal = self.args.output.is_none() && std::io::stdout().is_terminal();
         let color = match self.args.color {
