@@ -16,6 +16,7 @@ mod near;
 mod open;
 mod ready;
 mod toy;
+mod writing;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
@@ -25,3 +26,4 @@ pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;
 pub use ready::{Ready, Token};
+pub use writing::{Aligned, Written};

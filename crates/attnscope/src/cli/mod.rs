@@ -2,6 +2,8 @@
 
 mod convert;
 mod flow;
+mod generate;
+mod generated;
 mod input;
 mod inspect;
 mod output;
@@ -39,6 +41,8 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Translate or transcribe, and say which part of the source each word came from
+    Generate(generate::Generate),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -123,6 +127,7 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
