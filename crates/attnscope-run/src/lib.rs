@@ -19,8 +19,9 @@ pub use input::{
     parse_pairs, read_pairs,
 };
 pub use native::{Decoding, Native, Report};
+pub use position::bucket as relative_bucket;
 pub use prepare::sizes_of;
-pub use reference::run_reference;
+pub use reference::{activate, run_reference};
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;
