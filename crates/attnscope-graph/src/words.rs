@@ -3,7 +3,7 @@
 use crate::dim::Sizes;
 use crate::graph::Node;
 use crate::op::Op;
-use crate::wiring::{NormKind, Positions, Squash};
+use crate::wiring::{NormKind, PositionCount, Positions, Squash};
 
 /// The formula of a node, with numbers where they are known.
 pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
@@ -92,7 +92,12 @@ pub fn why_shape(node: &Node) -> &'static str {
         Op::Embed { .. } => {
             "each id becomes a row of d_model numbers; the table's height, the vocabulary, is gone"
         }
-        Op::Positions { .. } => "one vector a position, the same for every sentence",
+        Op::Positions { count: PositionCount::Places, .. } => {
+            "one vector a position, the same for every sentence"
+        }
+        Op::Positions { count: PositionCount::Tokens, .. } => {
+            "one vector a position; padding makes sentences differ"
+        }
         Op::AddPositions => "a sum keeps the shape: positions are repeated for every sentence",
         Op::Conv1d { stride: 1 } => {
             "a kernel of 3 with one zero at each end keeps the frames; channels become d_model"

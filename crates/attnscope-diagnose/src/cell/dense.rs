@@ -1,6 +1,6 @@
 //! Cells outside of attention: lookups, maps, norms, activations.
 
-use attnscope_graph::{Activation, Factor, NormKind, Positions};
+use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions};
 
 use super::{Cell, CellError, Step, Term, Written, products, row, value};
 
@@ -24,11 +24,16 @@ impl Cell<'_> {
         &self,
         kind: Positions,
         offset: usize,
+        count: PositionCount,
         stored: f64,
     ) -> Result<Vec<Step>, CellError> {
         let &[_, p, i] = self.at else { return Ok(Vec::new()) };
         let width = self.cells.tensor(self.id)?.shape[2];
-        let place = if offset > 0 { format!("{p} + {offset}") } else { p.to_string() };
+        let place = match count {
+            PositionCount::Places => p.to_string(),
+            PositionCount::Tokens => format!("(tokens before {p})"),
+        };
+        let place = if offset > 0 { format!("{place} + {offset}") } else { place };
         let formula = match kind {
             Positions::Table => format!("{}[{place}, {i}]", self.weight_name(0)),
             _ => format!("sinusoid of position {place}, feature {i} of {width}"),

@@ -175,7 +175,7 @@ impl Cell<'_> {
         match self.node.op {
             Op::Ids(_) | Op::Features => Ok(vec![Step::plain(self.leaf(), "given", stored)]),
             Op::Embed { scale } => self.embed(scale),
-            Op::Positions { kind, offset, .. } => self.positions(kind, offset, stored),
+            Op::Positions { kind, offset, count, .. } => self.positions(kind, offset, count, stored),
             Op::AddPositions => self.sum(&[("embedding", 1.0), ("position", 1.0)]),
             Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
             Op::Conv1d { stride } => self.conv(stride),

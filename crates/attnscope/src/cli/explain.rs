@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use attnscope_diagnose::cell::needed;
-use attnscope_graph::{NodeId, View, snapshots};
+use attnscope_graph::{Graph, NodeId, View, snapshots};
 use attnscope_render::json;
 use attnscope_render::page::Page;
 use attnscope_run::Input;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::input::{SourceArgs, TargetArgs};
 use super::{ModelArgs, Output, OutputArgs};
 use crate::explain::{
-    QUESTIONS, Subject, Topic, Wanted, cell_json, cell_page, index_page, node_page, parse_at, walk_page,
+    QUESTIONS, Subject, Topic, Wanted, cell_json, cell_page, index_page, node_page, parse_at, sign, walk_page,
 };
 use crate::failure::Failure;
 
@@ -102,7 +102,7 @@ impl Explain {
         self.source.is_given() || matches!(name, "demo" | "toy")
     }
 
-    fn asked(&self, topic: &str, graph: &attnscope_graph::Graph) -> Result<Asked, Failure> {
+    fn asked(&self, topic: &str, graph: &Graph) -> Result<Asked, Failure> {
         if self.walk {
             return Ok(Asked::Walk);
         }
@@ -121,41 +121,33 @@ impl Explain {
         }
     }
 
-    /// The node that a snapshot looks at.
-    fn node_of(&self, graph: &attnscope_graph::Graph, number: usize) -> Option<NodeId> {
+    /// The node that a snapshot looks at; for a corner of a weight, the node that uses it.
+    fn node_of(&self, graph: &Graph, number: usize) -> Option<NodeId> {
         let walk = snapshots(graph, self.layer_index);
-        walk.iter().find(|s| s.number == number)?.view.nodes().first().copied()
+        match &walk.iter().find(|s| s.number == number)?.view {
+            View::Corner(weight) => graph.iter().find(|(_, n)| n.weights.contains(weight)).map(|(id, _)| id),
+            view => view.nodes().first().copied(),
+        }
     }
 
     fn answer(&self, output: &Output<'_>, subject: &Subject<'_>, asked: &Asked) -> Result<(), Failure> {
-        match asked {
-            Asked::Walk => self.write(output, &[walk_page(subject, self.layer_index)], None),
+        let mut cell = None;
+        let mut pages = match asked {
+            Asked::Walk => vec![walk_page(subject, self.layer_index)],
             Asked::Cell(node, at) => {
-                let page = cell_page(subject, *node, at, self.full)?;
-                self.write(output, &[page], Some(cell_json(subject, *node, at)?))
+                cell = Some(cell_json(subject, *node, at)?);
+                vec![cell_page(subject, *node, at, self.full)?]
             }
-            Asked::Topic(Topic::Node(node)) => self.write(output, &[node_page(subject, *node)], None),
-            Asked::Topic(Topic::Concept(concept)) => self.write(output, &[concept.page(subject)], None),
-            Asked::Topic(Topic::Questions) => {
-                let pages: Vec<Page> = QUESTIONS.iter().map(|q| q.page(subject)).collect();
-                self.write(output, &pages, None)
-            }
+            Asked::Topic(Topic::Node(node)) => vec![node_page(subject, *node)],
+            Asked::Topic(Topic::Concept(concept)) => vec![concept.page(subject)],
+            Asked::Topic(Topic::Questions) => QUESTIONS.iter().map(|q| q.page(subject)).collect(),
             Asked::Topic(Topic::Snapshot(number)) => {
-                let walk = snapshots(subject.graph(), self.layer_index);
-                let snapshot = walk.iter().find(|s| s.number == *number);
-                match snapshot.map(|s| (&s.view, s.view.nodes().first())) {
-                    Some((_, Some(&node))) => self.write(output, &[node_page(subject, node)], None),
-                    Some((View::Corner(weight), _)) => {
-                        let users = subject.graph().iter().find(|(_, n)| n.weights.contains(weight));
-                        match users {
-                            Some((node, _)) => self.write(output, &[node_page(subject, node)], None),
-                            None => Err(self.absent(*number)),
-                        }
-                    }
-                    _ => Err(self.absent(*number)),
-                }
+                let node = self.node_of(subject.graph(), *number).ok_or_else(|| self.absent(*number))?;
+                vec![node_page(subject, node)]
             }
-        }
+        };
+        sign(&mut pages, subject);
+        self.write(output, &pages, cell)
     }
 
     fn absent(&self, number: usize) -> Failure {

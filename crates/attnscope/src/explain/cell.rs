@@ -61,12 +61,7 @@ pub(crate) fn cell_page(
     let dims = &subject.graph().node(node).dims;
     let place: Vec<String> = dims.iter().zip(at).map(|(&dim, &index)| place(subject, dim, index)).collect();
     let mut page = Page::new(format!("{}[{}]", told.node, joined(at)));
-    page.facts([
-        ("cell", Some(place.join(", "))),
-        ("stored", Some(digits(told.stored))),
-        ("model", Some(subject.name())),
-        ("input", Some(subject.input_text())),
-    ]);
+    page.facts([("cell", Some(place.join(", "))), ("stored", Some(digits(told.stored)))]);
     for (i, step) in told.steps.iter().enumerate() {
         page.words(format!("{}. {} = {}", i + 1, step.name, step.formula));
         if !step.terms.is_empty() {

@@ -15,6 +15,13 @@ pub(crate) use topic::{Topic, index_page};
 
 use attnscope_render::page::Page;
 
+/// What the numbers of pages are of: the last words of the last one.
+pub(crate) fn sign(pages: &mut [Page], subject: &Subject<'_>) {
+    if let Some(page) = pages.last_mut() {
+        page.facts([("model", Some(subject.name())), ("input", Some(subject.input_text()))]);
+    }
+}
+
 /// An idea, and how it looks in a model.
 pub(crate) struct Concept {
     /// What it is asked for by.
@@ -35,7 +42,6 @@ impl Concept {
     pub(crate) fn page(&self, subject: &Subject<'_>) -> Page {
         let mut page = Page::new(format!("{}: {}", self.id, self.title));
         (self.tell)(subject, &mut page);
-        page.facts([("model", Some(subject.name())), ("input", Some(subject.input_text()))]);
         page
     }
 }

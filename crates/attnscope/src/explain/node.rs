@@ -25,7 +25,6 @@ pub(crate) fn node_page(subject: &Subject<'_>, id: NodeId) -> Page {
     ]);
     page.table(&["", "dimension", "#size"], dimensions(subject, &node.dims));
     page.drawing(neighbours(subject, id));
-    page.facts([("model", Some(subject.name())), ("input", Some(subject.input_text()))]);
     page
 }
 
@@ -100,7 +99,6 @@ fn neighbours(subject: &Subject<'_>, id: NodeId) -> String {
 /// All 43 snapshots, one after the other, in the layer that is opened.
 pub(crate) fn walk_page(subject: &Subject<'_>, layer: usize) -> Page {
     let mut page = Page::new(format!("A walk through {}", subject.name));
-    page.facts([("model", Some(subject.name())), ("input", Some(subject.input_text()))]);
     for snapshot in snapshots(subject.graph(), layer) {
         stop(subject, &snapshot, &mut page);
     }

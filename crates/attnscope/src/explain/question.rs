@@ -41,9 +41,9 @@ fn dimensions(subject: &Subject<'_>, page: &mut Page) {
     };
     page.table(&["stage", "dims", "shape", "meaning"], STAGES.into_iter().filter_map(stage).collect());
     page.words(
-        "Only three things ever change: the first dimension is the batch and stays; lengths change where the decoder \
-         takes over from the encoder; the last dimension is d_model but for inside a sublayer, where it is cut into \
-         heads or widened to d_ff, and at the end, where it becomes the vocabulary.",
+        "The batch is first and never changes. Lengths change once, where the decoder takes over from the encoder. \
+         The last dimension is d_model everywhere but inside a sublayer, where it is cut into heads or widened to \
+         d_ff, and at the end, where it becomes the vocabulary.",
     );
 }
 
@@ -92,7 +92,7 @@ fn scores(subject: &Subject<'_>, page: &mut Page) {
 
 fn mask(subject: &Subject<'_>, page: &mut Page) {
     page.words(
-        "The decoder is trained on whole sentences at once. Without a mask, position t would read token t + 1, which \
+        "The decoder is trained on whole sentences at once. Without a mask, position t would read token t+1, which \
          is the one it is to predict, and learn to copy. −∞ is added to the scores of later keys before the softmax, \
          so that their weight is exactly 0.",
     );
