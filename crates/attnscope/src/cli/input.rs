@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attnscope_run::{Pair, Rows, Source, parse_ids, read_pairs};
+use attnscope_run::{Input, Pair, Rows, Source, parse_ids, read_pairs};
 use clap::Args;
 
 use super::ModelArgs;
@@ -58,6 +58,18 @@ pub(super) struct TargetArgs {
 pub(super) struct Given {
     pub(super) source: Source,
     pub(super) target: Option<Rows>,
+}
+
+impl Given {
+    /// A run's input, and whether the model wrote its target itself because none was given.
+    pub(super) fn input(self, ready: &Ready<'_>) -> Result<(Input, bool), Failure> {
+        let generated = self.target.is_none();
+        let target = match self.target {
+            Some(target) => target,
+            None => ready.written(&self.source)?,
+        };
+        Ok((Input { source: self.source, target }, generated))
+    }
 }
 
 impl SourceArgs {
