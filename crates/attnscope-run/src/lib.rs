@@ -21,8 +21,9 @@ pub use input::{
     parse_ids, parse_pairs, position_room, read_pairs,
 };
 pub use native::{Decoding, Native, Report};
+pub use position::bucket as relative_bucket;
 pub use prepare::{Shut, shut, sizes_of};
-pub use reference::{run_reference, run_reference_changed};
+pub use reference::{activate, run_reference, run_reference_changed};
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;

@@ -45,7 +45,7 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
 }
 
 /// The row of T5's bias table for a distance: exact near by, logarithmic further away, in f32 as it was trained.
-pub(crate) fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
+pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
     let relative = key as i64 - query as i64;
     let (buckets, first, distance) = match stack {
         // The encoder looks both ways: half of the buckets are for what comes after.

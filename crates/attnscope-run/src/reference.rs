@@ -325,7 +325,7 @@ impl Step<'_> {
 }
 
 /// The activation of one element.
-pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
+pub fn activate(activation: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match activation {
         Activation::Relu => x.max(0.0),

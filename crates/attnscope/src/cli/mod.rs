@@ -1,6 +1,7 @@
 //! The command line: one enum of commands, one way to run each.
 
 mod convert;
+mod explain;
 mod flow;
 mod input;
 mod inspect;
@@ -39,12 +40,14 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
+    Explain(explain::Explain),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
 
 /// The model that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ModelArgs {
     /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
     #[arg(default_value = "demo")]
@@ -123,6 +126,7 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Explain(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
