@@ -2,5 +2,6 @@
 
 mod attention;
 pub mod cell;
+pub mod masks;
 
 pub use attention::{HeadMeasures, Weights, head_measures};

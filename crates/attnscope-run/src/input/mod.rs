@@ -127,7 +127,7 @@ impl Source {
     }
 
     /// Some of the rows, in the order given.
-    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+    pub fn select(&self, rows: &[usize]) -> Self {
         match self {
             Self::Tokens(tokens) => Self::Tokens(tokens.select(rows)),
             Self::Features(all) => {
