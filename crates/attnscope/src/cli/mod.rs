@@ -1,5 +1,6 @@
 //! The command line: one enum of commands, one way to run each.
 
+mod check;
 mod convert;
 mod flow;
 mod input;
@@ -22,7 +23,7 @@ use output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed)."
+    after_help = "Exit codes: 0 fine; 1 a claim is wrong or a difference was found; 2 could not do it (bad usage, a file that cannot be read or believed)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -39,6 +40,8 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Check a worked example of attention, claim by claim, or a saved trace against its model
+    Check(check::Check),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -123,6 +126,7 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Check(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
