@@ -4,4 +4,6 @@ mod attention;
 pub mod cell;
 pub mod masks;
 
+pub mod worked;
+
 pub use attention::{HeadMeasures, Weights, head_measures};

@@ -44,6 +44,7 @@ pub mod html;
 pub mod json;
 mod layout;
 mod markup;
+mod matrices;
 mod mermaid;
 pub mod page;
 mod palette;
@@ -52,6 +53,7 @@ mod svg;
 mod table;
 mod text;
 pub mod trace;
+pub mod worked;
 mod wrap;
 
 pub use array::Array;

@@ -1,5 +1,6 @@
 //! The command line: one enum of commands, one way to run each.
 
+mod check;
 mod convert;
 mod explain;
 mod flow;
@@ -23,7 +24,7 @@ use output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed)."
+    after_help = "Exit codes: 0 fine; 1 a claim is wrong or a difference was found; 2 could not do it (bad usage, a file that cannot be read or believed)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -42,6 +43,9 @@ enum Command {
     Trace(trace::Trace),
     /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
     Explain(explain::Explain),
+
+    /// Check a worked example of attention, claim by claim, or a saved trace against its model
+    Check(check::Check),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -127,6 +131,8 @@ pub fn main() -> ExitCode {
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Explain(c)) => c.run().map(fine),
+
+        Some(Command::Check(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
