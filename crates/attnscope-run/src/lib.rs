@@ -1,5 +1,6 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
 
+pub mod align;
 pub mod audio;
 mod change;
 mod error;

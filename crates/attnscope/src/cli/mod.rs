@@ -4,6 +4,8 @@ mod check;
 mod convert;
 mod explain;
 mod flow;
+mod generate;
+mod generated;
 mod input;
 mod inspect;
 mod output;
@@ -46,6 +48,9 @@ enum Command {
 
     /// Check a worked example of attention, claim by claim, or a saved trace against its model
     Check(check::Check),
+
+    /// Translate or transcribe, and say which part of the source each word came from
+    Generate(generate::Generate),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -133,6 +138,8 @@ pub fn main() -> ExitCode {
         Some(Command::Explain(c)) => c.run().map(fine),
 
         Some(Command::Check(c)) => c.run(),
+
+        Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
