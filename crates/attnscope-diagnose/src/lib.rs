@@ -1,5 +1,6 @@
 //! Says what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
 
 mod attention;
+pub mod diff;
 
 pub use attention::{HeadMeasures, Weights, head_measures};

@@ -2,6 +2,7 @@
 
 pub mod audio;
 mod error;
+mod formula;
 pub mod generate;
 mod input;
 mod native;
@@ -14,6 +15,7 @@ pub mod trace;
 mod weights;
 
 pub use error::RunError;
+pub use formula::Formula;
 pub use input::{
     Features, Input, InputError, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token, parse_ids,
     parse_pairs, read_pairs,

@@ -1,6 +1,7 @@
 //! The command line: one enum of commands, one way to run each.
 
 mod convert;
+mod diff;
 mod flow;
 mod input;
 mod inspect;
@@ -22,7 +23,7 @@ use output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed)."
+    after_help = "Exit codes: 0 fine; 1 a finding or a difference; 2 could not do it (bad usage, a file that cannot be read or believed)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -39,6 +40,8 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Say where two runs part: two traces, or a trace and another program's dump
+    Diff(diff::Diff),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -123,6 +126,7 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Diff(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
