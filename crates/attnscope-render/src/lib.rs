@@ -36,6 +36,7 @@
 mod array;
 mod canvas;
 mod diagram;
+pub mod diff;
 mod dot;
 mod flow;
 mod glyphs;
