@@ -108,10 +108,17 @@ impl<'a> Generator<'a> {
             max_length,
             rules: &rules,
         };
-        if settings.beams > 1 {
-            return Ok(vec![search.beams(decode, &settings.start)?]);
+        let mut made = if settings.beams > 1 {
+            vec![search.beams(decode, &settings.start)?]
+        } else {
+            let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
+            made.into_iter().map(|one| vec![one]).collect()
+        };
+        if !settings.rules.forced_end.is_empty() {
+            // An end that is forced at the last place is the limit's doing.
+            let forced = |one: &&mut Hypothesis| started + one.tokens.len() >= max_length;
+            made.iter_mut().flatten().filter(forced).for_each(|one| one.ended = false);
         }
-        let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
-        Ok(made.into_iter().map(|one| vec![one]).collect())
+        Ok(made)
     }
 }

@@ -67,7 +67,7 @@ impl Generated<'_> {
         }
         if let Some(heads) = self.heads {
             let text = format!("aligned by the heads {} (layer.head): {}", heads.names(), heads.because);
-            sections.push(text + "\n");
+            sections.push(wrapped(&text, output.width()));
         }
         output.glyphs_text(&sections.join("\n"))
     }
@@ -119,7 +119,7 @@ impl Generated<'_> {
         out += &labelled("score", &score(best, self.settings));
         let tokens: Vec<String> =
             best.tokens.iter().zip(&best.log_probs).map(|(&id, p)| self.token(id, *p)).collect();
-        out += &indented("tokens", &fill(&tokens.join(" · "), output.width().saturating_sub(LABEL)));
+        out += &listed("tokens", &tokens, output);
         for (rank, other) in made.written.hypotheses.iter().enumerate().skip(1) {
             let text = self.sentence(other);
             out +=
@@ -144,7 +144,7 @@ impl Generated<'_> {
             };
         }
         if let Some(p) = heard.no_speech {
-            text += &format!(", silent with {:.0} %", p * 100.0);
+            text += &format!(", no speech {:.0} %", p * 100.0);
         }
         text
     }
@@ -260,7 +260,8 @@ fn score(hypothesis: &Hypothesis, settings: &Settings) -> String {
         true => "ended by the end token".to_owned(),
         false => format!("stopped by the limit of {count} new tokens"),
     };
-    format!("{:.3} = {sum:.2} / {count} tokens{power}; {end}", hypothesis.score)
+    let tokens = if count == 1 { "token" } else { "tokens" };
+    format!("{:.3} = {sum:.2} / {count} {tokens}{power}; {end}", hypothesis.score)
 }
 
 fn or_empty(text: &str) -> &str {
@@ -271,8 +272,27 @@ fn labelled(label: &str, text: &str) -> String {
     format!("{label:<LABEL$}{}\n", clean(text))
 }
 
-/// Lines, the first with a label and the others below it.
-fn indented(label: &str, lines: &str) -> String {
+/// Broken at spaces.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 {
+            let fits = column + 1 + length <= width;
+            out.push(if fits { ' ' } else { '\n' });
+            column = if fits { column + 1 } else { 0 };
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out + "\n"
+}
+
+/// Parts on as many lines as they need, the first with a label and the others below it.
+fn listed(label: &str, parts: &[String], output: &Output<'_>) -> String {
+    // In its characters before it is measured.
+    let lines = fill(&output.glyphs_text(&parts.join(" · ")), output.width().saturating_sub(LABEL));
     let line = |(i, line): (usize, &str)| format!("{:<LABEL$}{line}\n", if i == 0 { label } else { "" });
     lines.lines().enumerate().map(line).collect()
 }
@@ -290,9 +310,9 @@ fn alignment(words: &Words, output: &Output<'_>) -> String {
         Some(format!("{} ← {} {weight:.0} %", clean(&rows[i]), clean(&columns[j])))
     };
     let links: Vec<String> = words.alignment.links.iter().enumerate().filter_map(link).collect();
-    let links = fill(&links.join(" · "), output.width().saturating_sub(LABEL));
     let map = map.text(output.layout(), output.style());
-    format!("\n{map}source across, target down: {legend}\n\n{}", indented("links", &links))
+    let legend = wrapped(&format!("source across, target down: {legend}"), output.width());
+    format!("\n{map}{legend}\n{}", listed("links", &links, output))
 }
 
 /// A line for each word.
