@@ -44,6 +44,7 @@ pub mod html;
 pub mod json;
 mod layout;
 mod markup;
+pub mod masks;
 mod mermaid;
 pub mod page;
 mod palette;

@@ -5,6 +5,7 @@ mod explain;
 mod flow;
 mod input;
 mod inspect;
+mod masks;
 mod output;
 mod summary;
 mod tour;
@@ -42,6 +43,8 @@ enum Command {
     Trace(trace::Trace),
     /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
     Explain(explain::Explain),
+    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    Masks(masks::Masks),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -127,6 +130,7 @@ pub fn main() -> ExitCode {
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Explain(c)) => c.run().map(fine),
+        Some(Command::Masks(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {

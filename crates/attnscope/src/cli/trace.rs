@@ -293,7 +293,8 @@ struct Ran<'a> {
 
 impl Ran<'_> {
     fn text(&self, sink: &Collect, output: &Output<'_>) -> String {
-        let mut sections = vec![self.heading(output), self.tokens_text(output.width())];
+        let mut sections =
+            vec![self.heading(output), tokens_text(self.ready, self.input, self.generated, output.width())];
         if self.trace.payload {
             sections.extend(self.payloads(sink, output));
         } else {
@@ -321,21 +322,6 @@ impl Ran<'_> {
         let precision = if self.trace.reference { "f64, reference" } else { "f32" };
         let line = format!("{}: {}, {precision}\n", self.ready.opened.name, model.title());
         output.glyphs_text(&line)
-    }
-
-    /// Every row of both sides, with ids.
-    fn tokens_text(&self, width: usize) -> String {
-        let mut out = String::new();
-        match &self.input.source {
-            Source::Tokens(rows) => {
-                out += &tokens_lines("source", &self.ready.tokens(Side::Source, rows), width)
-            }
-            Source::Features(f) => {
-                out += &format!("source  {} × {} mel bands × {} frames\n", f.batch, f.mels, f.frames);
-            }
-        }
-        let name = if self.generated { "target (generated)" } else { "target" };
-        out + &tokens_lines(name, &self.ready.tokens(Side::Target, &self.input.target), width)
     }
 
     fn dims(&self, dims: &[attnscope_graph::Dim]) -> Vec<String> {
@@ -460,19 +446,6 @@ impl Ran<'_> {
         self.blind.iter().map(line).collect()
     }
 
-    fn tokens_json(&self) -> Value {
-        let side = |tokens: Vec<Vec<Token>>| -> Value {
-            let token = |t: &Token| json!({ "id": t.id, "piece": t.piece, "padding": t.padding });
-            tokens.iter().map(|row| row.iter().map(token).collect::<Value>()).collect()
-        };
-        let source = match &self.input.source {
-            Source::Tokens(rows) => side(self.ready.tokens(Side::Source, rows)),
-            Source::Features(_) => Value::Null,
-        };
-        let target = side(self.ready.tokens(Side::Target, &self.input.target));
-        json!({ "source": source, "target": target, "generated": self.generated })
-    }
-
     fn node_json(&self, id: NodeId) -> Value {
         let graph = &self.ready.model.graph;
         let node = graph.node(id);
@@ -512,7 +485,7 @@ impl Ran<'_> {
             "precision": if self.trace.reference { "f64" } else { "f32" },
             "wiring": self.ready.model.wiring,
             "heads": attnscope_graph::Stack::ALL.map(|s| self.sizes.get(attnscope_graph::Dim::Heads(s))),
-            "tokens": self.tokens_json(),
+            "tokens": tokens_json(self.ready, self.input, self.generated),
             "nodes": self.ready.model.graph.iter().map(node).collect::<Vec<_>>(),
         })
     }
@@ -536,7 +509,7 @@ impl Ran<'_> {
             "model": self.ready.opened.name,
             "family": self.ready.model.family.id,
             "wiring": self.ready.model.wiring,
-            "tokens": self.tokens_json(),
+            "tokens": tokens_json(self.ready, self.input, self.generated),
             "nodes": all.into_iter().map(nodes).collect::<Vec<_>>(),
         });
         if let Picked::Walk(walk) = self.picked {
@@ -584,6 +557,30 @@ struct Shown {
     stats: Stats,
     /// Empty where only statistics were asked for.
     values: Vec<f64>,
+}
+
+/// Every row of both sides, with ids.
+pub(super) fn tokens_text(ready: &Ready<'_>, input: &Input, generated: bool, width: usize) -> String {
+    let source = match &input.source {
+        Source::Tokens(rows) => tokens_lines("source", &ready.tokens(Side::Source, rows), width),
+        Source::Features(f) => format!("source  {} × {} mel bands × {} frames\n", f.batch, f.mels, f.frames),
+    };
+    let name = if generated { "target (generated)" } else { "target" };
+    source + &tokens_lines(name, &ready.tokens(Side::Target, &input.target), width)
+}
+
+/// The same for programs.
+pub(super) fn tokens_json(ready: &Ready<'_>, input: &Input, generated: bool) -> Value {
+    let side = |tokens: Vec<Vec<Token>>| -> Value {
+        let token = |t: &Token| json!({ "id": t.id, "piece": t.piece, "padding": t.padding });
+        tokens.iter().map(|row| row.iter().map(token).collect::<Value>()).collect()
+    };
+    let source = match &input.source {
+        Source::Tokens(rows) => side(ready.tokens(Side::Source, rows)),
+        Source::Features(_) => Value::Null,
+    };
+    let target = side(ready.tokens(Side::Target, &input.target));
+    json!({ "source": source, "target": target, "generated": generated })
 }
 
 fn tokens_lines(name: &str, rows: &[Vec<Token>], width: usize) -> String {
