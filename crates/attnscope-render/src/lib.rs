@@ -45,6 +45,7 @@ pub mod html;
 pub mod json;
 mod layout;
 mod markup;
+pub mod masks;
 mod matrices;
 mod mermaid;
 pub mod page;

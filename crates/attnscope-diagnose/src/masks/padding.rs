@@ -69,7 +69,7 @@ impl Bench<'_> {
         }
         let lengths = self.lengths(&input)?;
         let nodes = self.nodes;
-        let before = self.run(&input, &[], &|_| true)?;
+        let before = self.run(&input, &[], &|id| id == nodes.source || id == nodes.target)?;
         let mut changes = Vec::new();
         for (side, node, length) in
             [(Side::Source, nodes.source, lengths[0]), (Side::Target, nodes.target, lengths[1])]

@@ -2,16 +2,17 @@
 
 mod check;
 mod convert;
-mod explain;
-
 mod diff;
+mod explain;
 mod flow;
 mod generate;
 mod generated;
 mod input;
 mod inspect;
+mod masks;
 mod output;
 mod summary;
+mod tokens;
 mod tour;
 mod trace;
 
@@ -53,6 +54,8 @@ enum Command {
     Check(check::Check),
     /// Say where two runs part: two traces, or a trace and another program's dump
     Diff(diff::Diff),
+    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    Masks(masks::Masks),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -141,6 +144,7 @@ pub fn main() -> ExitCode {
         Some(Command::Check(c)) => c.run(),
         Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Diff(c)) => c.run(),
+        Some(Command::Masks(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {

@@ -1,32 +1,18 @@
 //! A run for programs, and what is written beside its tensors.
 
-use attnscope_graph::{NodeId, Side, Snapshot, snapshot_numbers};
+use attnscope_graph::{NodeId, Snapshot, snapshot_numbers};
 use attnscope_render::json;
 use attnscope_render::trace::{CrossAttention, measures_json, stats_json};
-use attnscope_run::Source;
 use attnscope_run::trace::TRACE_SCHEMA;
 use serde_json::{Value, json};
 
+use super::super::tokens::tokens_json;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
 use crate::attention::{Batch, cross_attentions};
-use crate::ready::Token;
 
 impl Ran<'_> {
-    fn tokens_json(&self) -> Value {
-        let side = |tokens: Vec<Vec<Token>>| -> Value {
-            let token = |t: &Token| json!({ "id": t.id, "piece": t.piece, "padding": t.padding });
-            tokens.iter().map(|row| row.iter().map(token).collect::<Value>()).collect()
-        };
-        let source = match &self.input.source {
-            Source::Tokens(rows) => side(self.ready.tokens(Side::Source, rows)),
-            Source::Features(_) => Value::Null,
-        };
-        let target = side(self.ready.tokens(Side::Target, &self.input.target));
-        json!({ "source": source, "target": target, "generated": self.generated })
-    }
-
     fn node_json(&self, id: NodeId) -> Value {
         let graph = &self.ready.model.graph;
         let node = graph.node(id);
@@ -66,7 +52,7 @@ impl Ran<'_> {
             "precision": if self.trace.reference { "f64" } else { "f32" },
             "wiring": self.ready.model.wiring,
             "heads": attnscope_graph::Stack::ALL.map(|s| self.sizes.get(attnscope_graph::Dim::Heads(s))),
-            "tokens": self.tokens_json(),
+            "tokens": tokens_json(self.ready, self.input, self.generated),
             "nodes": self.ready.model.graph.iter().map(node).collect::<Vec<_>>(),
         })
     }
@@ -90,7 +76,7 @@ impl Ran<'_> {
             "model": self.ready.opened.name,
             "family": self.ready.model.family.id,
             "wiring": self.ready.model.wiring,
-            "tokens": self.tokens_json(),
+            "tokens": tokens_json(self.ready, self.input, self.generated),
             "nodes": all.into_iter().map(nodes).collect::<Vec<_>>(),
         });
         if let Picked::Walk(walk) = self.picked {

@@ -1,21 +1,21 @@
 //! A run in print.
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{NodeId, Side, Snapshot, View};
+use attnscope_graph::{NodeId, Snapshot, View};
 use attnscope_render::trace::{CrossAttention, TensorRow, cross_attention, shape_text, tensor_table};
 use attnscope_render::{Array, Heatmap};
-use attnscope_run::Source;
 
 use super::super::Output;
+use super::super::tokens::tokens_text;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
 use crate::attention::{Batch, cross_attentions};
-use crate::ready::Token;
 
 impl Ran<'_> {
     pub(super) fn text(&self, sink: &Collect, output: &Output<'_>) -> String {
-        let mut sections = vec![self.heading(output), self.tokens_text(output.width())];
+        let mut sections =
+            vec![self.heading(output), tokens_text(self.ready, self.input, self.generated, output.width())];
         if self.trace.payload {
             sections.extend(self.payloads(sink, output));
         } else {
@@ -43,21 +43,6 @@ impl Ran<'_> {
         let precision = if self.trace.reference { "f64, reference" } else { "f32" };
         let line = format!("{}: {}, {precision}\n", self.ready.opened.name, model.title());
         output.glyphs_text(&line)
-    }
-
-    /// Every row of both sides, with ids.
-    fn tokens_text(&self, width: usize) -> String {
-        let mut out = String::new();
-        match &self.input.source {
-            Source::Tokens(rows) => {
-                out += &tokens_lines("source", &self.ready.tokens(Side::Source, rows), width)
-            }
-            Source::Features(f) => {
-                out += &format!("source  {} × {} mel bands × {} frames\n", f.batch, f.mels, f.frames);
-            }
-        }
-        let name = if self.generated { "target (generated)" } else { "target" };
-        out + &tokens_lines(name, &self.ready.tokens(Side::Target, &self.input.target), width)
     }
 
     pub(super) fn dims(&self, dims: &[attnscope_graph::Dim]) -> Vec<String> {
@@ -189,19 +174,4 @@ pub(super) struct Shown {
     pub(super) stats: Stats,
     /// Empty where only statistics were asked for.
     pub(super) values: Vec<f64>,
-}
-
-fn tokens_lines(name: &str, rows: &[Vec<Token>], width: usize) -> String {
-    let mut out = String::new();
-    for (r, row) in rows.iter().enumerate() {
-        let number = if rows.len() > 1 { format!(" {r}") } else { String::new() };
-        let token = |t: &Token| match (&t.piece, t.padding) {
-            (_, true) => "(pad)".to_owned(),
-            (Some(piece), false) => format!("{} {}", attnscope_render::clean(piece), t.id),
-            (None, false) => t.id.to_string(),
-        };
-        let tokens = row.iter().map(token).collect::<Vec<_>>().join(" · ");
-        out += &attnscope_render::fill(&format!("{name}{number}  {tokens}"), width);
-    }
-    out
 }
