@@ -177,37 +177,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Standard base64 with its padding.
 pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| {
-        Some(match b {
-            b'A'..=b'Z' => b - b'A',
-            b'a'..=b'z' => b - b'a' + 26,
-            b'0'..=b'9' => b - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        })
-    };
     // How OpenAI's multilingual ranks write the empty token, which no text becomes.
-    if text == "=" {
-        return Some(Vec::new());
-    }
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let digits = text.trim_end_matches('=');
-    if text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    for chunk in digits.as_bytes().chunks(4) {
-        let mut bits = 0u32;
-        for i in 0..4 {
-            bits = bits << 6 | u32::from(chunk.get(i).map_or(Some(0), |&b| digit(b))?);
-        }
-        let bytes = bits.to_be_bytes();
-        out.extend(bytes.get(1..chunk.len())?);
-    }
-    Some(out)
+    if text == "=" { Some(Vec::new()) } else { attnscope_checkpoint::base64(text.as_bytes()) }
 }
 
 #[cfg(test)]

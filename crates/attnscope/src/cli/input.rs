@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attnscope_run::{Pair, Rows, Source, parse_ids, read_pairs};
+use attnscope_run::{Input, Pair, Rows, Source, parse_ids, read_pairs};
 use clap::Args;
 
 use super::ModelArgs;
@@ -60,6 +60,18 @@ pub(super) struct Given {
     pub(super) target: Option<Rows>,
 }
 
+impl Given {
+    /// A run's input, and whether the model wrote its target itself because none was given.
+    pub(super) fn input(self, ready: &Ready<'_>) -> Result<(Input, bool), Failure> {
+        let generated = self.target.is_none();
+        let target = match self.target {
+            Some(target) => target,
+            None => ready.written(&self.source)?,
+        };
+        Ok((Input { source: self.source, target }, generated))
+    }
+}
+
 impl SourceArgs {
     /// Opens the model; the toy's vocabulary is made of the texts that it is to read.
     pub(super) fn open(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Opened, Failure> {
@@ -81,6 +93,15 @@ impl SourceArgs {
         let mut ready = Ready::new(opened)?;
         ready.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
         Ok(ready)
+    }
+
+    /// Whether the user gave anything to read.
+    pub(super) fn is_given(&self) -> bool {
+        !self.src.is_empty()
+            || self.src_ids.is_some()
+            || self.audio.is_some()
+            || self.features.is_some()
+            || self.pairs.is_some()
     }
 
     fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
