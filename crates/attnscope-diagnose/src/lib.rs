@@ -2,6 +2,8 @@
 
 mod attention;
 pub mod cell;
+pub mod diff;
 pub mod masks;
+pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};

@@ -36,6 +36,7 @@
 mod array;
 mod canvas;
 mod diagram;
+pub mod diff;
 mod dot;
 mod flow;
 mod glyphs;
@@ -45,6 +46,7 @@ pub mod json;
 mod layout;
 mod markup;
 pub mod masks;
+mod matrices;
 mod mermaid;
 pub mod page;
 mod palette;
@@ -53,6 +55,7 @@ mod svg;
 mod table;
 mod text;
 pub mod trace;
+pub mod worked;
 mod wrap;
 
 pub use array::Array;

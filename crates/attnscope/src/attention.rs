@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use attnscope_diagnose::{Weights, head_measures};
 use attnscope_graph::{NodeId, Side};
 use attnscope_render::trace::CrossAttention;
+use attnscope_run::audio::POSITION_SECONDS;
 use attnscope_run::{Input, Kept, Source};
 
 use crate::ready::Ready;
@@ -18,8 +19,6 @@ pub(crate) struct Batch<'a> {
 
 /// Audio has too many positions for a column each: this many columns are drawn, each the sum of its frames.
 const AUDIO_COLUMNS: usize = 24;
-/// Seconds of a position of an audio encoder: two frames of 10 ms.
-const POSITION_SECONDS: f64 = 0.02;
 
 /// Every cross-attention whose weights were kept.
 pub(crate) fn cross_attentions(batch: &Batch<'_>, kept: &BTreeMap<NodeId, Kept>) -> Vec<CrossAttention> {

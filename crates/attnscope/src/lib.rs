@@ -17,6 +17,7 @@ mod near;
 mod open;
 mod ready;
 mod toy;
+mod writing;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
@@ -26,3 +27,4 @@ pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;
 pub use ready::{Ready, Token};
+pub use writing::{Aligned, Written};

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
-use super::trace::{tokens_json, tokens_text};
+use super::tokens::{tokens_json, tokens_text};
 use super::{ModelArgs, Output, OutputArgs, TextOrJson};
 use crate::failure::Failure;
 use crate::ready::{Ready, Token};
