@@ -14,9 +14,12 @@ use crate::wrap::{shown, width, wrap};
 /// The most columns of a row's label.
 const LABEL: usize = 16;
 /// The most columns of a cell.
-const CELL: usize = 9;
+const CELL: usize = 7;
 /// Cells of the largest mask that is drawn: 64 × 64.
 const MOST_CELLS: usize = 4096;
+
+/// Cells of the largest that is drawn though all are open.
+const PLAIN_CELLS: usize = 1024;
 
 /// A matrix of short texts with a label for every row and column.
 struct Grid<'a> {
@@ -117,7 +120,7 @@ pub fn mask_drawing(
 ) -> String {
     let cells = mask.of_row(row);
     let [queries, keys] = labels;
-    if cells.iter().all(Option::is_none) {
+    if cells.len() > PLAIN_CELLS && cells.iter().all(Option::is_none) {
         return format!("  every one of its {} × {} cells is open\n", mask.shape[2], mask.shape[3]);
     }
     if cells.len() > MOST_CELLS {
@@ -203,24 +206,25 @@ fn remark(proof: &Proof) -> Option<String> {
     let claim = proof.claim;
     match &proof.verdict {
         Verdict::Holds => None,
-        Verdict::NotRun(why) => Some(format!("{}: not run: {why}.", claim.id())),
-        Verdict::Fails(leak) if claim.must_move() => Some(format!(
-            "{}: FAILS: {}. {} is the first tensor in which it stays.",
-            claim.id(),
-            leak.cause,
-            leak.node
-        )),
-        Verdict::Fails(leak) if claim == Claim::AllPadding => {
-            Some(format!("{}: FAILS: {}: {} is not what it must be.", claim.id(), leak.cause, leak.node))
+        Verdict::NotRun(why) => Some(format!("not run: {}: {why}.", claim.perturbed())),
+        Verdict::Fails(leak) if claim.must_move() => {
+            Some(format!("FAILS: {}. {} is the first tensor in which it stays.", leak.cause, leak.node))
         }
-        Verdict::Fails(leak) => Some(format!(
-            "{}: FAILS: {}, and {} is the first tensor that moves: by {} of its largest value at {}.",
-            claim.id(),
-            leak.cause,
-            leak.node,
-            number(leak.movement),
-            shape_text(&leak.at)
-        )),
+        Verdict::Fails(leak) if claim == Claim::AllPadding => {
+            Some(format!("FAILS: {}, and {} is not what it must be.", leak.cause, leak.node))
+        }
+        Verdict::Fails(leak) => {
+            let renumbered =
+                "Positions count places here, so padding before a token gives it another number. ";
+            Some(format!(
+                "FAILS: {}, and {} is the first tensor that moves: by {} of its largest value at {}. {}",
+                leak.cause,
+                leak.node,
+                number(leak.movement),
+                shape_text(&leak.at),
+                if leak.node.ends_with(".positions") { renumbered } else { "" }
+            ))
+        }
     }
 }
 

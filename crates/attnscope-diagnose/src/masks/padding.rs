@@ -210,8 +210,12 @@ impl Bench<'_> {
             };
             if let (None, Some(movement)) = (&fault, worst) {
                 let node = graph.node(*id).path.as_str().to_owned();
-                fault =
-                    Some(Leak { node, at: vec![batch], movement, cause: "a source of padding added".into() });
+                fault = Some(Leak {
+                    node,
+                    at: vec![batch],
+                    movement,
+                    cause: "a source of nothing but padding added to the batch".into(),
+                });
             }
         }
         let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else {
@@ -221,7 +225,12 @@ impl Bench<'_> {
         let movement = pairs.map(|(&a, &b)| super::place::distance(a, b)).fold(0.0, f64::max) / a.most();
         if movement > SHAPES && fault.is_none() {
             let node = graph.node(logits).path.as_str().to_owned();
-            fault = Some(Leak { node, at: Vec::new(), movement, cause: "a source of padding added".into() });
+            fault = Some(Leak {
+                node,
+                at: Vec::new(),
+                movement,
+                cause: "a source of nothing but padding added to the batch".into(),
+            });
         }
         let [s, t] = self.lengths(&input)?;
         let cells = s * s + s * t;
