@@ -25,13 +25,13 @@ fn counts(input: &Input, [source, target]: [usize; 2], row: usize) -> [usize; 4]
 }
 
 impl Bench<'_> {
-    /// The input, with padding on every side that can have some.
-    pub(super) fn padded(&self) -> Input {
-        let source = match &self.input.source {
+    /// An input with padding on every side that can have some.
+    pub(super) fn padded(&self, input: &Input) -> Input {
+        let source = match &input.source {
             Source::Tokens(rows) => Source::Tokens(self.padded_rows(Side::Source, rows)),
             features => features.clone(),
         };
-        Input { source, target: self.padded_rows(Side::Target, &self.input.target) }
+        Input { source, target: self.padded_rows(Side::Target, &input.target) }
     }
 
     fn padded_rows(&self, side: Side, rows: &Rows) -> Rows {
@@ -62,7 +62,7 @@ impl Bench<'_> {
     /// Embeds padding as something else: nothing at tokens may move.
     pub(super) fn padding_embeddings(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingEmbeddings;
-        let input = self.padded();
+        let input = self.padded(self.input);
         let cells = self.shut_cells(&input)?;
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
@@ -87,7 +87,7 @@ impl Bench<'_> {
         if self.has_audio() {
             return Ok(Proof::not_run(claim, "a recording fills its window: the source has no padding"));
         }
-        let input = self.padded();
+        let input = self.padded(self.input);
         let lengths = self.lengths(&input)?;
         let pads = self.padding_at(&input, Side::Source, lengths[0]);
         if pads.is_empty() {
@@ -129,7 +129,7 @@ impl Bench<'_> {
     /// Every row alone, without padding, against the same row in the batch.
     pub(super) fn padding_alone(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingAlone;
-        let input = self.padded();
+        let input = self.padded(self.input);
         let cells = self.shut_cells(&input)?;
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
