@@ -3,3 +3,4 @@
 pub mod checkpoint;
 pub mod config;
 mod heap;
+pub mod worked;

@@ -34,6 +34,7 @@
 //! ```
 
 mod array;
+pub mod audit;
 mod canvas;
 mod diagram;
 mod dot;
@@ -46,6 +47,7 @@ mod layout;
 mod markup;
 mod matrices;
 mod mermaid;
+pub mod page;
 mod palette;
 mod scene;
 mod svg;

@@ -11,11 +11,13 @@
 
 mod attention;
 pub mod cli;
+mod explain;
 mod failure;
 mod near;
 mod open;
 mod ready;
 mod toy;
+mod traced;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;

@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod explain;
 mod flow;
 mod input;
 mod inspect;
@@ -42,12 +43,14 @@ enum Command {
     Trace(trace::Trace),
     /// Check a worked example of attention, claim by claim, or a saved trace against its model
     Check(check::Check),
+    /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
+    Explain(explain::Explain),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
 
 /// The model that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ModelArgs {
     /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
     #[arg(default_value = "demo")]
@@ -127,6 +130,7 @@ pub fn main() -> ExitCode {
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Check(c)) => c.run(),
+        Some(Command::Explain(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
