@@ -4,10 +4,11 @@ use attnscope_diagnose::audit::{Audit, Checked, Unchecked, Why};
 use attnscope_graph::{Graph, NodeId};
 use serde_json::{Value, json};
 
-use crate::flow::{fill, thousands};
+use crate::flow::thousands;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::trace::number;
+use crate::wrap::wrap;
 
 /// So many of the worst are shown to a reader; programs get all.
 const SHOWN: usize = 20;
@@ -66,16 +67,15 @@ impl AuditPage<'_> {
             out += &fill(&line, options.width);
         }
         out.push('\n');
-        let columns = [Column::left("node"), Column::left("op")].into_iter();
-        let numbers = ["largest error", "of largest value", "of the bound"].map(Column::right);
-        let mut table = Table::new(columns.chain(numbers).collect(), options.glyphs);
+        let numbers = ["error", "of largest", "of bound"].map(Column::right);
+        let columns = [Column::left("node")].into_iter().chain(numbers).collect();
+        let mut table = Table::new(columns, options.glyphs);
         for checked in self.ranked().into_iter().take(SHOWN) {
             let share = if checked.share.is_finite() { percent(checked.share) } else { "∞".into() };
             let relative = if checked.error == 0.0 { 0.0 } else { checked.error / checked.largest };
             let error = if checked.error.is_finite() { number(checked.error) } else { "∞".into() };
             let mark = if checked.beyond() { "! " } else { "" };
-            let op = self.graph.node(checked.node).op.name().to_owned();
-            table.row([format!("{mark}{}", self.path(checked.node)), op, error, number(relative), share]);
+            table.row([format!("{mark}{}", self.path(checked.node)), error, number(relative), share]);
         }
         out += &table.render(options.width);
         if let Some(rest) = checked.checked_sub(SHOWN).filter(|rest| *rest > 0) {
@@ -170,6 +170,10 @@ impl AuditPage<'_> {
             "unchecked": self.audit.unchecked.iter().map(unchecked).collect::<Vec<_>>(),
         })
     }
+}
+
+fn fill(text: &str, width: usize) -> String {
+    wrap(text, width).join("\n") + "\n"
 }
 
 fn percent(share: f64) -> String {

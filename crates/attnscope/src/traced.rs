@@ -83,29 +83,23 @@ impl Traced {
             Side::Target => "target",
         };
         let damaged = || self.damaged(&format!("tokens.{name}"), "rows of tokens, padded on one side");
-        let parsed = || -> Option<(Vec<Vec<u32>>, Vec<Vec<bool>>)> {
-            let rows = self.trace.about["tokens"][name].as_array()?;
-            let id = |token: &Value| u32::try_from(token["id"].as_u64()?).ok();
-            let ids = |row: &Value| row.as_array()?.iter().map(id).collect::<Option<Vec<u32>>>();
-            let open = |row: &Value| row.as_array()?.iter().map(|t| Some(!t["padding"].as_bool()?)).collect();
-            Some((
-                rows.iter().map(ids).collect::<Option<_>>()?,
-                rows.iter().map(open).collect::<Option<_>>()?,
-            ))
+        let token = |token: &Value| -> Option<(u32, bool)> {
+            Some((u32::try_from(token["id"].as_u64()?).ok()?, !token["padding"].as_bool()?))
         };
-        let (ids, open) = parsed().ok_or_else(damaged)?;
-        let tokens = |(ids, open): (&Vec<u32>, &Vec<bool>)| -> Vec<u32> {
-            ids.iter().zip(open).filter(|(_, open)| **open).map(|(&id, _)| id).collect()
-        };
-        let all = || ids.iter().flatten().zip(open.iter().flatten());
-        let pad = all().find(|(_, open)| !**open).map_or(0, |(&id, _)| id);
-        let left = open.iter().any(|row| row.first() == Some(&false));
-        let pad_side = if left { PadSide::Left } else { PadSide::Right };
-        let length = ids.iter().map(Vec::len).max().unwrap_or(0);
-        let rows: Vec<Vec<u32>> = ids.iter().zip(&open).map(tokens).collect();
-        let rows = Rows::padded(&rows, pad, pad_side, length);
-        let same = rows.ids().iter().eq(ids.iter().flatten()) && rows.open().iter().eq(open.iter().flatten());
-        if same { Ok(rows) } else { Err(damaged()) }
+        let row = |row: &Value| row.as_array()?.iter().map(token).collect::<Option<Vec<_>>>();
+        let rows = self.trace.about["tokens"][name].as_array();
+        let rows =
+            rows.and_then(|rows| rows.iter().map(row).collect::<Option<Vec<_>>>()).ok_or_else(damaged)?;
+        let all = || rows.iter().flatten().copied();
+        let pad = all().find(|(_, open)| !open).map_or(0, |(id, _)| id);
+        let left = rows.iter().any(|row| row.first().is_some_and(|(_, open)| !open));
+        let side = if left { PadSide::Left } else { PadSide::Right };
+        let length = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let tokens =
+            |row: &Vec<(u32, bool)>| row.iter().filter(|(_, open)| *open).map(|&(id, _)| id).collect();
+        let padded = Rows::padded(&rows.iter().map(tokens).collect::<Vec<_>>(), pad, side, length);
+        let same = padded.ids().iter().copied().zip(padded.open().iter().copied()).eq(all());
+        if same { Ok(padded) } else { Err(damaged()) }
     }
 
     /// The features that were captured. Where they were not, only their shape is needed.

@@ -123,7 +123,7 @@ fn read(file: &Path) -> Result<Example, Failure> {
 fn failure(file: &str, e: &ExampleError) -> Failure {
     let line = e.line.map(|line| format!(":{line}")).unwrap_or_default();
     let help = match &e.unknown {
-        Some((name, known)) => match nearest(name, known.iter().copied()).first() {
+        Some(unknown) => match nearest(&unknown.name, unknown.known.iter().copied()).first() {
             Some(near) => format!("is it {near}? {}", e.help),
             None => e.help.clone(),
         },
