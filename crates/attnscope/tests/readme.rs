@@ -32,9 +32,8 @@ fn every_example_prints_what_it_says() {
 /// Word by word; numbers of a run may differ in f32's last digit from machine to machine.
 fn same(printed: &str, expected: &str) -> bool {
     let number = |word: &str| word.replace('−', "-").parse::<f64>().ok();
-    let word = |(a, b): (&str, &str)| {
-        a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= 3e-7)
-    };
+    let word =
+        |(a, b): (&str, &str)| a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= 3e-7);
     let line = |(a, b): (&str, &str)| {
         let (a, b): (Vec<_>, Vec<_>) = (a.split_whitespace().collect(), b.split_whitespace().collect());
         a.len() == b.len() && a.into_iter().zip(b).all(word)
