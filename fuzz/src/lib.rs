@@ -4,3 +4,4 @@ pub mod checkpoint;
 pub mod config;
 mod heap;
 pub mod input;
+pub mod worked;

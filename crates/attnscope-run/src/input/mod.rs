@@ -149,6 +149,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// Some of the rows, in the order given.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { source: self.source.select(rows), target: self.target.select(rows) }
+    }
+
     /// The source's tokens, if it has any.
     pub fn source_rows(&self) -> Option<&Rows> {
         match &self.source {

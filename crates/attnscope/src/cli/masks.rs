@@ -18,6 +18,8 @@ use crate::ready::{Ready, Token};
 
 /// More rows of a batch are not drawn unless one is asked for.
 const DRAWN_ROWS: usize = 4;
+/// Proofs run the model again and again: on so many rows of a batch, the first.
+const PROVED_ROWS: usize = 16;
 
 #[derive(Debug, Args)]
 pub(super) struct Masks {
@@ -95,8 +97,9 @@ impl Masks {
         let masks = masks(ready.model, &input)?;
         self.check_row(&input)?;
         let side = self.side();
-        let mut bench = Bench::new(ready.model, &ready.weights, &input, Padding { id: ready.pad, side })?;
-        let wrong = self.mistakes(&mut bench)?;
+        let proved = input.select(&(0..input.target.batch().min(PROVED_ROWS)).collect::<Vec<_>>());
+        let mut bench = Bench::new(ready.model, &ready.weights, &proved, Padding { id: ready.pad, side })?;
+        let wrong = self.mistakes(&mut bench, &input)?;
         let proofs = bench.prove_all()?;
         let shown = Shown { command: self, ready: &ready, input: &input, generated, masks, proofs, wrong };
         output.write(&match self.format {
@@ -135,11 +138,12 @@ impl Masks {
         }
     }
 
-    fn mistakes(&self, bench: &mut Bench<'_>) -> Result<Vec<(Compared, Input)>, Failure> {
-        let place = (self.layer_index, self.head, self.row.unwrap_or(0));
+    /// Each mistake with the one row that it is shown on.
+    fn mistakes(&self, bench: &mut Bench<'_>, input: &Input) -> Result<Vec<(Compared, Input)>, Failure> {
+        let row = input.select(&[self.row.unwrap_or(0)]);
         let one = |wrong: &Wrong| {
-            let input = bench.shown_on(wrong.mistake());
-            Ok((bench.mistake(wrong.mistake(), &input, place)?, input))
+            let row = bench.shown_on(wrong.mistake(), &row);
+            Ok((bench.mistake(wrong.mistake(), &row, (self.layer_index, self.head, 0))?, row))
         };
         self.wrong.iter().map(one).collect()
     }
@@ -201,7 +205,7 @@ impl Shown<'_> {
         let attention = compared.mistake.attention();
         let (layer, head, row) = self.place();
         let place = format!("{}, head {head}, row {row}", attention.path(&layer.to_string(), "scores"));
-        let labels = self.labels(input, attention, row);
+        let labels = self.labels(input, attention, 0);
         let [queries, keys] = labels.each_ref().map(Vec::as_slice);
         render::mistake(compared, &place, [queries, keys], output.layout(), output.style())
     }
@@ -238,6 +242,7 @@ impl Shown<'_> {
             "family": self.ready.model.family.id,
             "tokens": tokens_json(self.ready, self.input, self.generated),
             "masks": self.masks.iter().map(render::mask_json).collect::<Vec<_>>(),
+            "proved_rows": self.input.target.batch().min(PROVED_ROWS),
             "proofs": self.proofs.iter().map(render::proof_json).collect::<Vec<_>>(),
             "wrong": self.wrong.iter().map(wrong).collect::<Vec<_>>(),
         })
