@@ -1,9 +1,11 @@
 //! A run's own audit: every captured tensor computed again in f64 from the tensors it was made of, and the difference
 //! held against what rounding can explain.
 
+use std::sync::Arc;
+
 use attnscope_graph::{Activation, Model, Node, NodeId, NormKind, Op, Positions};
 use attnscope_run::trace::{Trace, TraceError};
-use attnscope_run::{Derive, Input, Kept, RunError, Weights};
+use attnscope_run::{Formula, Input, Kept, RunError, Weights, sizes_of};
 
 /// The unit roundoff of f32: no operation on numbers in range is off by more, relative to its result.
 pub const ROUNDOFF_F32: f64 = 1.0 / (1 << 24) as f64;
@@ -119,8 +121,8 @@ pub fn audit(
     input: &Input,
     roundoff: f64,
 ) -> Result<Audit, AuditError> {
-    let derive = Derive::new(model, input)?;
-    let auditor = Auditor { model, weights, trace, derive, roundoff };
+    let formula = Formula::new(&model.graph, sizes_of(model, input)?, input);
+    let auditor = Auditor { model, weights, trace, formula, roundoff };
     let mut audit = Audit { checked: Vec::new(), unchecked: Vec::new() };
     for (id, node) in model.graph.iter() {
         match auditor.node(id, node)? {
@@ -135,7 +137,7 @@ struct Auditor<'a> {
     model: &'a Model,
     weights: &'a Weights,
     trace: &'a Trace,
-    derive: Derive<'a>,
+    formula: Formula<'a>,
     roundoff: f64,
 }
 
@@ -148,13 +150,13 @@ impl Auditor<'_> {
         let mut inputs = Vec::new();
         for &input in &node.inputs {
             match self.captured(input)? {
-                Some(kept) => inputs.push(kept),
+                Some(kept) => inputs.push(Arc::new(kept)),
                 None => return Ok(Err(Why::InputNotSaved(input))),
             }
         }
         let weights: Vec<&[f32]> = node.weights.iter().map(|&w| self.weights.get(w)).collect();
-        let derived = self.derive.node(id, &weights, &inputs)?;
-        let bounds = self.bounds(id, node, &inputs, &derived)?;
+        let derived = self.formula.compute(node, &inputs, &weights)?;
+        let bounds = self.bounds(node, &inputs, &derived)?;
         Ok(Ok(compare(id, &captured, &derived, &bounds, self.roundoff)))
     }
 
@@ -162,7 +164,7 @@ impl Auditor<'_> {
     fn captured(&self, id: NodeId) -> Result<Option<Kept>, AuditError> {
         let path = self.model.graph.node(id).path.as_str();
         let Some(kept) = self.trace.read(path)? else { return Ok(None) };
-        let expected = self.derive.shape(id)?;
+        let expected = self.formula.sizes().shape(&self.model.graph.node(id).dims).unwrap_or_default();
         if kept.shape == expected {
             return Ok(Some(kept));
         }
@@ -173,13 +175,7 @@ impl Auditor<'_> {
     /// How many roundings each value can have suffered, times what they were relative to. A sum of n products is off by
     /// at most n roundings of the sum of the products' magnitudes, in whatever order it is added up (Higham, Accuracy and
     /// Stability of Numerical Algorithms, 2002, §3.1).
-    fn bounds(
-        &self,
-        id: NodeId,
-        node: &Node,
-        inputs: &[Kept],
-        derived: &Kept,
-    ) -> Result<Vec<f64>, AuditError> {
+    fn bounds(&self, node: &Node, inputs: &[Arc<Kept>], derived: &Kept) -> Result<Vec<f64>, AuditError> {
         let width = |i: usize| inputs.get(i).and_then(|x| x.shape.last()).copied().unwrap_or(1);
         let of_output = |roundings: f64| derived.values.iter().map(|x| finite(x.abs()) * roundings).collect();
         let terms = match node.op {
@@ -194,30 +190,30 @@ impl Auditor<'_> {
             Op::Squash(_) => return Ok(squash(inputs, derived)),
             Op::AddPositions | Op::Residual { .. } | Op::AddMask { .. } | Op::Gate => 2,
             Op::Activate(_) => {
-                let of_input = |x: &Kept| x.values.iter().map(|x| finite(x.abs()) * FUNCTION).collect();
+                let of_input = |x: &Arc<Kept>| x.values.iter().map(|x| finite(x.abs()) * FUNCTION).collect();
                 return Ok(inputs.first().map(of_input).unwrap_or_default());
             }
             Op::Linear | Op::Logits { .. } | Op::Scores { .. } | Op::Context => width(0) + 2,
             Op::Conv1d { .. } => 3 * inputs.first().and_then(|x| x.shape.get(1)).copied().unwrap_or(1) + 1,
         };
-        Ok(self.magnitudes(id, node, inputs)?.values.iter().map(|x| x * terms as f64).collect())
+        Ok(self.magnitudes(node, inputs)?.values.iter().map(|x| x * terms as f64).collect())
     }
 
     /// The node computed from magnitudes: the sum of the magnitudes of its terms.
-    fn magnitudes(&self, id: NodeId, node: &Node, inputs: &[Kept]) -> Result<Kept, AuditError> {
-        let magnitude = |kept: &Kept| Kept {
-            shape: kept.shape.clone(),
-            values: kept.values.iter().map(|x| finite(x.abs())).collect(),
+    fn magnitudes(&self, node: &Node, inputs: &[Arc<Kept>]) -> Result<Kept, AuditError> {
+        let magnitude = |kept: &Arc<Kept>| {
+            let values = kept.values.iter().map(|x| finite(x.abs())).collect();
+            Arc::new(Kept { shape: kept.shape.clone(), values })
         };
-        let inputs: Vec<Kept> = inputs.iter().map(magnitude).collect();
+        let inputs: Vec<Arc<Kept>> = inputs.iter().map(magnitude).collect();
         let weights: Vec<Vec<f32>> =
             node.weights.iter().map(|&w| self.weights.get(w).iter().map(|x| x.abs()).collect()).collect();
         let weights: Vec<&[f32]> = weights.iter().map(Vec::as_slice).collect();
-        Ok(self.derive.node(id, &weights, &inputs)?)
+        Ok(self.formula.compute(node, &inputs, &weights)?)
     }
 
     /// The mean is a sum of n values; the spread a root of a sum of n squares; then four operations.
-    fn norm(&self, node: &Node, kind: NormKind, eps: f64, inputs: &[Kept]) -> Vec<f64> {
+    fn norm(&self, node: &Node, kind: NormKind, eps: f64, inputs: &[Arc<Kept>]) -> Vec<f64> {
         let Some(x) = inputs.first() else { return Vec::new() };
         let width = x.shape.last().copied().unwrap_or(1).max(1);
         let weight = |i: usize| node.weights.get(i).map(|&w| self.weights.get(w)).unwrap_or_default();
@@ -240,7 +236,7 @@ impl Auditor<'_> {
 }
 
 /// An exponential is off by the roundings of its argument and its own; a quotient by those of the sum, too.
-fn squash(inputs: &[Kept], derived: &Kept) -> Vec<f64> {
+fn squash(inputs: &[Arc<Kept>], derived: &Kept) -> Vec<f64> {
     let Some(x) = inputs.first() else { return Vec::new() };
     let width = x.shape.last().copied().unwrap_or(1).max(1);
     let row = |(x, out): (&[f64], &[f64])| -> Vec<f64> {

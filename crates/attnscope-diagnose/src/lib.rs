@@ -3,6 +3,8 @@
 mod attention;
 pub mod audit;
 pub mod cell;
+pub mod diff;
+pub mod masks;
 pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};

@@ -1,9 +1,10 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
 
+pub mod align;
 pub mod audio;
 mod change;
-mod derive;
 mod error;
+mod formula;
 pub mod generate;
 mod input;
 mod native;
@@ -16,8 +17,8 @@ pub mod trace;
 mod weights;
 
 pub use change::Change;
-pub use derive::Derive;
 pub use error::RunError;
+pub use formula::Formula;
 pub use input::{
     Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token,
     parse_ids, parse_pairs, position_room, read_pairs,

@@ -17,6 +17,8 @@ mod near;
 mod open;
 mod ready;
 mod toy;
+mod writing;
+
 mod traced;
 
 pub use attnscope_checkpoint as checkpoint;
@@ -27,3 +29,4 @@ pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;
 pub use ready::{Ready, Token};
+pub use writing::{Aligned, Written};

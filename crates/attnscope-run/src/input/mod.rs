@@ -127,7 +127,7 @@ impl Source {
     }
 
     /// Some of the rows, in the order given.
-    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+    pub fn select(&self, rows: &[usize]) -> Self {
         match self {
             Self::Tokens(tokens) => Self::Tokens(tokens.select(rows)),
             Self::Features(all) => {
@@ -149,6 +149,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// Some of the rows, in the order given.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { source: self.source.select(rows), target: self.target.select(rows) }
+    }
+
     /// The source's tokens, if it has any.
     pub fn source_rows(&self) -> Option<&Rows> {
         match &self.source {

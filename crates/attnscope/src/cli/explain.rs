@@ -6,7 +6,6 @@ use attnscope_diagnose::cell::needed;
 use attnscope_graph::{Graph, NodeId, View, snapshots};
 use attnscope_render::json;
 use attnscope_render::page::Page;
-use attnscope_run::Input;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
@@ -73,16 +72,12 @@ impl Explain {
         let ready;
         let subject = if self.has_input(&opened.name) {
             ready = self.source.ready(&opened)?;
-            let given = self.source.read(&ready, &self.target)?;
-            let (target, generated) = match given.target {
-                Some(target) => (target, false),
-                None => (ready.written(&given.source)?, true),
-            };
+            let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
             let wanted = match &asked {
                 Asked::Cell(node, _) => Wanted::Nodes(needed(&model.graph, *node)),
                 _ => Wanted::Shown,
             };
-            Subject::run(&ready, Input { source: given.source, target }, generated, &wanted)?
+            Subject::run(&ready, input, generated, &wanted)?
         } else {
             Subject::unrun(&opened.name, model)
         };
