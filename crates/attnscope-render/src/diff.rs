@@ -1,6 +1,6 @@
 //! Where two runs part: the verdict first, then the nodes around it.
 
-use attnscope_diagnose::diff::{Compared, Divergence, Grounds, Judged, Kind, Report, Side, State};
+use attnscope_diagnose::diff::{Compared, Divergence, Grounds, Judged, Kind, Report, State};
 use serde_json::{Value, json};
 
 use crate::glyphs::Glyphs;
@@ -16,9 +16,20 @@ const AFTER: usize = 6;
 /// Names of tensors that were not compared.
 const NAMES: usize = 6;
 
-/// The comparison of two runs for a reader; `full` shows every compared node.
-pub fn text(report: &Report, sides: [&Side; 2], full: bool, options: Options) -> String {
-    let mut out = heading(sides, options);
+/// What is compared: where it is, what it is, and how many tensors it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Party {
+    /// Its path, as given.
+    pub path: String,
+    /// A trace, a dump of another program, a weight file.
+    pub kind: String,
+    /// How many tensors.
+    pub tensors: usize,
+}
+
+/// The comparison for a reader; `full` shows every compared node.
+pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options) -> String {
+    let mut out = heading(parties, options);
     out.push('\n');
     match &report.first {
         Some(first) => out += &divergence(report, first, options),
@@ -32,12 +43,12 @@ pub fn text(report: &Report, sides: [&Side; 2], full: bool, options: Options) ->
     out + &not_compared(report, options)
 }
 
-fn heading(sides: [&Side; 2], options: Options) -> String {
+fn heading(parties: &[Party; 2], options: Options) -> String {
     let mut table =
         Table::new(vec![Column::left(""), Column::left(""), Column::left("")], options.glyphs).flexible(1);
-    for (name, side) in ["A", "B"].into_iter().zip(sides) {
-        let what = format!("{}, {} tensors", side.kind(), side.count());
-        table.row([name.to_owned(), side.path().display().to_string(), what]);
+    for (name, party) in ["A", "B"].into_iter().zip(parties) {
+        let what = format!("{}, {} tensors", party.kind, party.tensors);
+        table.row([name, &party.path, &what]);
     }
     table.render(options.width)
 }
@@ -77,6 +88,10 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     let verdict = match (first.kind, first.grounds) {
         (Kind::Bug, Grounds::Recomputed) => "a bug: it does not follow from its inputs",
         (Kind::Bug, Grounds::Growth) => "a bug: the difference jumps here",
+        (Kind::Bug, Grounds::Weights) => "other weights, not another rounding of them",
+        (Kind::Drift, Grounds::Weights) => {
+            "drift: differences that are small everywhere, as of a quantisation or further training"
+        }
         (Kind::Drift, _) => "drift: rounding that has grown, no step",
     };
     let mut lines =
@@ -193,10 +208,9 @@ fn not_compared(report: &Report, options: Options) -> String {
     if left.is_empty() { String::new() } else { format!("\n{}", left.concat()) }
 }
 
-/// The comparison of two runs for programs.
-pub fn json(report: &Report, sides: [&Side; 2]) -> Value {
-    let side = |side: &Side| json!({ "path": side.path().display().to_string(), "kind": side.kind(), "tensors": side.count() });
-    let [a, b] = sides;
+/// The comparison for programs.
+pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
+    let side = |party: &Party| json!({ "path": party.path, "kind": party.kind, "tensors": party.tensors });
     let nodes: Vec<Value> = report.nodes.iter().map(node_json).collect();
     json!({
         "schema": SCHEMA,
@@ -225,6 +239,7 @@ fn first_json(report: &Report, first: &Divergence) -> Value {
         "grounds": match first.grounds {
             Grounds::Recomputed => "recomputed",
             Grounds::Growth => "growth",
+            Grounds::Weights => "weights",
         },
         "reads": first.reads,
     });

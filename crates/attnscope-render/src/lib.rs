@@ -34,6 +34,7 @@
 //! ```
 
 mod array;
+pub mod audit;
 mod canvas;
 mod diagram;
 pub mod diff;

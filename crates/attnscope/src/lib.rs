@@ -19,6 +19,8 @@ mod ready;
 mod toy;
 mod writing;
 
+mod traced;
+
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
 pub use attnscope_graph as graph;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{attnscope, root, stderr, stdout};
+use common::{attnscope, fixture, root, stderr, stdout};
 use serde_json::{Value, json};
 
 fn example(name: &str) -> String {
@@ -224,4 +224,95 @@ fn what_is_no_example_is_refused_with_its_line() {
     assert_eq!(attnscope(&["check", "/nowhere.toml"]).status.code(), Some(2));
     assert_eq!(attnscope(&["check", dir.path().to_str().unwrap()]).status.code(), Some(2));
     assert_eq!(attnscope(&["check"]).status.code(), Some(2));
+}
+
+/// A trace of a model in a folder of its own.
+fn trace(args: &[&str]) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("t").display().to_string();
+    let output = attnscope(&[&["trace"], args, &["--save", &folder, "--quiet"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    (dir, folder)
+}
+
+fn audit(args: &[&str]) -> (Value, Option<i32>) {
+    let output = attnscope(&[&["check", "--format", "json", "--trace"], args].concat());
+    let value = serde_json::from_str(&stdout(&output))
+        .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", stderr(&output)));
+    (value, output.status.code())
+}
+
+#[test]
+fn a_run_passes_its_own_audit() {
+    let (t5, bart) = (fixture("t5"), fixture("bart"));
+    for args in [
+        vec!["toy"],
+        vec!["toy", "--src", "a b c a", "--tgt", "x y"],
+        vec!["toy", "--reference"],
+        vec!["demo", "--src", "A man.", "--src", "Two dogs run over the grass."],
+        vec![&t5, "--src-ids", "3,4,5;6,7", "--tgt-ids", "0,8;0,9"],
+        vec![&bart, "--src-ids", "3,4,5,6", "--tgt-ids", "2,8,7"],
+    ] {
+        let (_dir, folder) = trace(&args);
+        let (found, code) = audit(&[&folder]);
+        assert_eq!((&found["right"], code), (&json!(true), Some(0)), "{args:?}: {found}");
+        let checked = found["checked"].as_array().unwrap();
+        let shares: Vec<f64> = checked.iter().map(|c| c["share"].as_f64().unwrap()).collect();
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        // Two executors differ; one against itself does not.
+        assert_eq!(most > 0.0, !args.contains(&"--reference"), "{args:?}: {most}");
+        assert_eq!(found["unchecked"], json!([]), "{args:?}");
+    }
+}
+
+#[test]
+fn a_tensor_that_was_tampered_with_is_found() {
+    let (_dir, folder) = trace(&["toy"]);
+    let path = std::path::Path::new(&folder).join("trace.safetensors");
+    let whole = std::fs::read(&path).unwrap();
+    let header = usize::try_from(u64::from_le_bytes(whole[..8].try_into().unwrap())).unwrap();
+    let entries: Value = serde_json::from_slice(&whole[8..8 + header]).unwrap();
+    for node in [
+        "encoder.0.ffn.hidden",
+        "encoder.1.self_attn.norm",
+        "decoder.0.cross_attn.weights",
+        "logits",
+        "src.ids",
+    ] {
+        let at = 8 + header + usize::try_from(entries[node]["data_offsets"][0].as_u64().unwrap()).unwrap();
+        let mut bytes = whole.clone();
+        // A high bit of the mantissa, or of a token id.
+        bytes[at + if node == "src.ids" { 0 } else { 2 }] ^= if node == "src.ids" { 1 } else { 0x40 };
+        std::fs::write(&path, bytes).unwrap();
+        let (found, code) = audit(&[&folder]);
+        assert_eq!((&found["first_mistake"], code), (&json!(node), Some(1)), "{node}");
+        let text = stdout(&attnscope(&["check", "--trace", &folder, "--width", "80"]));
+        assert!(
+            text.contains("further off than rounding explains") && text.contains(&format!("! {node}")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_part_of_a_run_is_checked_as_far_as_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("t").display().to_string();
+    assert!(attnscope(&["trace", "toy", "--layer", "encoder.0.ffn", "--save", &folder]).status.success());
+    let (found, code) = audit(&[&folder]);
+    let checked: Vec<&str> =
+        found["checked"].as_array().unwrap().iter().map(|c| c["node"].as_str().unwrap()).collect();
+    assert!(checked.contains(&"encoder.0.ffn.act") && !checked.contains(&"encoder.0.ffn.in"), "{checked:?}");
+    assert_eq!(code, Some(0));
+    let why = |name: &str| {
+        found["unchecked"].as_array().unwrap().iter().find(|u| u["node"] == name).unwrap()["why"].clone()
+    };
+    assert_eq!((why("logits"), why("encoder.0.ffn.in")), (json!("not_saved"), json!("input_not_saved")));
+    // Only of the model that was traced.
+    let refused = attnscope(&["check", "--trace", &folder, "demo"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("not those that were traced"), "{}", stderr(&refused));
+    assert_eq!(audit(&[&folder, "toy"]).1, Some(0));
+    assert_eq!(attnscope(&["check", "--trace", "/nowhere"]).status.code(), Some(2));
+    assert_eq!(attnscope(&["check", "--trace", &folder, "toy", "toy"]).status.code(), Some(2));
 }

@@ -31,6 +31,16 @@ pub(super) fn relation(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
         .or_else(|| added_vector(two))
 }
 
+/// The same for weights, which have no positions.
+pub(super) fn of_weights(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
+    not_numbers(two)
+        .or_else(|| zero(two))
+        .or_else(|| scale(two, frame))
+        .or_else(|| transpose(two))
+        .or_else(|| permuted_heads(two))
+        .or_else(|| halves(two))
+}
+
 impl Two<'_> {
     /// Whether this is the tensor that was found.
     pub(super) fn is(&self, candidate: &[f64]) -> bool {
@@ -39,12 +49,14 @@ impl Two<'_> {
 
     /// The same with the cells of the expected tensor in another order.
     fn is_moved(&self, from: impl Fn(usize) -> usize) -> bool {
-        let differs = |i: usize| {
-            let (e, f, allowed) =
-                (self.expected[from(i)], self.found[i], self.allowed[i].max(self.allowed[from(i)]));
-            !(e == f || (e - f).abs() <= allowed || (e.is_nan() && f.is_nan()))
-        };
+        let differs = |i: usize| !self.near(from(i), i);
         !(0..self.found.len()).any(differs)
+    }
+
+    /// Whether the cell that was expected at one place was found at another.
+    fn near(&self, from: usize, at: usize) -> bool {
+        let (e, f, allowed) = (self.expected[from], self.found[at], self.allowed[at].max(self.allowed[from]));
+        allowed.is_infinite() || e == f || (e - f).abs() <= allowed || (e.is_nan() && f.is_nan())
     }
 
     /// The last dimension.
@@ -176,9 +188,7 @@ fn order_of(
         for candidate in 0..heads {
             let slot = &mut possible[head * heads + candidate];
             if *slot {
-                let from = cell_in(i, candidate);
-                let (e, f) = (two.expected[from], two.found[i]);
-                *slot = e == f || (e - f).abs() <= two.allowed[i].max(two.allowed[from]);
+                *slot = two.near(cell_in(i, candidate), i);
             }
         }
     }
@@ -221,9 +231,7 @@ fn shifted(two: &Two<'_>) -> Option<Relation> {
             if !(0..length as i64).contains(&position) {
                 return true;
             }
-            let from = (i as i64 - by * width as i64) as usize;
-            let (e, f) = (two.expected[from], two.found[i]);
-            e == f || (e - f).abs() <= two.allowed[i].max(two.allowed[from])
+            two.near((i as i64 - by * width as i64) as usize, i)
         };
         (0..two.found.len()).all(cell)
     };

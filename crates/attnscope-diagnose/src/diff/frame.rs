@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, Op, Sizes, Stack, Wiring, build};
-use attnscope_run::sizes_of;
 use attnscope_run::trace::Trace;
+use attnscope_run::{Input, Rows, sizes_of};
 
 use super::side::Side;
 
@@ -16,6 +16,31 @@ pub(super) struct Frame {
     pub(super) graph: Option<Graph>,
     /// The numbers behind its dimensions for the input that was traced.
     pub(super) sizes: Sizes,
+    /// What the traced model was given to read.
+    pub(super) input: Option<Input>,
+}
+
+/// The cells of a node's tensor that stand for tokens. What is computed at padding is nobody's business, and programs
+/// differ in it.
+pub(super) struct Open<'f> {
+    /// For each dimension its length, and the rows whose padding counts along it.
+    dims: Vec<(usize, Option<&'f Rows>)>,
+}
+
+impl Open<'_> {
+    /// Whether a cell counts.
+    pub(super) fn has(&self, mut cell: usize) -> bool {
+        let mut place = vec![0; self.dims.len()];
+        for (at, (length, _)) in place.iter_mut().zip(&self.dims).rev() {
+            let length = (*length).max(1);
+            (*at, cell) = (cell % length, cell / length);
+        }
+        let batch = place.first().copied().unwrap_or(0);
+        let open = |(&at, (_, rows)): (&usize, &(usize, Option<&Rows>))| {
+            rows.is_none_or(|rows| rows.open().get(batch * rows.length() + at).copied().unwrap_or(true))
+        };
+        place.iter().zip(&self.dims).all(open)
+    }
 }
 
 /// A node that both sides may have a tensor of.
@@ -34,22 +59,23 @@ impl Frame {
         let known = model.filter(|model| trace.is_none_or(|trace| describes(&model.graph, trace)));
         if let Some(model) = known {
             let sizes = input.as_ref().and_then(|input| sizes_of(model, input).ok());
-            return Self::of_graph(model.graph.clone(), sizes.unwrap_or_else(|| model.sizes.clone()));
+            let sizes = sizes.unwrap_or_else(|| model.sizes.clone());
+            return Self::of_graph(model.graph.clone(), sizes, input);
         }
         match trace.and_then(rebuilt) {
-            Some((graph, sizes)) => Self::of_graph(graph, sizes),
+            Some((graph, sizes)) => Self::of_graph(graph, sizes, input),
             None => Self::of_names(trace, a),
         }
     }
 
-    fn of_graph(graph: Graph, sizes: Sizes) -> Self {
+    fn of_graph(graph: Graph, sizes: Sizes, input: Option<Input>) -> Self {
         let node = |(_, node): (NodeId, &attnscope_graph::Node)| FrameNode {
             path: node.path.as_str().to_owned(),
             inputs: node.inputs.iter().map(|id| id.index()).collect(),
             shape: sizes.shape(&node.dims),
         };
         let nodes: Vec<FrameNode> = graph.iter().map(node).collect();
-        Self { by_path: index(&nodes), nodes, graph: Some(graph), sizes }
+        Self { by_path: index(&nodes), nodes, graph: Some(graph), sizes, input }
     }
 
     /// A trace of a graph that is not known to this version, or two dumps of others: each after the one before.
@@ -78,7 +104,12 @@ impl Frame {
                 }
             }
         }
-        Self { by_path: index(&nodes), nodes, graph: None, sizes: Sizes::default() }
+        Self { by_path: index(&nodes), nodes, graph: None, sizes: Sizes::default(), input: None }
+    }
+
+    /// No nodes: sizes alone, for weights.
+    pub(super) fn of_sizes(sizes: Sizes) -> Self {
+        Self { nodes: Vec::new(), by_path: HashMap::new(), graph: None, sizes, input: None }
     }
 
     pub(super) fn find(&self, path: &str) -> Option<usize> {
@@ -103,6 +134,26 @@ impl Frame {
                 .nodes
                 .get(node)
                 .is_some_and(|n| n.path.ends_with("mask") || n.path.ends_with(".masked_scores"))
+    }
+
+    /// The cells of a node that count; `None` where all do.
+    pub(super) fn open(&self, node: usize) -> Option<Open<'_>> {
+        let (dims, input) = (&self.graph.as_ref()?.nodes().get(node)?.dims, self.input.as_ref()?);
+        let shape = self.nodes.get(node)?.shape.as_ref()?;
+        let padded = |rows: &&Rows| rows.open().contains(&false);
+        let rows = |dim: &Dim| match dim {
+            Dim::Source => input.source_rows().filter(padded),
+            Dim::Target => Some(&input.target).filter(padded),
+            _ => None,
+        };
+        let mut dims: Vec<_> = shape.iter().copied().zip(dims.iter().map(rows)).collect();
+        // That keys at padding are shut is what a mask is for.
+        let hides = matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. } | Op::Squash(_)));
+        if let (true, Some((_, rows))) = (hides, dims.last_mut()) {
+            *rows = None;
+        }
+        let by_row = self.graph.as_ref()?.nodes().get(node)?.dims.first() == Some(&Dim::Batch);
+        (by_row && dims.iter().any(|(_, rows)| rows.is_some())).then_some(Open { dims })
     }
 
     /// The heads of the stack that a node is in.

@@ -88,7 +88,7 @@ impl<'a> Judge<'a> {
         tensors: Tensors<'_>,
         given: Tensors<'_>,
     ) -> Result<Option<Local>, Error> {
-        let Some(found) = tensors.get(self.frame, node)? else { return Ok(None) };
+        let Some(mut found) = tensors.get(self.frame, node)? else { return Ok(None) };
         let unit = self.units(tensors);
         let mut clean = self.walk(tensors, given, false, unit);
         let Some(inputs) = clean.inputs(node)? else { return Ok(None) };
@@ -98,7 +98,8 @@ impl<'a> Judge<'a> {
             true => self.sampled(node, &expected, tensors, given, unit)?,
             false => 0.0,
         };
-        let allowed = self.allowed(node, &expected, &inputs, unit, sample);
+        let mut allowed = self.allowed(node, &expected, &inputs, unit, sample);
+        close(self.frame, node, &expected.values, &mut found.values, &mut allowed);
         let worst = worst(&expected.values, &found.values, &allowed, self.frame.is_masked(node));
         Ok(Some(Local { expected, allowed, inputs, found, worst }))
     }
@@ -282,11 +283,23 @@ fn sprinkle(values: &mut [f64], size: f64, seed: usize) {
     }
 }
 
+/// Takes cells that stand for padding out of the question: whatever is there is as expected.
+pub(super) fn close(frame: &Frame, node: usize, expected: &[f64], found: &mut [f64], allowed: &mut [f64]) {
+    let Some(open) = frame.open(node) else { return };
+    for (i, ((e, f), allowed)) in expected.iter().zip(found).zip(allowed).enumerate() {
+        if !open.has(i) {
+            (*f, *allowed) = (*e, f64::INFINITY);
+        }
+    }
+}
+
 /// The most that a cell is off, in terms of what is allowed there.
 pub(super) fn worst(expected: &[f64], found: &[f64], allowed: &[f64], masked: bool) -> f64 {
     let cell = |((e, f), allowed): ((&f64, &f64), &f64)| {
         let (e, f) = if masked { (shut(*e), shut(*f)) } else { (*e, *f) };
         match (e.is_finite(), f.is_finite()) {
+            // Nobody's business.
+            _ if allowed.is_infinite() => 0.0,
             (true, true) if e == f => 0.0,
             (true, true) => (e - f).abs() / allowed.max(f64::MIN_POSITIVE),
             _ if e == f || (e.is_nan() && f.is_nan()) => 0.0,

@@ -2,6 +2,8 @@
 
 use attnscope_checkpoint::{DType, Error};
 
+use super::frame::Open;
+
 /// Values that are compared at a time.
 pub(super) const PIECE: usize = 1 << 15;
 
@@ -39,11 +41,14 @@ impl Measure {
     }
 
     /// Takes cells that come after those before.
-    pub(super) fn take(&mut self, a: &[f64], b: &[f64], masked: bool) {
+    pub(super) fn take(&mut self, a: &[f64], b: &[f64], cells: &Cells<'_>) {
         for (&a, &b) in a.iter().zip(b) {
             let at = self.cells;
             self.cells += 1;
-            let (a, b) = if masked { (shut(a), shut(b)) } else { (a, b) };
+            if cells.open.as_ref().is_some_and(|open| !open.has(at)) {
+                continue;
+            }
+            let (a, b) = if cells.masked { (shut(a), shut(b)) } else { (a, b) };
             match (a.is_finite(), b.is_finite()) {
                 (true, true) => {
                     self.scale = self.scale.max(a.abs()).max(b.abs());
@@ -65,11 +70,20 @@ impl Measure {
     }
 
     /// Two tensors in memory.
-    pub(super) fn of(a: &[f64], b: &[f64], masked: bool) -> Self {
+    pub(super) fn of(a: &[f64], b: &[f64]) -> Self {
         let mut measure = Self::default();
-        measure.take(a, b, masked);
+        measure.take(a, b, &Cells::default());
         measure
     }
+}
+
+/// Which cells count, and how.
+#[derive(Default)]
+pub(super) struct Cells<'f> {
+    /// What is far down is out of sight.
+    pub(super) masked: bool,
+    /// The cells that stand for tokens.
+    pub(super) open: Option<Open<'f>>,
 }
 
 /// What is far enough down is out of sight.
@@ -84,7 +98,7 @@ pub(super) trait Pieces {
 }
 
 /// Compares two tensors of as many values.
-pub(super) fn measure(a: &dyn Pieces, b: &dyn Pieces, masked: bool) -> Result<Measure, Error> {
+pub(super) fn measure(a: &dyn Pieces, b: &dyn Pieces, cells: &Cells<'_>) -> Result<Measure, Error> {
     let mut measure = Measure::default();
     let (mut from, mut left, mut right) = (0, Vec::new(), Vec::new());
     while from < a.len().min(b.len()) {
@@ -93,7 +107,7 @@ pub(super) fn measure(a: &dyn Pieces, b: &dyn Pieces, masked: bool) -> Result<Me
         if left.is_empty() || left.len() != right.len() {
             break;
         }
-        measure.take(&left, &right, masked);
+        measure.take(&left, &right, cells);
         from += left.len();
     }
     Ok(measure)
@@ -117,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_largest_cell_is_found() {
-        let m = Measure::of(&[1.0, 2.0, f64::NAN, -4.0], &[1.0, 2.5, f64::NAN, -4.0], false);
+        let m = Measure::of(&[1.0, 2.0, f64::NAN, -4.0], &[1.0, 2.5, f64::NAN, -4.0]);
         assert_eq!((m.max_abs, m.at, m.a, m.b, m.scale, m.apart), (0.5, 1, 2.0, 2.5, 4.0, 0));
         assert_eq!(m.relative(), 0.125);
     }
@@ -125,14 +139,19 @@ mod tests {
     #[test]
     fn a_mask_is_a_mask_however_far_down() {
         let (ours, theirs) = ([f64::NEG_INFINITY, 1.0], [-3.4e38, 1.0]);
-        assert!(Measure::of(&ours, &theirs, true).is_same());
-        let apart = Measure::of(&ours, &[0.5, 1.0], true);
+        let masked = |theirs: &[f64]| {
+            let mut measure = Measure::default();
+            measure.take(&ours, theirs, &Cells { masked: true, open: None });
+            measure
+        };
+        assert!(masked(&theirs).is_same());
+        let apart = masked(&[0.5, 1.0]);
         assert_eq!((apart.apart, apart.at, apart.b), (1, 0, 0.5));
     }
 
     #[test]
     fn a_cell_that_is_no_number_is_apart() {
-        assert_eq!(Measure::of(&[1.0], &[f64::NAN], false).apart, 1);
-        assert_eq!(Measure::of(&[f64::INFINITY], &[f64::NEG_INFINITY], false).apart, 1);
+        assert_eq!(Measure::of(&[1.0], &[f64::NAN]).apart, 1);
+        assert_eq!(Measure::of(&[f64::INFINITY], &[f64::NEG_INFINITY]).apart, 1);
     }
 }

@@ -14,6 +14,7 @@ mod relation;
 mod rewired;
 mod side;
 mod walk;
+mod weights;
 
 use attnscope_graph::Model;
 use attnscope_run::{Formula, Weights};
@@ -23,6 +24,7 @@ pub use map::read_map;
 pub use measure::Measure;
 pub use relation::Relation;
 pub use side::Side;
+pub use weights::{File, compare_weights};
 
 use frame::Frame;
 use judge::Judge;
@@ -81,6 +83,8 @@ pub enum Grounds {
     Recomputed,
     /// The difference is far larger than that of the nodes before.
     Growth,
+    /// Weights are compared, not what they compute.
+    Weights,
 }
 
 /// The first node at which the sides part.
@@ -195,8 +199,7 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     let frame = Frame::new(a, b, known.map(|known| known.model));
     let mut bindings = [a, b].map(|side| Bindings::by_name(side, &frame, &options.map));
     identify(&frame, a, b, &mut bindings)?;
-    let input = a.input().or_else(|| b.input());
-    let formula = frame.graph.as_ref().zip(input.as_ref());
+    let formula = frame.graph.as_ref().zip(frame.input.as_ref());
     let formula = formula.map(|(graph, input)| (graph, Formula::new(graph, frame.sizes.clone(), input)));
     // The weights count only where the graph is the model's own.
     let weights = known.filter(|k| frame.graph.as_ref() == Some(&k.model.graph)).map(|k| k.weights);

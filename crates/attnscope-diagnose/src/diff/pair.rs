@@ -6,7 +6,7 @@ use attnscope_checkpoint::{DumpTensor, Error};
 
 use super::frame::Frame;
 use super::layout::{Layout, layouts};
-use super::measure::{Measure, Pieces, measure};
+use super::measure::{Cells, Measure, Pieces, measure};
 use super::names::Names;
 use super::side::{InMemory, Side};
 
@@ -182,7 +182,7 @@ fn identified(
         let near = (scale - 1.0).abs() < 1e-5;
         let scale = if near { 1.0 } else { scale };
         let scaled: Vec<f64> = values.iter().map(|x| x * scale).collect();
-        let measure = Measure::of(expected, &scaled, false);
+        let measure = Measure::of(expected, &scaled);
         if scale.is_finite() && scale > 0.0 && measure.apart == 0 && measure.relative() < SAME {
             return Ok(Some(Bound { tensor: i, layout, scale, by_values: true }));
         }
@@ -198,6 +198,6 @@ pub(super) fn ratio(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Compares a node's tensors.
-pub(super) fn compare(a: (&Side, &Bound), b: (&Side, &Bound), masked: bool) -> Result<Measure, Error> {
-    measure(pieces(a.0, a.1)?.as_ref(), pieces(b.0, b.1)?.as_ref(), masked)
+pub(super) fn compare(a: (&Side, &Bound), b: (&Side, &Bound), cells: &Cells<'_>) -> Result<Measure, Error> {
+    measure(pieces(a.0, a.1)?.as_ref(), pieces(b.0, b.1)?.as_ref(), cells)
 }

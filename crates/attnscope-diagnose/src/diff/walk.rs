@@ -2,8 +2,8 @@
 
 use super::direct::{self, Two};
 use super::frame::Frame;
-use super::judge::{Judge, Tensors};
-use super::measure::{Measure, roundoff};
+use super::judge::{Judge, Tensors, close};
+use super::measure::{Cells, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
 use super::rewired::Suspect;
@@ -110,11 +110,11 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn measure(&mut self, node: usize) -> Result<Option<Measure>, DiffError> {
-        let masked = self.frame.is_masked(node);
         let (Some(a), Some(b)) = (&self.bindings[0].of[node], &self.bindings[1].of[node]) else {
             return Ok(None);
         };
-        let measure = compare((self.sides[0], a), (self.sides[1], b), masked)?;
+        let cells = Cells { masked: self.frame.is_masked(node), open: self.frame.open(node) };
+        let measure = compare((self.sides[0], a), (self.sides[1], b), &cells)?;
         if measure.relative() > self.options.tolerance && self.rescaled(node)? {
             return self.measure(node);
         }
@@ -136,9 +136,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         let (expected, found) = (load(self.sides[1 - foreign], own)?, load(self.sides[foreign], other)?);
         let scale = ratio(&expected, &found);
         let scaled: Vec<f64> = found.iter().map(|x| x * scale).collect();
-        let fits = scale.is_finite()
-            && other.scale == 1.0
-            && Measure::of(&expected, &scaled, false).relative() < 1e-6;
+        let fits =
+            scale.is_finite() && other.scale == 1.0 && Measure::of(&expected, &scaled).relative() < 1e-6;
         if let (true, Some(bound)) = (fits, &mut self.bindings[foreign].of[node]) {
             bound.scale = scale;
         }
@@ -190,7 +189,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// What two tensors tell by themselves.
     fn plain_relation(&self, node: usize, unit: f64, inherited: f64) -> Result<Option<Relation>, DiffError> {
         let expected = self.expected();
-        let (Some(ours), Some(theirs)) = (
+        let (Some(ours), Some(mut theirs)) = (
             self.tensors(expected).get(self.frame, node)?,
             self.tensors(1 - expected).get(self.frame, node)?,
         ) else {
@@ -201,7 +200,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         let usual = (sum / count.max(1) as f64).sqrt();
         let size = 32.0 * unit + if inherited.is_finite() { 4.0 * inherited } else { 0.0 };
         let own = |x: &f64| if x.is_finite() { x.abs() } else { 0.0 };
-        let allowed: Vec<f64> = ours.values.iter().map(|x| size * (own(x) + usual)).collect();
+        let mut allowed: Vec<f64> = ours.values.iter().map(|x| size * (own(x) + usual)).collect();
+        close(self.frame, node, &ours.values, &mut theirs.values, &mut allowed);
         let two = Two {
             shape: &ours.shape,
             expected: &ours.values,

@@ -12,8 +12,17 @@ pub struct ExampleError {
     pub what: String,
     /// What to do next.
     pub help: String,
-    /// For a name that is not known: the name, and those that are.
-    pub unknown: Option<(String, Vec<&'static str>)>,
+    /// For a name that is not known.
+    pub unknown: Option<Box<UnknownName>>,
+}
+
+/// A name, and those that it could have been.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownName {
+    /// As it was written.
+    pub name: String,
+    /// What is known there.
+    pub known: Vec<&'static str>,
 }
 
 impl ExampleError {

@@ -1,10 +1,11 @@
 //! A verdict a claim: right, wrong here, or wrong only because an earlier one is.
 
-use super::derive::{Derived, Recipe, derive, divisor};
-use super::example::{Claim, Example, Part, Scale, SquashWord, Step, Tolerance, WordClaim, unit};
-use super::explain::{Explanation, hypotheses, short};
+use super::derive::{Derived, Recipe, derive};
+use super::example::{Claim, Example, Part, Tolerance, unit};
+use super::explain::{Explanation, hypotheses};
 use super::matrix::Matrix;
 use super::pattern::{Suspect, patterns};
+use super::word::{JudgedWord, judge_word};
 
 /// An example, worked out, and what became of its claims.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,23 +99,6 @@ pub struct Fit {
     pub off: f64,
 }
 
-/// A statement in words and whether it holds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JudgedWord {
-    /// `scale` or `squash`.
-    pub name: &'static str,
-    /// Where it stands.
-    pub line: usize,
-    /// What was said.
-    pub claimed: String,
-    /// Whether it is wrong.
-    pub wrong: bool,
-    /// Why, or what is to be added.
-    pub sentence: String,
-    /// The step that it belongs to.
-    pub step: Step,
-}
-
 /// The first mistake of an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mistake<'a> {
@@ -153,7 +137,7 @@ pub fn judge(example: &Example) -> Judgement {
         let judged = court.judge(claim, &claims);
         claims.extend(judged);
     }
-    let words = example.words.iter().map(|word| court.word(*word, &claims)).collect();
+    let words = example.words.iter().map(|word| judge_word(example, *word, &claims)).collect();
     Judgement { claims, words, truth }
 }
 
@@ -242,70 +226,6 @@ impl Court<'_> {
             fits,
             tried: self.hypotheses.len() + tried,
         }
-    }
-
-    fn word(&self, word: WordClaim, claims: &[Judged]) -> JudgedWord {
-        match word {
-            WordClaim::Scale(scale, line) => self.scale_word(scale, line),
-            WordClaim::Squash(word, line) => {
-                let wrong = word == SquashWord::Sigmoid;
-                JudgedWord {
-                    name: "squash",
-                    line,
-                    claimed: if wrong { "sigmoid" } else { "softmax" }.into(),
-                    wrong,
-                    sentence: if wrong {
-                        self.sigmoid_sentence(claims)
-                    } else {
-                        "weights are a softmax of scores".into()
-                    },
-                    step: Step::Weights,
-                }
-            }
-        }
-    }
-
-    /// Whether only the word is wrong, or the numbers too.
-    fn sigmoid_sentence(&self, claims: &[Judged]) -> String {
-        let weights: Vec<&Judged> = claims.iter().filter(|j| j.claim.part.step == Step::Weights).collect();
-        let sigmoid = |judged: &&Judged| match &judged.verdict {
-            Verdict::Wrong(diagnosis) => diagnosis.fits.iter().any(|fit| fit.explanation.kind() == "sigmoid"),
-            _ => false,
-        };
-        let numbers = match weights.is_empty() {
-            true => "no weights are claimed",
-            false if weights.iter().all(|j| !matches!(j.verdict, Verdict::Wrong(_))) => {
-                "the numbers claimed for the weights are a softmax's, so only the word is wrong"
-            }
-            false if weights.iter().any(sigmoid) => {
-                "the numbers claimed for the weights are a sigmoid's, too"
-            }
-            false => "the numbers claimed for the weights are neither's",
-        };
-        format!("weights are a softmax of scores, not a sigmoid; {numbers}")
-    }
-
-    fn scale_word(&self, scale: Scale, line: usize) -> JudgedWord {
-        let number = |scale| divisor(self.example, scale);
-        let (said, right) = (number(scale), number(self.example.scale));
-        let wrong = said != right;
-        let show = |x: Option<f64>| x.map(|x| format!(" = {}", short(x))).unwrap_or_default();
-        let sentence = match (wrong, scale == self.example.scale) {
-            (true, _) => format!(
-                "products are divided by {}{}, not by {scale}{}",
-                self.example.scale,
-                show(right),
-                show(said)
-            ),
-            (false, true) => format!("products are divided by {scale}{}", show(right)),
-            (false, false) => format!(
-                "the same number here, {scale} = {}{}; in general it is {}",
-                self.example.scale,
-                show(right),
-                self.example.scale
-            ),
-        };
-        JudgedWord { name: "scale", line, claimed: scale.to_string(), wrong, sentence, step: Step::Scores }
     }
 }
 

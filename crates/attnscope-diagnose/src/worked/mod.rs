@@ -7,18 +7,21 @@ mod example;
 mod explain;
 mod judge;
 mod matrix;
+mod number;
 mod parse;
 mod pattern;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use derive::{Derived, Masking, Mixed, Squash, Value, divisor, head_size, model_size};
-pub use error::ExampleError;
+pub use error::{ExampleError, UnknownName};
 pub use example::{
     Claim, Example, Mask, Operand, Part, Scale, SquashWord, Stated, Step, Tolerance, WordClaim,
 };
 pub use explain::{Divisor, Explanation};
-pub use judge::{Basis, Cell, Diagnosis, Fit, Judged, JudgedWord, Judgement, Mistake, Verdict, judge};
+pub use judge::{Basis, Cell, Diagnosis, Fit, Judged, Judgement, Mistake, Verdict, judge};
 pub use matrix::Matrix;
 pub use parse::{MOST_BYTES, parse};
+pub use word::JudgedWord;

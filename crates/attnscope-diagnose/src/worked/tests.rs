@@ -9,8 +9,8 @@ use super::explain::hypotheses;
 use super::judge::apart;
 use super::*;
 
-/// Cross-attention with two heads, biases and a mask: every mistake can be made in it.
-fn rich(numbers: &[f64]) -> Example {
+/// Cross-attention with biases and a mask: with one head or two, every mistake can be made in it.
+fn rich(numbers: &[f64], heads: usize) -> Example {
     let mut numbers = numbers.iter().copied().cycle();
     let mut matrix = |rows: usize, columns: usize| -> String {
         let row = |numbers: Vec<f64>| format!("{numbers:?}");
@@ -31,7 +31,8 @@ fn rich(numbers: &[f64]) -> Example {
     ];
     let given: Vec<String> =
         names.iter().map(|(name, rows, columns)| format!("{name} = {}", matrix(*rows, *columns))).collect();
-    parse(&format!("heads = 2\nmask = \"causal\"\ntolerance = 1e-6\n[given]\n{}", given.join("\n"))).unwrap()
+    parse(&format!("heads = {heads}\nmask = \"causal\"\ntolerance = 1e-6\n[given]\n{}", given.join("\n")))
+        .unwrap()
 }
 
 fn claim(part: Part, matrix: Matrix) -> Claim {
@@ -66,29 +67,35 @@ fn irregular(seed: usize) -> Vec<f64> {
 
 #[test]
 fn every_mistake_of_computation_is_recognised() {
-    let example = rich(&irregular(1));
-    let truth = derive(&example, &Recipe::of(&example), &[]);
-    let mut seen = BTreeSet::new();
-    for mistake in hypotheses(&example) {
-        let wrong = derive(&example, &mistake.edit(Recipe::of(&example)).unwrap(), &[]);
-        for part in parts(2) {
-            let (Some(made), Some(right)) = (wrong.part(part), truth.part(part)) else { continue };
-            if made.shape() != right.shape() || apart(made.values(), right.values()) < 1e-3 {
-                continue;
-            }
-            let kinds = kinds(&example, vec![claim(part, made)]);
-            assert!(kinds.contains(&mistake.kind()), "{mistake:?} in {part}: {kinds:?}");
-            seen.insert(mistake.kind());
-        }
-    }
-    let all: BTreeSet<&str> = hypotheses(&example).iter().map(Explanation::kind).collect();
+    let examples = [rich(&irregular(1), 1), rich(&irregular(1), 2)];
+    let seen: BTreeSet<&str> = examples.iter().flat_map(recognised).collect();
+    let all: BTreeSet<&str> = examples.iter().flat_map(hypotheses).map(|e| e.kind()).collect();
     assert_eq!(seen, all, "some mistake shows nowhere");
     assert!(all.len() > 18, "{all:?}");
 }
 
+/// Makes every mistake, one at a time, and claims every step that it changes.
+fn recognised(example: &Example) -> BTreeSet<&'static str> {
+    let truth = derive(example, &Recipe::of(example), &[]);
+    let mut seen = BTreeSet::new();
+    for mistake in hypotheses(example) {
+        let wrong = derive(example, &mistake.edit(Recipe::of(example)).unwrap(), &[]);
+        for part in parts(example.heads) {
+            let (Some(made), Some(right)) = (wrong.part(part), truth.part(part)) else { continue };
+            if made.shape() != right.shape() || apart(made.values(), right.values()) < 1e-3 {
+                continue;
+            }
+            let kinds = kinds(example, vec![claim(part, made)]);
+            assert!(kinds.contains(&mistake.kind()), "{mistake:?} in {part}: {kinds:?}");
+            seen.insert(mistake.kind());
+        }
+    }
+    seen
+}
+
 #[test]
 fn the_right_scale_is_not_tried_and_the_others_are() {
-    let values: Vec<f64> = hypotheses(&rich(&irregular(2)))
+    let values: Vec<f64> = hypotheses(&rich(&irregular(2), 2))
         .iter()
         .filter_map(|e| if let Explanation::Scale { value, .. } = e { Some(*value) } else { None })
         .collect();
@@ -98,7 +105,7 @@ fn the_right_scale_is_not_tried_and_the_others_are() {
 
 #[test]
 fn numbers_tell_of_signs_copies_transposes_and_rounding() {
-    let example = rich(&irregular(3));
+    let example = rich(&irregular(3), 2);
     let truth = derive(&example, &Recipe::of(&example), &[]);
     let part = Part { step: Step::Output, head: None };
     let right = truth.part(part).unwrap();
@@ -121,7 +128,7 @@ fn numbers_tell_of_signs_copies_transposes_and_rounding() {
 
 #[test]
 fn a_claim_that_follows_from_a_wrong_one_is_not_a_second_mistake() {
-    let example = rich(&irregular(4));
+    let example = rich(&irregular(4), 2);
     let weights = Part { step: Step::Weights, head: Some(0) };
     let truth = derive(&example, &Recipe::of(&example), &[]);
     let wrong = claim(weights, truth.part(weights).unwrap().map(|x| x * 0.5));
@@ -219,7 +226,7 @@ proptest! {
     /// What is true is right, and nothing is suspected of it.
     #[test]
     fn true_claims_are_right(numbers in prop::collection::vec(-2.0..2.0f64, 40..200)) {
-        let example = rich(&numbers);
+        let example = rich(&numbers, 2);
         let truth = derive(&example, &Recipe::of(&example), &[]);
         let claims: Vec<Claim> = parts(2).into_iter().map(|part| claim(part, truth.part(part).unwrap())).collect();
         let judgement = judge(&Example { claims, ..example });

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use attnscope_diagnose::diff::{Known, Options, Side, TOLERANCE, compare, read_map};
+use attnscope_diagnose::diff::{
+    File, Known, Options, Report, Side, TOLERANCE, compare, compare_weights, read_map,
+};
+use attnscope_render::diff::Party;
 use attnscope_render::{diff, json};
 use attnscope_run::Weights;
 use clap::Args;
@@ -20,6 +23,9 @@ pub(super) struct Diff {
     a: PathBuf,
     /// What it is compared with, in any of these forms
     b: PathBuf,
+    /// A and B are weight files or models: compare their weights
+    #[arg(long, conflicts_with_all = ["map", "model", "tolerance"])]
+    checkpoint: bool,
     /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
@@ -49,6 +55,9 @@ impl Diff {
                 "1e-4 is usual: a ten-thousandth of a tensor's largest value",
             ));
         }
+        if self.checkpoint {
+            return self.weights(&output);
+        }
         let (a, b) = (open(&self.a)?, open(&self.b)?);
         let map = self.map.as_deref().map(read_map).transpose()?.unwrap_or_default();
         let model = self.model(&a, &b, &output)?;
@@ -61,11 +70,31 @@ impl Diff {
         };
         let known = ready.as_ref().map(|(model, weights)| Known { model, weights });
         let report = compare(&a, &b, known, &Options { tolerance: self.tolerance, map })?;
+        let party = |side: &Side| Party {
+            path: side.path().display().to_string(),
+            kind: side.kind().to_owned(),
+            tensors: side.count(),
+        };
+        self.show(&report, &[party(&a), party(&b)], &output)
+    }
+
+    /// Two weight files.
+    fn weights(&self, output: &Output<'_>) -> Result<ExitCode, Failure> {
+        let opened = |path: &Path| Opened::open(&path.display().to_string(), None);
+        let (a, b) = (opened(&self.a)?, opened(&self.b)?);
+        let report = compare_weights(file(&a), file(&b))?;
+        let party = |opened: &Opened| Party {
+            path: opened.name.clone(),
+            kind: opened.checkpoint.format().name().to_owned(),
+            tensors: opened.checkpoint.tensors().len(),
+        };
+        self.show(&report, &[party(&a), party(&b)], output)
+    }
+
+    fn show(&self, report: &Report, parties: &[Party; 2], output: &Output<'_>) -> Result<ExitCode, Failure> {
         let text = match self.format {
-            TextOrJson::Text => {
-                output.glyphs_text(&diff::text(&report, [&a, &b], self.full, output.layout()))
-            }
-            TextOrJson::Json => json::pretty(&diff::json(&report, [&a, &b])),
+            TextOrJson::Text => output.glyphs_text(&diff::text(report, parties, self.full, output.layout())),
+            TextOrJson::Json => json::pretty(&diff::json(report, parties)),
         };
         output.write(&text)?;
         Ok(if report.first.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -96,6 +125,11 @@ impl Diff {
             }
         }
     }
+}
+
+/// What is not an encoder-decoder is compared by the names in the files.
+fn file(opened: &Opened) -> File<'_> {
+    File { checkpoint: &opened.checkpoint, model: opened.encoder_decoder().ok() }
 }
 
 fn open(path: &Path) -> Result<Side, Failure> {

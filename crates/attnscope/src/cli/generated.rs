@@ -85,7 +85,7 @@ impl Generated<'_> {
             let s = if windows == 1 { "" } else { "s" };
             let (file, seconds, window) = (&audio.file, audio.seconds, audio.window);
             text +=
-                &format!("{file}: {seconds:.2} s, {windows} window{s} of {window} s, no times in the text\n");
+                &format!("{file}: {seconds:.2} s, {windows} window{s} of {window} s, without timestamps\n");
         }
         text
     }

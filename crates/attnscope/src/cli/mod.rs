@@ -2,9 +2,8 @@
 
 mod check;
 mod convert;
-mod explain;
-
 mod diff;
+mod explain;
 mod flow;
 mod generate;
 mod generated;
@@ -51,12 +50,12 @@ enum Command {
     Generate(generate::Generate),
     /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
     Explain(explain::Explain),
-    /// The three masks of a model for an input, and the proof that nothing leaks past them
-    Masks(masks::Masks),
     /// Check a worked example of attention, claim by claim, or a saved trace against its model
     Check(check::Check),
     /// Say where two runs part: two traces, or a trace and another program's dump
     Diff(diff::Diff),
+    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    Masks(masks::Masks),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -142,10 +141,10 @@ pub fn main() -> ExitCode {
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Explain(c)) => c.run().map(fine),
-        Some(Command::Masks(c)) => c.run(),
         Some(Command::Check(c)) => c.run(),
         Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Diff(c)) => c.run(),
+        Some(Command::Masks(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {

@@ -1,4 +1,4 @@
-//! The tokens of an input, for people and for programs.
+//! The tokens of an input, for readers and for programs.
 
 use attnscope_graph::Side;
 use attnscope_run::{Input, Source};
@@ -9,11 +9,11 @@ use crate::ready::{Ready, Token};
 /// Every row of both sides, with ids.
 pub(super) fn tokens_text(ready: &Ready<'_>, input: &Input, generated: bool, width: usize) -> String {
     let source = match &input.source {
-        Source::Tokens(rows) => lines("source", &ready.tokens(Side::Source, rows), width),
+        Source::Tokens(rows) => tokens_lines("source", &ready.tokens(Side::Source, rows), width),
         Source::Features(f) => format!("source  {} × {} mel bands × {} frames\n", f.batch, f.mels, f.frames),
     };
     let name = if generated { "target (generated)" } else { "target" };
-    source + &lines(name, &ready.tokens(Side::Target, &input.target), width)
+    source + &tokens_lines(name, &ready.tokens(Side::Target, &input.target), width)
 }
 
 /// The same for programs.
@@ -30,7 +30,7 @@ pub(super) fn tokens_json(ready: &Ready<'_>, input: &Input, generated: bool) -> 
     json!({ "source": source, "target": target, "generated": generated })
 }
 
-fn lines(name: &str, rows: &[Vec<Token>], width: usize) -> String {
+fn tokens_lines(name: &str, rows: &[Vec<Token>], width: usize) -> String {
     let mut out = String::new();
     for (r, row) in rows.iter().enumerate() {
         let number = if rows.len() > 1 { format!(" {r}") } else { String::new() };

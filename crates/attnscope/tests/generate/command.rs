@@ -159,6 +159,35 @@ fn pairs_and_ids() {
     assert_eq!(begun["outputs"][0]["start"], serde_json::json!([2, 11, 12]));
 }
 
+#[test]
+fn the_decoder_begins_in_the_language_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["mbart/config.json", "mbart/model.safetensors", "tokenizers/mbart/tokenizer.json"] {
+        let (_, name) = file.rsplit_once('/').unwrap();
+        std::fs::copy(fixture(file), folder.path().join(name)).unwrap();
+    }
+    let model = folder.path().to_str().unwrap();
+    let ids: Vec<u64> = ["de_DE", "en_XX"]
+        .into_iter()
+        .map(|language| {
+            let args =
+                [model, "--src", "a", "--src-lang", "en_XX", "--tgt-lang", language, "--max-length", "2"];
+            let found = json(&args);
+            let start = found["outputs"][0]["start"].as_array().unwrap().clone();
+            assert_eq!(start.len(), 1);
+            start[0].as_u64().unwrap()
+        })
+        .collect();
+    let tokenizer: Value =
+        serde_json::from_str(&std::fs::read_to_string(fixture("tokenizers/mbart/tokenizer.json")).unwrap())
+            .unwrap();
+    let id = |token: &str| {
+        let added = tokenizer["added_tokens"].as_array().unwrap();
+        added.iter().find(|t| t["content"] == token).unwrap()["id"].as_u64().unwrap()
+    };
+    assert_eq!(ids, [id("de_DE"), id("en_XX")]);
+}
+
 /// A model of windows of 0.6 s, and a sound of 1.5 s.
 #[test]
 fn long_audio_is_heard_window_by_window() {

@@ -16,13 +16,14 @@ use crate::common::{fixture, open, shared};
 /// What is said, as the whole world knows it.
 const SAID: &str = "And so my fellow Americans ask not what your country can do for you ask what you can do for your country";
 
-/// The model, opened once for all tests, and the recording.
-static READY: LazyLock<Option<(Ready<'static>, Window)>> = LazyLock::new(|| {
+/// The model, opened once for all tests, the recording, and what is written of it.
+static READY: LazyLock<Option<(Ready<'static>, Window, Written)>> = LazyLock::new(|| {
     let (model, speech) = (shared("models/whisper-tiny.en/tiny.en.pt")?, shared("data/audio/jfk.wav")?);
     let opened: &'static Opened = Box::leak(Box::new(open(&model, None)));
     let ready = Ready::new(opened).unwrap();
     let window = window(&ready, &speech);
-    Some((ready, window))
+    let written = write(&ready, &window, &ready.settings().unwrap());
+    Some((ready, window, written))
 });
 
 fn window(ready: &Ready<'_>, file: &str) -> Window {
@@ -45,14 +46,13 @@ fn plain(text: &str) -> String {
 
 #[test]
 fn the_transcript_is_openai_s() {
-    let Some((ready, window)) = &*READY else { return };
+    let Some((ready, window, written)) = &*READY else { return };
     let said = said();
     assert_eq!(said["text"].as_str().unwrap().trim(), SAID);
-    let settings = ready.settings().unwrap();
-    let free = Settings { rules: TokenRules::default(), ..settings.clone() };
-    for (settings, key) in [(&settings, "without_timestamps"), (&free, "without_timestamps_or_suppression")] {
+    let free = Settings { rules: TokenRules::default(), ..ready.settings().unwrap() };
+    let free = write(ready, window, &free);
+    for (written, key) in [(written, "without_timestamps"), (&free, "without_timestamps_or_suppression")] {
         let theirs = &said[key];
-        let written = write(ready, window, settings);
         let best = written.best().unwrap();
         let mut expected: Vec<u32> =
             theirs["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
@@ -63,6 +63,8 @@ fn the_transcript_is_openai_s() {
         assert_eq!(text.trim(), theirs["text"].as_str().unwrap());
         assert_eq!(plain(text.trim()), SAID);
         assert!(!written.is_silence());
+        let no_speech = written.heard.unwrap().no_speech.unwrap();
+        assert!((no_speech - theirs["no_speech_prob"].as_f64().unwrap()).abs() < 1e-3, "{no_speech}");
         // The end counts in their mean too. What is ruled out changes it in the third place.
         let theirs = theirs["avg_logprob"].as_f64().unwrap();
         assert!((best.score - theirs).abs() < 1e-3, "{key}: {} and {theirs}", best.score);
@@ -80,7 +82,7 @@ fn places(file: &Checkpoint, name: &str) -> Vec<usize> {
 
 #[test]
 fn encoder_and_cross_attention_are_openai_s() {
-    let Some((ready, window)) = &*READY else { return };
+    let Some((ready, window, _)) = &*READY else { return };
     let file = Checkpoint::open(Path::new(&fixture("real/whisper.safetensors"))).unwrap();
     let tokens: Vec<u32> = places(&file, "tgt.ids").into_iter().map(|id| id as u32).collect();
     let input = Input { source: Source::Features(window.features.clone()), target: Rows::new(&[tokens], 0) };
@@ -132,7 +134,7 @@ fn encoder_and_cross_attention_are_openai_s() {
 
 #[test]
 fn words_are_said_when_openai_says() {
-    let Some((ready, window)) = &*READY else { return };
+    let Some((ready, window, _)) = &*READY else { return };
     assert_eq!(window.positions(), 550);
     let said = said();
     let tokenizer = ready.tokenizer().unwrap();
@@ -167,9 +169,8 @@ fn words_are_said_when_openai_says() {
 /// What the model itself writes has signs, which move the words beside them.
 #[test]
 fn words_of_the_transcript_are_near() {
-    let Some((ready, window)) = &*READY else { return };
-    let written = write(ready, window, &ready.settings().unwrap());
-    let ours = ready.times(&ready.alignment_heads().unwrap(), window, &written).unwrap();
+    let Some((ready, window, written)) = &*READY else { return };
+    let ours = ready.times(&ready.alignment_heads().unwrap(), window, written).unwrap();
     let said = said();
     let theirs = said["word_times"]["released_heads"]["words"].as_array().unwrap();
     assert_eq!(ours.len(), theirs.len());
@@ -186,7 +187,7 @@ fn words_of_the_transcript_are_near() {
 
 #[test]
 fn two_channels_at_44_khz_and_silence() {
-    let Some((ready, _)) = &*READY else { return };
+    let Some((ready, ..)) = &*READY else { return };
     let settings = ready.settings().unwrap();
     if let Some(flac) = shared("data/audio/jfk.flac") {
         let window = window(ready, &flac);

@@ -116,6 +116,12 @@ impl Trace {
         for id in picked.nodes() {
             uses.insert(id, if self.payload || picked.cuts(id) { Use::Keep } else { Use::Measure });
         }
+        if self.format == TextOrJson::Json && self.draws_attention() {
+            // Programs get every node's numbers; people get the walk's.
+            for (id, _) in graph.iter() {
+                uses.entry(id).or_insert(Use::Measure);
+            }
+        }
         if self.draws_attention() {
             let drawn = graph.iter().filter(|(_, n)| is_cross_weights(n));
             uses.extend(drawn.map(|(id, _)| (id, Use::Keep)));

@@ -5,6 +5,8 @@ use attnscope_graph::{NodeId, Snapshot, View};
 use attnscope_render::trace::{CrossAttention, TensorRow, cross_attention, shape_text, tensor_table};
 use attnscope_render::{Array, Heatmap};
 
+use attnscope_run::Source;
+
 use super::super::Output;
 use super::super::tokens::tokens_text;
 use super::Ran;
@@ -30,7 +32,11 @@ impl Ran<'_> {
             let drawn = cross_attentions(&batch, &sink.kept);
             let draw = |cross: &CrossAttention| cross_attention(cross, output.layout(), output.style());
             if !drawn.is_empty() {
-                sections.push(format!("Cross-attention: source across, target down.\n{legend}\n"));
+                let across = match self.input.source {
+                    Source::Tokens(_) => "source across",
+                    Source::Features(_) => "source across, in seconds",
+                };
+                sections.push(format!("Cross-attention: {across}, target down.\n{legend}\n"));
             }
             sections.extend(drawn.iter().map(draw));
         }
