@@ -1,5 +1,25 @@
 //! Says what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
 
 mod attention;
+mod bootstrap;
+mod corpus;
+mod doctor;
+mod exam;
+mod finding;
+mod rule;
+mod rules;
+mod score;
+mod thresholds;
+mod wiring;
 
 pub use attention::{HeadMeasures, Weights, head_measures};
+pub use bootstrap::{Estimate, bootstrap};
+pub use corpus::Corpus;
+pub use doctor::{Diagnosis, examine};
+pub use exam::{Patient, Sample};
+pub use finding::{Finding, Severity};
+pub use rule::{NotChecked, Rule};
+pub use rules::rules;
+pub use score::Progress;
+pub use thresholds::Thresholds;
+pub use wiring::{Better, Change, Search, Trial, search};

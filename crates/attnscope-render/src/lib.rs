@@ -37,6 +37,7 @@ mod array;
 mod canvas;
 mod diagram;
 mod dot;
+pub mod findings;
 mod flow;
 mod glyphs;
 mod heatmap;

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::error::RunError;
 use crate::input::{Input, Source};
-use crate::position::{bucket, sinusoid};
+use crate::position::{bucket, sinusoid, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
@@ -92,7 +92,9 @@ impl Step<'_> {
             Op::SplitHeads(_) => self.split_heads(),
             Op::MergeHeads(_) => self.merge_heads(),
             Op::Scores { scale } => self.scores(self.factor(scale)),
-            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
+            Op::RelativeBias { stack, buckets, max_distance } => {
+                self.relative_bias(stack, buckets, max_distance)
+            }
             Op::Mask(kind) => {
                 let [batch, _, queries, keys] = self.four();
                 let cell = |i: usize| {
@@ -243,10 +245,10 @@ impl Step<'_> {
         })
     }
 
-    fn relative_bias(&self, stack: attnscope_graph::Stack, max_distance: usize) -> Vec<f64> {
+    fn relative_bias(&self, stack: attnscope_graph::Stack, buckets: usize, max_distance: usize) -> Vec<f64> {
         let [_, heads, queries, keys] = self.four();
         let table = self.weight(0);
-        let buckets = table.len() / heads.max(1);
+        let buckets = used_buckets(buckets, table.len() / heads.max(1));
         let cell = |n: usize| {
             let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
             f64::from(table[bucket(stack, t, s, buckets, max_distance) * heads + h])

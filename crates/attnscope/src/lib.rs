@@ -12,6 +12,7 @@
 mod attention;
 pub mod cli;
 mod failure;
+mod judged;
 mod near;
 mod open;
 mod ready;

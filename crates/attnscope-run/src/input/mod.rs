@@ -33,6 +33,15 @@ impl Rows {
         Self { ids, open, batch: rows.len(), length }
     }
 
+    /// The same rows with padding up to a length, where they are shorter.
+    pub fn padded(rows: &[Vec<u32>], pad: u32, length: usize) -> Self {
+        let mut longer = rows.to_vec();
+        // The longest row sets the length; one that is all padding is never looked at.
+        longer.push(vec![pad; length]);
+        let all: Vec<usize> = (0..rows.len()).collect();
+        Self::new(&longer, pad).select(&all)
+    }
+
     /// How many sentences.
     pub fn batch(&self) -> usize {
         self.batch

@@ -13,7 +13,7 @@ mod window;
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Model, NodeId};
+use attnscope_graph::{Dim, Model, NodeId, Sizes};
 use pulp::Arch;
 
 use crate::error::RunError;
@@ -74,10 +74,43 @@ impl Native {
         input: &Input,
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, None, sink)
+    }
+
+    /// Runs what comes after the encoder, whose output is known from another run of the same encoder.
+    ///
+    /// # Errors
+    /// When the input or the output does not fit the model, or the sink refuses a tensor.
+    pub fn run_after_encoder(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        encoder_out: &[f32],
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, Some(encoder_out), sink)
+    }
+
+    fn run_part(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        encoder_out: Option<&[f32]>,
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
         let sizes = Prepared::new(model, input)?.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
         let plan = Plan::new(&model.graph);
         let mut values = vec![Vec::new(); model.graph.nodes().len()];
+        let part = match (encoder_out, model.graph.find("encoder.out")) {
+            (Some(known), Some(at)) => {
+                values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?;
+                Part::After(at)
+            }
+            _ => Part::All,
+        };
         let mut report = Report::default();
         let pass = Pass {
             model,
@@ -93,7 +126,7 @@ impl Native {
                 rows: &rows,
                 sizes: &sizes,
             },
-            part: Part::All,
+            part,
             pool: &mut self.pool,
             arch: self.arch,
             values: &mut values,
@@ -107,4 +140,18 @@ impl Native {
         values.into_iter().for_each(|buffer| self.pool.give(buffer));
         Ok(report)
     }
+}
+
+/// The encoder's output as another run made it, if it is of the right size.
+fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Result<Vec<f32>, RunError> {
+    let expected = sizes.shape(&model.graph.node(at).dims).map(|shape| shape.iter().product::<usize>());
+    if expected != Some(known.len()) {
+        return Err(RunError::Input {
+            place: "encoder.out".into(),
+            found: format!("{} values", known.len()),
+            expected: format!("this input makes {}", expected.unwrap_or(0)),
+            help: "give the encoder's output for the same source".into(),
+        });
+    }
+    Ok(known.to_vec())
 }

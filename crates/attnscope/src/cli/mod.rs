@@ -1,10 +1,12 @@
 //! The command line: one enum of commands, one way to run each.
 
 mod convert;
+mod doctor;
 mod flow;
 mod input;
 mod inspect;
 mod output;
+mod progress;
 mod summary;
 mod tour;
 mod trace;
@@ -39,6 +41,8 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Say what is wrong with a model, and why
+    Doctor(doctor::Doctor),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -123,6 +127,7 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Doctor(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
