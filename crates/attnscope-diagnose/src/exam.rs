@@ -3,10 +3,11 @@
 use std::cell::OnceCell;
 
 use attnscope_checkpoint::{Checkpoint, Stats};
-use attnscope_graph::{Model, Slot, WeightId};
+use attnscope_graph::{Model, Side, Slot, WeightId};
 use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
 
 use crate::corpus::Corpus;
+use crate::observe::{Observed, observe};
 use crate::rule::NotChecked;
 use crate::score::Progress;
 use crate::thresholds::Thresholds;
@@ -21,6 +22,19 @@ pub struct Sample {
     pub real: bool,
 }
 
+/// A sentence for which the model has no positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    /// The pair, counted from 1.
+    pub line: usize,
+    /// Which of its sentences.
+    pub side: Side,
+    /// Its tokens.
+    pub length: usize,
+    /// The positions that there are.
+    pub room: usize,
+}
+
 /// A model, and everything that is known beside it.
 #[derive(Clone, Copy)]
 pub struct Patient<'a> {
@@ -32,12 +46,16 @@ pub struct Patient<'a> {
     pub weights: Option<&'a Weights>,
     /// Its tokenizer, where one is known.
     pub tokenizer: Option<&'a Tokenizer>,
+    /// What fills the shorter rows of a batch.
+    pub pad: u32,
     /// How its decoder begins, where that is known.
     pub shift: Option<&'a Shift>,
     /// What it is run on.
     pub sample: Option<&'a Sample>,
     /// Sentence pairs that it is judged on.
     pub corpus: Option<&'a Corpus>,
+    /// Pairs that were left out since the model has no positions for them.
+    pub too_long: &'a [TooLong],
     /// The numbers that are decided by.
     pub thresholds: &'a Thresholds,
     /// Told how far the search has come.
@@ -49,11 +67,12 @@ pub(crate) struct Exam<'a> {
     pub(crate) patient: &'a Patient<'a>,
     stats: OnceCell<Vec<Option<Stats>>>,
     search: OnceCell<Result<Search, RunError>>,
+    observed: OnceCell<Result<Observed, RunError>>,
 }
 
 impl<'a> Exam<'a> {
     pub(crate) fn new(patient: &'a Patient<'a>) -> Self {
-        Self { patient, stats: OnceCell::new(), search: OnceCell::new() }
+        Self { patient, stats: OnceCell::new(), search: OnceCell::new(), observed: OnceCell::new() }
     }
 
     pub(crate) fn model(&self) -> &'a Model {
@@ -106,6 +125,26 @@ impl<'a> Exam<'a> {
     /// What the file calls a tensor.
     pub(crate) fn name(&self, tensor: usize) -> &'a str {
         self.model().tensors.get(tensor).map_or("", |t| t.name.as_str())
+    }
+
+    /// One run of the sample.
+    pub(crate) fn observed(&self) -> Result<&Observed, NotChecked> {
+        let (weights, sample) = (self.weights()?, self.sample()?);
+        let seen = self.observed.get_or_init(|| observe(self.model(), weights, &sample.input));
+        seen.as_ref().map_err(NotChecked::from)
+    }
+
+    /// The same where the sample is of sentences and all of it is finite: what is to be said of heads.
+    pub(crate) fn behaviour(&self) -> Result<&Observed, NotChecked> {
+        if !self.sample()?.real {
+            let how = "give sentences: --src TEXT, --audio FILE or --pairs FILE";
+            return Err(NotChecked::new("made-up tokens say nothing of what heads do", how));
+        }
+        let seen = self.observed()?;
+        match seen.broken {
+            Some(_) => Err(NotChecked::new("the run is not finite", "see first-nan, which comes first")),
+            None => Ok(seen),
+        }
     }
 
     /// The search, if any rule asked for it.

@@ -2,10 +2,15 @@
 
 mod attention;
 mod bootstrap;
+pub mod cell;
 mod corpus;
 mod doctor;
 mod exam;
 mod finding;
+mod heads;
+pub mod masks;
+mod observe;
+mod place;
 mod rule;
 mod rules;
 mod score;
@@ -16,7 +21,7 @@ pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};
 pub use corpus::Corpus;
 pub use doctor::{Diagnosis, examine};
-pub use exam::{Patient, Sample};
+pub use exam::{Patient, Sample, TooLong};
 pub use finding::{Finding, Severity};
 pub use rule::{NotChecked, Rule};
 pub use rules::rules;

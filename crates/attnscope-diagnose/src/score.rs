@@ -4,7 +4,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{Dim, Model, NodeId, Positions, Side, Switch};
-use attnscope_run::{Input, Native, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exp};
+use attnscope_run::{
+    Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exp,
+};
 
 use crate::corpus::{Corpus, Decoded};
 
@@ -200,7 +202,7 @@ fn source_rows(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Rows 
         Padding::Twice => (2 * own).max(own + LEAST_PADDING),
         Padding::Longest => corpus.sources.iter().map(Vec::len).max().unwrap_or(0) + LEAST_PADDING,
     };
-    Rows::padded(&rows, corpus.pad, length.min(room(&candidate.model)))
+    Rows::padded(&rows, corpus.pad, PadSide::Right, length.min(room(&candidate.model)))
 }
 
 /// Source positions that there are.

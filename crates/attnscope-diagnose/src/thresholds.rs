@@ -12,8 +12,6 @@ pub struct Thresholds {
     pub wiring_p: f64,
     /// source-ignored: nats a token that a foreign source must cost.
     pub source_cost: f64,
-    /// causal-leak, padding-leak, cross-mask-fault: how far an output may move that must not, of its largest value.
-    pub leak: f64,
     /// dead-head: output norm, of the mean over the heads beside it.
     pub dead_norm: f64,
     /// dead-head: nats a token that its absence may change.
@@ -39,10 +37,9 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Self {
         Self {
-            wiring_gain: 0.01,
-            wiring_p: 0.001,
+            wiring_gain: 0.002,
+            wiring_p: 0.01,
             source_cost: 0.05,
-            leak: 1e-5,
             dead_norm: 0.1,
             dead_cost: 0.001,
             duplicate_divergence: 0.01,

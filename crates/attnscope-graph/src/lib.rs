@@ -47,5 +47,5 @@ pub use select::Selector;
 pub use snapshot::{SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
-    NormPlace, Positions, ScoreScale, Squash, Switch, Wiring,
+    NormPlace, PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,
 };

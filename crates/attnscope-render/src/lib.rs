@@ -46,6 +46,7 @@ pub mod json;
 mod layout;
 mod markup;
 mod mermaid;
+pub mod page;
 mod palette;
 mod scene;
 mod svg;

@@ -1,6 +1,7 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
 
 pub mod audio;
+mod change;
 mod error;
 pub mod generate;
 mod input;
@@ -13,14 +14,16 @@ mod token;
 pub mod trace;
 mod weights;
 
+pub use change::Change;
 pub use error::RunError;
 pub use input::{
-    Features, Input, InputError, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token, parse_ids,
-    parse_pairs, read_pairs,
+    Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token,
+    parse_ids, parse_pairs, position_room, read_pairs,
 };
-pub use native::{Decoding, Native, Report};
-pub use prepare::sizes_of;
-pub use reference::run_reference;
+pub use native::{Decoding, Native, Report, log_sum_exp};
+pub use position::{bucket as relative_bucket, used_buckets};
+pub use prepare::{Shut, shut, sizes_of};
+pub use reference::{activate, run_reference, run_reference_changed};
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;

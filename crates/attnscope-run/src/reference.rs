@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Activation, Model, Node, NormKind, Op, Positions, Squash, WeightId};
+use attnscope_graph::{
+    Activation, Model, Node, NormKind, Op, PositionCount, Positions, Side, Squash, WeightId,
+};
 use rayon::prelude::*;
 
+use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
-use crate::position::{bucket, sinusoid, used_buckets};
+use crate::position::{Place, bucket, places, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
@@ -40,16 +43,34 @@ pub fn run_reference(
     input: &Input,
     sink: &mut dyn Sink,
 ) -> Result<(), RunError> {
+    run_reference_changed(model, weights, input, &[], sink)
+}
+
+/// The same with some tensors replaced on the way.
+///
+/// # Errors
+/// As [`run_reference`], and when a change does not fit its tensor.
+pub fn run_reference_changed(
+    model: &Model,
+    weights: &Weights,
+    input: &Input,
+    changes: &[Change],
+    sink: &mut dyn Sink,
+) -> Result<(), RunError> {
     let prepared = Prepared::new(model, input)?;
+    let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
     let mut values: Vec<Option<Arc<Tensor>>> = vec![None; model.graph.nodes().len()];
     for (id, node) in model.graph.iter() {
         let shape = prepared.shape(node)?;
         let inputs: Vec<Arc<Tensor>> = node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
         let step = Step { prepared: &prepared, weights, node, shape: &shape, inputs: &inputs };
-        let value = match node.op {
+        let mut value = match node.op {
             Op::Same => inputs.first().cloned(),
             _ => Some(Arc::new(Tensor { data: step.compute(), shape: shape.clone() })),
         };
+        if let (true, Some(value)) = (changes.touch(id), &mut value) {
+            changes.apply(id, 0, &mut Arc::make_mut(value).data);
+        }
         if let (true, Some(value)) = (sink.wants(id), &value) {
             sink.put(id, &shape, Values::F64(&value.data))?;
         }
@@ -81,7 +102,7 @@ impl Step<'_> {
                 Source::Tokens(_) => Vec::new(),
             },
             Op::Embed { scale } => self.embed(self.factor(scale)),
-            Op::Positions { kind, offset, .. } => self.positions(kind, offset),
+            Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
             Op::AddPositions => self.each(|i, x| x[0].data[i] + x[1].data[i % x[1].data.len()]),
             Op::Conv1d { stride } => self.conv(stride),
             Op::Transpose => self.transpose(),
@@ -140,14 +161,21 @@ impl Step<'_> {
         self.inputs[0].data.iter().flat_map(row).collect()
     }
 
-    fn positions(&self, kind: Positions, offset: usize) -> Vec<f64> {
+    fn positions(&self, kind: Positions, offset: usize, count: PositionCount, side: Side) -> Vec<f64> {
         let (length, width) = (self.shape[1], self.shape[2]);
         let table = self.weight(0);
-        let value = |p: usize, i: usize| match kind {
-            Positions::Table => f64::from(table[(p + offset) * width + i]),
-            _ => sinusoid(kind, p + offset, i, width),
+        let value = |place: Place, i: usize| match (kind, place) {
+            (Positions::Table, _) => {
+                table_row(place, offset).map_or(0.0, |row| f64::from(table[row * width + i]))
+            }
+            (_, Some(place)) => sinusoid(kind, place + offset, i, width),
+            (_, None) => 0.0,
         };
-        (0..length).flat_map(|p| (0..width).map(move |i| value(p, i))).collect()
+        let numbers: Vec<Place> = match self.prepared.rows(side).filter(|_| count == PositionCount::Tokens) {
+            Some(rows) => rows.open().chunks(length).flat_map(places).collect(),
+            None => (0..length).map(Some).collect(),
+        };
+        numbers.into_iter().flat_map(|place| (0..width).map(move |i| value(place, i))).collect()
     }
 
     /// out[b, o, t] = bias[o] + Σ over i, k of w[o, i, k] · x[b, i, t · stride + k − 1]
@@ -299,7 +327,7 @@ impl Step<'_> {
 }
 
 /// The activation of one element.
-pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
+pub fn activate(activation: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match activation {
         Activation::Relu => x.max(0.0),

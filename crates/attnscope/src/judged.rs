@@ -1,6 +1,6 @@
 //! What the doctor runs a model on: sentences that were given, pairs, or tokens made up where there are none.
 
-use attnscope_diagnose::{Corpus, Sample};
+use attnscope_diagnose::{Corpus, Sample, TooLong};
 use attnscope_graph::{Dim, Front, Model, Positions, Side};
 use attnscope_run::{
     Features, Input, Pair, Rows, Shift, Source, Tokenizer, Weights, check_rows, parse_pairs,
@@ -25,14 +25,14 @@ pub(crate) struct Judged<'a> {
     pub(crate) sample: Option<Sample>,
     /// Many pairs.
     pub(crate) corpus: Option<Corpus>,
-    /// What the user should know.
-    pub(crate) notes: Vec<String>,
+    /// Pairs that have no room in the model's positions.
+    pub(crate) too_long: Vec<TooLong>,
 }
 
 impl<'a> Judged<'a> {
     /// A model that does not run.
     pub(crate) fn at_rest() -> Self {
-        Self { ready: None, shift: None, sample: None, corpus: None, notes: Vec::new() }
+        Self { ready: None, shift: None, sample: None, corpus: None, too_long: Vec::new() }
     }
 
     /// Sentence pairs: those given, the built-in model's own, or none.
@@ -45,13 +45,8 @@ impl<'a> Judged<'a> {
         if pairs.is_empty() {
             judged.sample = Some(made_up(&ready, judged.shift.as_ref()));
         } else {
-            let (corpus, left_out) = corpus(&ready, &pairs)?;
-            if left_out > 0 {
-                judged.notes.push(format!(
-                    "{left_out} of {} pairs have no room in the model's positions",
-                    pairs.len()
-                ));
-            }
+            let (corpus, too_long) = corpus(&ready, &pairs)?;
+            judged.too_long = too_long;
             judged.sample = sample(&ready, &corpus);
             judged.corpus = Some(corpus);
         }
@@ -71,11 +66,15 @@ impl<'a> Judged<'a> {
             },
         };
         let sample = Some(Sample { input: Input { source, target }, real: true });
-        Ok(Self { ready: Some(ready), shift, sample, corpus: None, notes: Vec::new() })
+        Ok(Self { ready: Some(ready), shift, sample, corpus: None, too_long: Vec::new() })
     }
 
     pub(crate) fn weights(&self) -> Option<&Weights> {
         self.ready.as_ref().map(|ready| &ready.weights)
+    }
+
+    pub(crate) fn pad(&self) -> u32 {
+        self.ready.as_ref().map_or(0, |ready| ready.pad)
     }
 
     pub(crate) fn tokenizer(&self) -> Option<&Tokenizer> {
@@ -98,8 +97,8 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The pairs in ids, but for those that are too long, and how many that are.
-fn corpus(ready: &Ready<'_>, pairs: &[Pair]) -> Result<(Corpus, usize), Failure> {
+/// The pairs in ids, but for those that are too long.
+fn corpus(ready: &Ready<'_>, pairs: &[Pair]) -> Result<(Corpus, Vec<TooLong>), Failure> {
     if ready.model.wiring.front == Front::Audio {
         return Err(Failure::new(
             format!("{}: --pairs are of text, and the model hears", ready.opened.name),
@@ -107,27 +106,41 @@ fn corpus(ready: &Ready<'_>, pairs: &[Pair]) -> Result<(Corpus, usize), Failure>
         ));
     }
     let (tokenizer, shift) = (ready.tokenizer()?, ready.shift()?);
-    let (mut sources, mut targets) = (Vec::new(), Vec::new());
-    for pair in pairs {
+    let (mut sources, mut targets, mut too_long) = (Vec::new(), Vec::new(), Vec::new());
+    for (line, pair) in (1..).zip(pairs) {
         let source = tokenizer.encode_source(&pair.source)?;
         let target = tokenizer.encode_target(&pair.target)?;
-        let fits = |side, ids: &[u32]| check_rows(ready.model, side, &[ids.to_vec()]).is_ok();
-        if fits(Side::Source, &source)
-            && fits(Side::Target, &target)
-            && fits(Side::Target, &shift.apply(&target))
-        {
-            sources.push(source);
-            targets.push(target);
+        let read = shift.apply(&target);
+        let longest = if read.len() > target.len() { &read } else { &target };
+        let long = [(Side::Source, &source), (Side::Target, longest)].into_iter().find_map(|(side, ids)| {
+            let (length, room) = (ids.len(), room(ready.model, side));
+            (length > room).then_some(TooLong { line, side, length, room })
+        });
+        if let Some(long) = long {
+            too_long.push(long);
+            continue;
         }
+        // An id past the vocabulary is another matter.
+        for (side, ids) in [(Side::Source, &source), (Side::Target, &target), (Side::Target, &read)] {
+            check_rows(ready.model, side, std::slice::from_ref(ids))?;
+        }
+        sources.push(source);
+        targets.push(target);
     }
-    let left_out = pairs.len() - sources.len();
     if sources.is_empty() {
         return Err(Failure::new(
-            "--pairs: none of the pairs fits the model's positions and vocabulary".to_owned(),
-            "give shorter sentences, or the tokenizer that belongs to the model",
+            "--pairs: none of the pairs fits the model's positions".to_owned(),
+            "give shorter sentences",
         ));
     }
-    Ok((Corpus { sources, targets, shift, pad: ready.pad }, left_out))
+    Ok((Corpus { sources, targets, shift, pad: ready.pad }, too_long))
+}
+
+/// Positions that a side has: no end to those that are computed.
+fn room(model: &Model, side: Side) -> usize {
+    let table = model.wiring.positions(side) == Positions::Table;
+    let rows = model.sizes.get(Dim::Positions(side)).filter(|_| table);
+    rows.map_or(usize::MAX, |rows| rows.saturating_sub(model.wiring.position_offset))
 }
 
 /// The first pairs as one batch.
@@ -165,9 +178,7 @@ fn made_up_target(ready: &Ready<'_>, shift: Option<&Shift>, rows: usize) -> Rows
 fn random_rows(model: &Model, side: Side, lengths: &[usize]) -> Vec<Vec<u32>> {
     let vocabulary =
         model.sizes.get(Dim::Vocab(side)).or(model.sizes.get(Dim::Vocab(Side::Source))).unwrap_or(1);
-    let table = model.wiring.positions(side) == Positions::Table;
-    let room = model.sizes.get(Dim::Positions(side)).filter(|_| table).unwrap_or(usize::MAX);
-    let room = room.saturating_sub(model.wiring.position_offset).max(1);
+    let room = room(model, side).max(1);
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

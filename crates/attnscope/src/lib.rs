@@ -11,6 +11,7 @@
 
 mod attention;
 pub mod cli;
+mod explain;
 mod failure;
 mod judged;
 mod near;

@@ -1,12 +1,28 @@
 //! The registry: one line a rule. Causes stand before what follows from them.
 
+mod attention_sink;
+mod causal_leak;
 mod constant_weight;
+mod cross_mask_fault;
+mod dead_head;
+mod drowned_branch;
+mod drowning_branch;
+mod duplicate_heads;
+mod entropy_collapse;
+mod first_nan;
+mod leak;
 mod mismatched_weight;
 mod missing_weight;
 mod nonfinite_weight;
+mod padding_leak;
+mod past_positions;
+mod position_ignored;
 mod repeated_weight;
 mod source_ignored;
+mod special_token_mismatch;
+mod uniform_attention;
 mod unused_weight;
+mod vocabulary_mismatch;
 mod wiring_mismatch;
 mod zero_weight;
 
@@ -21,8 +37,23 @@ static RULES: &[&Rule] = &[
     &constant_weight::RULE,
     &repeated_weight::RULE,
     &unused_weight::RULE,
+    &vocabulary_mismatch::RULE,
+    &special_token_mismatch::RULE,
+    &past_positions::RULE,
+    &first_nan::RULE,
+    &causal_leak::RULE,
+    &padding_leak::RULE,
+    &cross_mask_fault::RULE,
     &wiring_mismatch::RULE,
     &source_ignored::RULE,
+    &position_ignored::RULE,
+    &dead_head::RULE,
+    &duplicate_heads::RULE,
+    &entropy_collapse::RULE,
+    &drowned_branch::RULE,
+    &drowning_branch::RULE,
+    &uniform_attention::RULE,
+    &attention_sink::RULE,
 ];
 
 /// Whether a weight has two dimensions or more: everything but biases and norms.

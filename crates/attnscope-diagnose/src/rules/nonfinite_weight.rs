@@ -2,6 +2,7 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::place::place;
 use crate::rule::{Checked, Rule};
 
 pub(super) const RULE: Rule = Rule {
@@ -47,31 +48,4 @@ fn first_bad(exam: &Exam<'_>, tensor: usize) -> Option<Vec<usize>> {
     let values = exam.patient.checkpoint.read_f32(info).ok()?;
     let at = values.iter().position(|x| !x.is_finite())?;
     Some(place(at, &info.shape))
-}
-
-/// An element's place in each dimension.
-fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
-    let mut place: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&n| {
-            let i = at % n.max(1);
-            at /= n.max(1);
-            i
-        })
-        .collect();
-    place.reverse();
-    place
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_row_major() {
-        assert_eq!(place(0, &[2, 3]), [0, 0]);
-        assert_eq!(place(4, &[2, 3]), [1, 1]);
-        assert_eq!(place(23, &[2, 3, 4]), [1, 2, 3]);
-    }
 }

@@ -16,6 +16,8 @@ use hypothesis::{Setup, changes};
 
 /// Changes that are combined at the most.
 const MOST_CHANGES: usize = 3;
+/// Fields that the best change may be combined with.
+const RUNNERS_UP: usize = 3;
 /// Enough that p can fall below 0.001 after a correction for a hundred hypotheses.
 const RESAMPLES: usize = 100_000;
 /// Nats a token within which two explanations are as good as each other.
@@ -110,27 +112,26 @@ struct Tried {
 impl Searcher<'_> {
     fn run(&self) -> Result<Search, RunError> {
         let declared = Setup::declared(self.model, &self.corpus.shift);
-        let (nll, first) = self.round(&declared, &[])?;
-        let hypotheses = first.len();
+        let (nll, first) = self.round(&declared, &|_| true)?;
         let trial = |t: &Tried| Trial {
             change: t.change.clone(),
             nll_declared: self.mean(&t.base),
             nll: self.mean(&t.scores),
         };
-        let trials = first.iter().map(trial).collect();
+        let trials: Vec<Trial> = first.iter().map(trial).collect();
+        let others = self.runners_up(&first);
         let better = match self.pick(first) {
-            Some((best, ties)) => self.refine(&declared, best, ties, hypotheses)?,
+            Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
             None => None,
         };
         Ok(Search { pairs: self.corpus.len(), nll, trials, better })
     }
 
-    /// Every single change of a setup but for the fields that are settled, the largest gain first, and what the setup
-    /// itself costs.
-    fn round(&self, from: &Setup, settled: &[&str]) -> Result<(f64, Vec<Tried>), RunError> {
+    /// Some changes of a setup, the largest gain first, and what the setup itself costs.
+    fn round(&self, from: &Setup, wanted: &dyn Fn(&Change) -> bool) -> Result<(f64, Vec<Tried>), RunError> {
         let options: Vec<(Change, Setup, Candidate)> = changes(self.model, self.weights, from)
             .into_iter()
-            .filter(|change| !settled.contains(&change.field()))
+            .filter(wanted)
             .filter_map(|change| {
                 let setup = from.with(&change)?;
                 let candidate = setup.candidate(self.model, self.weights, self.corpus)?;
@@ -149,20 +150,20 @@ impl Searcher<'_> {
             return Err(RunError::Obstacle("the pairs do not fit its positions".into()));
         };
         let all: Vec<&Candidate> = bases.iter().chain(options.iter().map(|(_, _, c)| c)).collect();
-        let mut losses = score(&all, self.corpus, self.progress)?;
-        let tried = losses.split_off(bases.len());
-        let mut tried: Vec<Tried> = options
-            .into_iter()
-            .zip(tried)
-            .map(|((change, setup, _), own)| {
-                let at = paddings.iter().position(|p| *p == setup.padding).unwrap_or(0);
-                Tried { change, setup, base: losses[at].clone(), scores: own }
-            })
-            .collect();
-        let gain = |t: &Tried| self.mean(&t.base) - self.mean(&t.scores);
-        tried.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-        tried.sort_by_key(|t| gain(t).is_nan());
-        Ok((self.mean(&losses[0]), tried))
+        let mut scores = score(&all, self.corpus, self.progress)?;
+        let own = scores.split_off(bases.len());
+        let tried = |((change, setup, _), scored): ((Change, Setup, Candidate), Scores)| {
+            let at = paddings.iter().position(|p| *p == setup.padding).unwrap_or(0);
+            Tried { change, setup, base: scores[at].clone(), scores: scored }
+        };
+        let mut tried: Vec<Tried> = options.into_iter().zip(own).map(tried).collect();
+        // What gives no number comes last.
+        tried.sort_by(|a, b| {
+            let gain =
+                |t: &Tried| Some(self.raw_gain(t)).filter(|g| g.is_finite()).unwrap_or(f64::NEG_INFINITY);
+            gain(b).total_cmp(&gain(a))
+        });
+        Ok((self.mean(&scores[0]), tried))
     }
 
     /// The largest gain, if it is large enough and sure, with what does as well.
@@ -184,29 +185,45 @@ impl Searcher<'_> {
         Some((best, ties))
     }
 
+    /// The best change of each other field that gains something by itself: what the best may be combined with.
+    fn runners_up(&self, tried: &[Tried]) -> Vec<Change> {
+        let mut fields = Vec::from_iter(tried.first().map(|t| t.change.field()));
+        let mut best = Vec::new();
+        for t in tried.iter().filter(|t| self.raw_gain(t) >= self.thresholds.wiring_gain) {
+            if !fields.contains(&t.change.field()) && best.len() < RUNNERS_UP {
+                fields.push(t.change.field());
+                best.push(t.change.clone());
+            }
+        }
+        best
+    }
+
     /// Adds change after change as long as each explains more.
     fn refine(
         &self,
         declared: &Setup,
         first: Tried,
         ties: Vec<Change>,
+        others: &[Change],
         hypotheses: usize,
     ) -> Result<Option<Better>, RunError> {
         let mut changes = vec![first.change];
-        let (mut setup, mut losses) = (first.setup, first.scores);
-        while changes.len() < MOST_CHANGES {
-            let fields: Vec<&str> = changes.iter().map(Change::field).collect();
-            let (_, mut tried) = self.round(&setup, &fields)?;
+        let (mut setup, mut scores) = (first.setup, first.scores);
+        while changes.len() < MOST_CHANGES && !others.is_empty() {
+            let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
             tried.retain(is_more_right);
             let Some((next, _)) = self.pick(tried) else { break };
             changes.push(next.change);
-            (setup, losses) = (next.setup, next.scores);
+            (setup, scores) = (next.setup, next.scores);
+        }
+        if changes.len() > 1 {
+            (changes, setup, scores) = self.polish(changes, setup, scores)?;
         }
         let plain = declared.padded(setup.padding);
         let candidate = |setup: &Setup| setup.candidate(self.model, self.weights, self.corpus);
         let (Some(base), Some(best)) = (candidate(&plain), candidate(&setup)) else { return Ok(None) };
         let base = score(&[&base], self.corpus, &|_, _| ())?.swap_remove(0);
-        let gain = self.gain(&base, &losses, hypotheses);
+        let gain = self.gain(&base, &scores, hypotheses);
         let (mut before, mut after) = (Map::new(), Map::new());
         for change in &changes {
             change.shown(declared, &mut before);
@@ -217,11 +234,34 @@ impl Searcher<'_> {
             declared: before,
             best: after,
             nll_declared: self.mean(&base),
-            nll_best: self.mean(&losses),
+            nll_best: self.mean(&scores),
             p: gain.p,
             ties,
             candidate: best,
         }))
+    }
+
+    /// A field was chosen while another was still wrong: once more among its values, now that none is.
+    fn polish(
+        &self,
+        mut changes: Vec<Change>,
+        mut setup: Setup,
+        mut scores: Scores,
+    ) -> Result<(Vec<Change>, Setup, Scores), RunError> {
+        for change in &mut changes {
+            let field = change.field();
+            let (_, tried) = self.round(&setup, &|c| c.field() == field && c.padding == Padding::None)?;
+            if let Some(best) = tried.into_iter().next().filter(|t| self.raw_gain(t) > 0.0) {
+                *change = best.change;
+                (setup, scores) = (best.setup, best.scores);
+            }
+        }
+        Ok((changes, setup, scores))
+    }
+
+    /// Nats a token that a change gains.
+    fn raw_gain(&self, tried: &Tried) -> f64 {
+        self.mean(&tried.base) - self.mean(&tried.scores)
     }
 
     fn mean(&self, scores: &Scores) -> f64 {

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use attnscope_graph::{Dim, Model, NodeId, Sizes};
 use pulp::Arch;
 
+use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::Input;
 use crate::prepare::Prepared;
@@ -32,6 +33,12 @@ use window::Window;
 pub struct Native {
     pool: Pool,
     arch: Arch,
+}
+
+/// What a run does not compute itself.
+struct Known<'a> {
+    changes: &'a [Change],
+    encoder_out: Option<&'a [f32]>,
 }
 
 /// What a run has to say besides its tensors.
@@ -74,7 +81,22 @@ impl Native {
         input: &Input,
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
-        self.run_part(model, weights, input, None, sink)
+        self.run_changed(model, weights, input, &[], sink)
+    }
+
+    /// The same with some tensors replaced on the way.
+    ///
+    /// # Errors
+    /// As [`Native::run`], and when a change does not fit its tensor.
+    pub fn run_changed(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        changes: &[Change],
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, Known { changes, encoder_out: None }, sink)
     }
 
     /// Runs what comes after the encoder, whose output is known from another run of the same encoder.
@@ -89,7 +111,7 @@ impl Native {
         encoder_out: &[f32],
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
-        self.run_part(model, weights, input, Some(encoder_out), sink)
+        self.run_part(model, weights, input, Known { changes: &[], encoder_out: Some(encoder_out) }, sink)
     }
 
     fn run_part(
@@ -97,14 +119,16 @@ impl Native {
         model: &Model,
         weights: &Weights,
         input: &Input,
-        encoder_out: Option<&[f32]>,
+        known: Known<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
-        let sizes = Prepared::new(model, input)?.sizes;
+        let prepared = Prepared::new(model, input)?;
+        let changes = Changes::new(model, known.changes, |node| prepared.shape(node))?;
+        let sizes = prepared.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
-        let plan = Plan::new(&model.graph);
+        let plan = Plan::new(&model.graph, &changes);
         let mut values = vec![Vec::new(); model.graph.nodes().len()];
-        let part = match (encoder_out, model.graph.find("encoder.out")) {
+        let part = match (known.encoder_out, model.graph.find("encoder.out")) {
             (Some(known), Some(at)) => {
                 values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?;
                 Part::After(at)
@@ -116,6 +140,7 @@ impl Native {
             model,
             weights,
             plan: &plan,
+            changes: &changes,
             window: Window {
                 source: Some(&input.source),
                 source_open: input.source_rows().map(|rows| rows.open()),
@@ -154,4 +179,9 @@ fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Resu
         });
     }
     Ok(known.to_vec())
+}
+
+/// ln Σ exp of a row of logits: what turns a logit into the logarithm of a probability.
+pub fn log_sum_exp(row: &[f32]) -> f64 {
+    kernels::log_sum_exp(Arch::new(), row)
 }

@@ -62,16 +62,17 @@ impl Doctor {
         let thresholds = self.thresholds()?;
         let opened = self.source.open(&self.model, Some(&self.target))?;
         let judged = self.judged(&opened)?;
-        judged.notes.iter().for_each(|note| output.note(note));
         let bar = Bar::new(!self.output.quiet, "other wirings");
         let patient = Patient {
             model: opened.encoder_decoder()?,
             checkpoint: &opened.checkpoint,
             weights: judged.weights(),
             tokenizer: judged.tokenizer(),
+            pad: judged.pad(),
             shift: judged.shift.as_ref(),
             sample: judged.sample.as_ref(),
             corpus: judged.corpus.as_ref(),
+            too_long: &judged.too_long,
             thresholds: &thresholds,
             progress: &|done, total| bar.show(done, total),
         };

@@ -88,14 +88,18 @@ impl SourceArgs {
         Ok(ready)
     }
 
+    /// Whether the user gave anything to read.
+    pub(super) fn is_given(&self) -> bool {
+        !self.src.is_empty()
+            || self.src_ids.is_some()
+            || self.audio.is_some()
+            || self.features.is_some()
+            || self.pairs.is_some()
+    }
+
     /// The pairs that were given; none where none were.
     pub(super) fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
         Ok(self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default())
-    }
-
-    /// Whether there is anything to read.
-    pub(super) fn is_given(&self) -> bool {
-        !self.src.is_empty() || self.src_ids.is_some() || self.audio.is_some() || self.features.is_some()
     }
 
     /// The source alone. Of pairs, the sources.

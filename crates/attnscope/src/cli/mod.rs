@@ -2,6 +2,7 @@
 
 mod convert;
 mod doctor;
+mod explain;
 mod flow;
 mod input;
 mod inspect;
@@ -43,12 +44,14 @@ enum Command {
     Trace(trace::Trace),
     /// Say what is wrong with a model, and why
     Doctor(doctor::Doctor),
+    /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
+    Explain(explain::Explain),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
 
 /// The model that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ModelArgs {
     /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
     #[arg(default_value = "demo")]
@@ -128,6 +131,7 @@ pub fn main() -> ExitCode {
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Doctor(c)) => c.run(),
+        Some(Command::Explain(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {
