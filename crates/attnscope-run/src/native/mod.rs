@@ -13,7 +13,7 @@ mod window;
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Model, NodeId};
+use attnscope_graph::{Dim, Model, NodeId, Sizes};
 use pulp::Arch;
 
 use crate::change::{Change, Changes};
@@ -33,6 +33,12 @@ use window::Window;
 pub struct Native {
     pool: Pool,
     arch: Arch,
+}
+
+/// What a run does not compute itself.
+struct Known<'a> {
+    changes: &'a [Change],
+    encoder_out: Option<&'a [f32]>,
 }
 
 /// What a run has to say besides its tensors.
@@ -90,12 +96,45 @@ impl Native {
         changes: &[Change],
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, Known { changes, encoder_out: None }, sink)
+    }
+
+    /// Runs what comes after the encoder, whose output is known from another run of the same encoder.
+    ///
+    /// # Errors
+    /// When the input or the output does not fit the model, or the sink refuses a tensor.
+    pub fn run_after_encoder(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        encoder_out: &[f32],
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, Known { changes: &[], encoder_out: Some(encoder_out) }, sink)
+    }
+
+    fn run_part(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        known: Known<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
         let prepared = Prepared::new(model, input)?;
-        let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+        let changes = Changes::new(model, known.changes, |node| prepared.shape(node))?;
         let sizes = prepared.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
         let plan = Plan::new(&model.graph, &changes);
         let mut values = vec![Vec::new(); model.graph.nodes().len()];
+        let part = match (known.encoder_out, model.graph.find("encoder.out")) {
+            (Some(known), Some(at)) => {
+                values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?;
+                Part::After(at)
+            }
+            _ => Part::All,
+        };
         let mut report = Report::default();
         let pass = Pass {
             model,
@@ -112,7 +151,7 @@ impl Native {
                 rows: &rows,
                 sizes: &sizes,
             },
-            part: Part::All,
+            part,
             pool: &mut self.pool,
             arch: self.arch,
             values: &mut values,
@@ -126,4 +165,23 @@ impl Native {
         values.into_iter().for_each(|buffer| self.pool.give(buffer));
         Ok(report)
     }
+}
+
+/// The encoder's output as another run made it, if it is of the right size.
+fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Result<Vec<f32>, RunError> {
+    let expected = sizes.shape(&model.graph.node(at).dims).map(|shape| shape.iter().product::<usize>());
+    if expected != Some(known.len()) {
+        return Err(RunError::Input {
+            place: "encoder.out".into(),
+            found: format!("{} values", known.len()),
+            expected: format!("this input makes {}", expected.unwrap_or(0)),
+            help: "give the encoder's output for the same source".into(),
+        });
+    }
+    Ok(known.to_vec())
+}
+
+/// ln Σ exp of a row of logits: what turns a logit into the logarithm of a probability.
+pub fn log_sum_exp(row: &[f32]) -> f64 {
+    kernels::log_sum_exp(Arch::new(), row)
 }

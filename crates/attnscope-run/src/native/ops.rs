@@ -8,7 +8,7 @@ use super::kernels;
 use super::matmul::{Layout, View, multiply};
 use super::pass::Pass;
 use crate::input::Source;
-use crate::position::{Place, bucket, sinusoid, table_row};
+use crate::position::{Place, bucket, sinusoid, table_row, used_buckets};
 
 /// Elements that one task of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
@@ -170,14 +170,20 @@ impl Pass<'_> {
     }
 
     /// One bias a stack, shared by all layers.
-    pub(super) fn relative_bias(&mut self, node: &Node, stack: Stack, max_distance: usize, shape: &[usize]) {
+    pub(super) fn relative_bias(
+        &mut self,
+        node: &Node,
+        stack: Stack,
+        [buckets, max_distance]: [usize; 2],
+        shape: &[usize],
+    ) {
         if self.biases.contains_key(&stack) {
             return;
         }
         let (heads, queries, keys) = (shape[1], shape[2], shape[3]);
         let mut bias = self.pool.take(shape.iter().product());
         let table = self.weight(node, 0);
-        let buckets = table.len() / heads.max(1);
+        let buckets = used_buckets(buckets, table.len() / heads.max(1));
         let first = self.window.first(stack.side());
         for (n, cell) in bias.iter_mut().enumerate() {
             let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);

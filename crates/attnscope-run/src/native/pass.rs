@@ -21,6 +21,8 @@ use crate::weights::Weights;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     All,
+    /// Those after one whose tensor is known.
+    After(NodeId),
     /// What depends on the source only.
     Source,
     /// What depends on the target. Of the logits, only each row's last are computed unless all are wanted.
@@ -53,7 +55,13 @@ impl Pass<'_> {
         let (model, plan) = (self.model, self.plan);
         for (id, node) in model.graph.iter() {
             let on_target = plan.on_target[id.index()];
-            if (self.part == Part::Source && on_target) || (self.part == Part::Target && !on_target) {
+            let skip = match self.part {
+                Part::All => false,
+                Part::After(known) => id <= known,
+                Part::Source => on_target,
+                Part::Target => !on_target,
+            };
+            if skip {
                 continue;
             }
             self.step(id, node, sink)?;
@@ -109,8 +117,8 @@ impl Pass<'_> {
                 }
                 return Ok(());
             }
-            Op::RelativeBias { stack, max_distance } => {
-                self.relative_bias(node, stack, max_distance, &shape);
+            Op::RelativeBias { stack, buckets, max_distance } => {
+                self.relative_bias(node, stack, [buckets, max_distance], &shape);
                 self.values[id.index()] = changed_copy(self.changes, id, self.biases.get(&stack));
                 if sink.wants(id) {
                     let bias = self.own_or(id, self.biases.get(&stack)).unwrap_or_default();

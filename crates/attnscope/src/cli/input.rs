@@ -111,7 +111,8 @@ impl SourceArgs {
             || self.pairs.is_some()
     }
 
-    fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
+    /// The pairs that were given; none where none were.
+    pub(super) fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
         Ok(self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default())
     }
 
