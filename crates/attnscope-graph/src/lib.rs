@@ -43,7 +43,7 @@ pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
 pub use recognise::{Model, Recognised, recognise};
 pub use select::Selector;
-pub use snapshot::{SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
+pub use snapshot::{Cut, SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormKind, NormPlace,
     PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,

@@ -26,7 +26,7 @@ pub use input::{
 pub use native::{Decoding, Native, Report};
 pub use position::bucket as relative_bucket;
 pub use prepare::{Shut, shut, sizes_of};
-pub use reference::{activate, run_reference, run_reference_changed};
+pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;

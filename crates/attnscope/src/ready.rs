@@ -28,6 +28,8 @@ pub struct Ready<'a> {
     pub(crate) language: Option<u32>,
     /// What is done with a recording.
     pub(crate) task: Task,
+    /// Whether a transcript is to have times in it.
+    pub(crate) times: bool,
     /// What the decoder begins with, where that was asked for.
     pub(crate) start: Option<Vec<u32>>,
 }
@@ -52,8 +54,8 @@ impl<'a> Ready<'a> {
         let pad = pad_token(model)?.unwrap_or(0);
         let audio = tokenizer.as_ref().filter(|_| model.wiring.front == Front::Audio);
         let speech = audio.and_then(|t| Speech::of(model, opened.checkpoint.configs(), t));
-        let (language, task, start) = (None, Task::default(), None);
-        Ok(Self { opened, model, weights, tokenizer, pad, speech, language, task, start })
+        let (language, task, times, start) = (None, Task::default(), false, None);
+        Ok(Self { opened, model, weights, tokenizer, pad, speech, language, task, times, start })
     }
 
     /// The tokenizer, or why text is no use here.
@@ -112,7 +114,10 @@ impl<'a> Ready<'a> {
 
     /// What an audio model's decoder begins with: the language that was asked for, or English.
     fn prompt(&self) -> Vec<u32> {
-        self.speech.as_ref().map(|speech| speech.prompt(self.language, self.task)).unwrap_or_default()
+        self.speech
+            .as_ref()
+            .map(|speech| speech.prompt(self.language, self.task, self.times))
+            .unwrap_or_default()
     }
 
     /// Sets the languages, by the model's own codes. For a recording the target is the source's language or English, into
@@ -154,6 +159,21 @@ impl<'a> Ready<'a> {
         Ok(())
     }
 
+    /// Asks for transcripts with times in them.
+    pub fn write_times(&mut self) -> Result<(), Failure> {
+        if self.speech.as_ref().and_then(Speech::times).is_none() {
+            return Err(Failure::new(
+                format!(
+                    "{}: --timestamps is for models that have tokens for times, and none are known",
+                    self.opened.name
+                ),
+                "leave --timestamps out, or put the model's tokenizer.json beside the weights",
+            ));
+        }
+        self.times = true;
+        Ok(())
+    }
+
     /// Makes the decoder begin with these tokens, whatever the model's documents say.
     pub fn begin_with(&mut self, start: Vec<u32>) -> Result<(), Failure> {
         check_rows(self.model, Side::Target, std::slice::from_ref(&start))?;
@@ -184,6 +204,7 @@ impl<'a> Ready<'a> {
         let mut settings = Settings::of(self.model, configs)?;
         if let (Some(speech), Some(tokenizer)) = (&self.speech, &self.tokenizer) {
             speech.complete(&mut settings, configs, tokenizer)?;
+            settings.rules.times = speech.times().filter(|_| self.times);
             settings.start = self.prompt();
         }
         if let Some(start) = &self.start {

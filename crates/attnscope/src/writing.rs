@@ -3,7 +3,7 @@
 use attnscope_graph::{Dim, Positions, Side};
 use attnscope_run::align::{Alignment, Heads, Timed, Word, align, spoken_words, word_times, words};
 use attnscope_run::audio::Window;
-use attnscope_run::generate::{Generator, Heard, Hypothesis, Settings};
+use attnscope_run::generate::{Generator, Heard, Hypothesis, Segment, Settings};
 use attnscope_run::{Features, Input, Rows, Source};
 
 use crate::failure::Failure;
@@ -81,6 +81,17 @@ impl Ready<'_> {
         self.target_ids(&self.write(source, &settings)?.iter().map(read).collect::<Vec<_>>())
     }
 
+    /// The segments of a transcript with times, in seconds of the window, and when the next window begins.
+    pub fn segments(&self, window: &Window, written: &Written) -> (Vec<Segment>, f64) {
+        let recorded = window.end - window.start;
+        match (&self.speech, written.best()) {
+            (Some(speech), Some(best)) if self.times && !written.is_silence() => {
+                speech.segments(&best.tokens, recorded)
+            }
+            _ => (Vec::new(), recorded),
+        }
+    }
+
     /// The heads that alignments are read off.
     pub fn alignment_heads(&self) -> Result<Heads, Failure> {
         Ok(Heads::of(self.model, self.opened.checkpoint.configs())?)
@@ -112,18 +123,23 @@ impl Ready<'_> {
     ) -> Result<Vec<(Timed, f64)>, Failure> {
         let (tokenizer, Some(speech)) = (self.tokenizer()?, &self.speech) else { return Ok(Vec::new()) };
         let (Some(best), false) = (written.best(), written.is_silence()) else { return Ok(Vec::new()) };
-        let room = self.target_positions().saturating_sub(written.start.len() + 1);
+        // Words are aligned in a transcript without times.
+        let start = match written.heard {
+            Some(heard) => speech.prompt(heard.language.map(|(id, _)| id), self.task, false),
+            None => written.start.clone(),
+        };
+        let room = self.target_positions().saturating_sub(start.len() + 1);
         let spoken =
             best.tokens.iter().zip(&best.log_probs).filter(|(id, _)| speech.is_text(**id)).take(room);
         let (text, log_probs): (Vec<u32>, Vec<f64>) = spoken.unzip();
         let language = written.heard.and_then(|h| h.language).and_then(|(id, _)| speech.code(tokenizer, id));
         let spaces = language.is_none_or(|code| !WITHOUT_SPACES.contains(&code.as_str()));
         let words = spoken_words(tokenizer, &text, spaces);
+        let sizes = [start.len(), window.positions()];
         let input = Input {
             source: Source::Features(window.features.clone()),
-            target: self.target_ids(&[[written.start.clone(), text, vec![speech.end()]].concat()])?,
+            target: self.target_ids(&[[start, text, vec![speech.end()]].concat()])?,
         };
-        let sizes = [written.start.len(), window.positions()];
         let mut timed = word_times(self.model, &self.weights, &input, heads, &words, sizes)?;
         for word in &mut timed {
             word.start += window.start;

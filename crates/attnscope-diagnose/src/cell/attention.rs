@@ -1,7 +1,7 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
 use attnscope_graph::{Factor, MaskKind, Squash, Stack};
-use attnscope_run::relative_bucket;
+use attnscope_run::{relative_bucket, sees_nothing};
 
 use super::{Cell, CellError, Step, Term, Written, indices, products, row, value, within};
 
@@ -34,14 +34,15 @@ impl Cell<'_> {
     }
 
     /// Why a cell is open or shut.
-    pub(super) fn mask(&self, kind: MaskKind, stored: f64) -> Step {
+    pub(super) fn mask(&self, kind: MaskKind) -> Result<Step, CellError> {
+        let derived = self.derived()?;
         let (t, s) = (self.at.get(2).copied().unwrap_or(0), self.at.get(3).copied().unwrap_or(0));
-        let reason = match (stored == 0.0, kind.causal && s > t) {
+        let reason = match (derived == 0.0, kind.causal && s > t) {
             (true, _) => format!("query {t} may see key {s}"),
             (false, true) => format!("key {s} is after query {t}"),
             (false, false) => format!("key {s} is padding"),
         };
-        Step::plain(self.leaf(), &reason, stored)
+        Ok(Step::plain(self.leaf(), &reason, derived))
     }
 
     /// scores + bias + mask, the latter two broadcast over batch or heads.
@@ -65,7 +66,7 @@ impl Cell<'_> {
         let scores = row(self.input(0)?, &[b, h, t]);
         let x = scores.get(s).copied().unwrap_or(f64::NAN);
         let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if most == f64::NEG_INFINITY {
+        if sees_nothing(scores) {
             let formula = format!("query {t} may see no key: every weight is 0");
             steps.push(Step::plain(self.leaf(), &formula, 0.0));
             return Ok(steps);

@@ -63,6 +63,14 @@ pub struct Window {
 }
 
 impl Window {
+    /// Puts zeros where the recording is over, as OpenAI's `transcribe` does, instead of features of silence.
+    pub fn cut_features(&mut self) {
+        let recorded = (2.0 * (self.end - self.start) / POSITION_SECONDS + 1e-6) as usize;
+        for band in self.features.values.chunks_mut(self.features.frames.max(1)) {
+            band.iter_mut().skip(recorded).for_each(|x| *x = 0.0);
+        }
+    }
+
     /// How many of the encoder's positions are recording.
     pub fn positions(&self) -> usize {
         ((self.end - self.start) / POSITION_SECONDS + 1e-6) as usize

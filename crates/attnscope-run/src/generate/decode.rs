@@ -38,11 +38,16 @@ pub(crate) struct Ahead<'d> {
     pub(crate) inner: &'d mut dyn Decode,
     /// How many it has read.
     pub(crate) read: usize,
+    /// The logits after them.
+    pub(crate) logits: Vec<f32>,
 }
 
 impl Decode for Ahead<'_> {
     fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
         let known = std::mem::take(&mut self.read);
+        if known > 0 && tokens.iter().all(|row| row.len() == known) {
+            return Ok(&self.logits);
+        }
         let new: Vec<Vec<u32>> =
             tokens.iter().map(|row| row.get(known..).unwrap_or_default().to_vec()).collect();
         self.inner.advance(&new)

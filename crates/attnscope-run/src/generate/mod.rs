@@ -15,10 +15,10 @@ use crate::native::Native;
 use crate::weights::Weights;
 
 pub use decode::{Decode, Uncached};
-pub use rules::{Ruled, Rules, TokenRules};
+pub use rules::{Ruled, Rules, Times, TokenRules};
 pub use search::{EarlyStopping, Hypothesis, Search};
 pub use settings::{Limit, MOST_BEAMS, Settings, SettingsError, USUAL_NEW};
-pub use speech::{Heard, SILENCE, Speech, Spoken, Task, UNSURE};
+pub use speech::{Heard, SILENCE, Segment, Speech, Spoken, Task, UNSURE};
 pub use watch::Watched;
 
 /// Sentences that are decoded together.

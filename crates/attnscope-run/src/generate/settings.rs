@@ -187,6 +187,7 @@ fn rules(documents: &Documents<'_>) -> Result<TokenRules, SettingsError> {
         forced_end: documents.tokens("forced_eos_token_id", false)?,
         suppressed: documents.tokens("suppress_tokens", false)?,
         suppressed_first: documents.tokens("begin_suppress_tokens", false)?,
+        times: None,
         renormalise: documents.flag("renormalize_logits")?,
     })
 }

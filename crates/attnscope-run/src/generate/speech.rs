@@ -8,7 +8,8 @@ use attnscope_graph::{Dim, Model, Side};
 use super::decode::{Ahead, Decode};
 use super::rules::log_sum;
 use super::search::best;
-use super::{Generator, Hypothesis, Limit, Settings, Watched};
+use super::{Generator, Hypothesis, Limit, Settings, Times, Watched};
+use crate::audio::POSITION_SECONDS;
 use crate::error::RunError;
 use crate::input::{Features, Source};
 use crate::native::Native;
@@ -35,6 +36,8 @@ pub struct Speech {
     transcribe: u32,
     translate: u32,
     no_times: u32,
+    /// The token of 0.00 s.
+    first_time: Option<u32>,
     no_speech: Option<u32>,
     /// Others that are no text.
     marks: Vec<u32>,
@@ -47,6 +50,17 @@ pub struct Heard {
     pub language: Option<(u32, Option<f64>)>,
     /// The probability that nothing is said.
     pub no_speech: Option<f64>,
+}
+
+/// A part of a transcript and when it was said, in seconds of the window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    /// When it begins.
+    pub start: f64,
+    /// When it ends.
+    pub end: f64,
+    /// Its tokens, with those of its times.
+    pub tokens: Range<usize>,
 }
 
 /// What was written down of one recording.
@@ -86,6 +100,7 @@ impl Speech {
             transcribe: id("transcribe")?,
             translate,
             no_times: id("notimestamps")?,
+            first_time: id("0.00"),
             // Hugging Face's older files call it otherwise.
             no_speech: id("nospeech").or_else(|| id("nocaptions")),
             marks: ["startofprev", "startoflm"].into_iter().filter_map(id).collect(),
@@ -123,15 +138,54 @@ impl Speech {
     }
 
     /// What the decoder begins with: the start, for a model of many languages the language (English where none is known)
-    /// and the task, and that no times are wanted.
-    pub fn prompt(&self, language: Option<u32>, task: Task) -> Vec<u32> {
+    /// and the task, and, if so, that no times are wanted.
+    pub fn prompt(&self, language: Option<u32>, task: Task, times: bool) -> Vec<u32> {
         let task = match task {
             Task::Transcribe => self.transcribe,
             Task::Translate => self.translate,
         };
         let middle = vec![language.unwrap_or(self.languages.start), task];
         let middle = if self.is_multilingual() { middle } else { Vec::new() };
-        [vec![self.start], middle, vec![self.no_times]].concat()
+        let no_times = if times { Vec::new() } else { vec![self.no_times] };
+        [vec![self.start], middle, no_times].concat()
+    }
+
+    /// The rules of times, where the model has tokens for them. The first is within a second.
+    pub fn times(&self) -> Option<Times> {
+        let latest_start = (1.0 / POSITION_SECONDS).round() as u32;
+        Some(Times { first: self.first_time?, end: self.end, none: self.no_times, latest_start })
+    }
+
+    /// The segments of a transcript with times, and the time at which the next window is to begin: where the last whole
+    /// segment ends if another has begun after it, else at the end of the window. Times are seconds of the window, which
+    /// is `duration` long.
+    pub fn segments(&self, tokens: &[u32], duration: f64) -> (Vec<Segment>, f64) {
+        let Some(first) = self.first_time else { return (Vec::new(), duration) };
+        let length = tokens.iter().position(|id| *id == self.end).unwrap_or(tokens.len());
+        let tokens = &tokens[..length];
+        let time = |id: u32| id.checked_sub(first).map(|steps| f64::from(steps) * POSITION_SECONDS);
+        let pairs = tokens.windows(2).enumerate().filter(|(_, two)| two.iter().all(|id| *id >= first));
+        let mut ends: Vec<usize> = pairs.map(|(i, _)| i + 1).collect();
+        let Some(&last) = ends.last() else {
+            let latest = tokens.iter().rev().find_map(|&id| time(id)).filter(|&t| t > 0.0);
+            return (
+                vec![Segment { start: 0.0, end: latest.unwrap_or(duration), tokens: 0..length }],
+                duration,
+            );
+        };
+        let next = match tokens {
+            [.., before, end] if *before < first && *end >= first => {
+                ends.push(length);
+                duration
+            }
+            _ => tokens.get(last - 1).and_then(|&id| time(id)).filter(|&t| t > 0.0).unwrap_or(duration),
+        };
+        let segment = |(from, to): (usize, usize)| {
+            let at = |token: usize| tokens.get(token).and_then(|&id| time(id)).unwrap_or(0.0);
+            Segment { start: at(from), end: at(to - 1), tokens: from..to }
+        };
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        (starts.zip(ends.iter().copied()).map(segment).collect(), next)
     }
 
     /// Settings for a model of which no document says how it is decoded: as OpenAI's `decode` does without times.
@@ -227,12 +281,15 @@ impl Generator<'_> {
         let mut native = Native::new();
         let source = Source::Features(features.clone());
         let mut decode = Watched::new(&mut native, self.model, self.weights, source)?;
-        let heard = speech.hear(decode.advance(&[vec![speech.start]])?, language);
-        let start = speech.prompt(heard.language.map(|(id, _)| id), task);
+        let logits = decode.advance(&[vec![speech.start]])?.to_vec();
+        let heard = speech.hear(&logits, language);
+        let times = self.settings.rules.times.is_some();
+        let start = speech.prompt(heard.language.map(|(id, _)| id), task, times);
         let settings = Settings { start, ..self.settings.clone() };
         let generator = Generator { settings: &settings, ..*self };
-        let mut ahead = Ahead { inner: &mut decode, read: 1 };
-        let hypotheses = generator.search(&mut ahead, 1, &[])?.into_iter().next().unwrap_or_default();
+        let mut ahead = Ahead { inner: &mut decode, read: 1, logits };
+        let made = generator.search(&mut ahead, 1, &[])?;
+        let hypotheses = made.into_iter().next().unwrap_or_default();
         Ok(Spoken { start: settings.start, heard, hypotheses })
     }
 }
@@ -264,9 +321,9 @@ mod tests {
 
     #[test]
     fn english_models_have_neither_language_nor_task() {
-        assert_eq!(speech(0..0).prompt(None, Task::Translate), [1, 8]);
-        assert_eq!(speech(2..5).prompt(Some(4), Task::Translate), [1, 4, 6, 8]);
-        assert_eq!(speech(2..5).prompt(None, Task::Transcribe), [1, 2, 5, 8]);
+        assert_eq!(speech(0..0).prompt(None, Task::Translate, false), [1, 8]);
+        assert_eq!(speech(2..5).prompt(Some(4), Task::Translate, false), [1, 4, 6, 8]);
+        assert_eq!(speech(2..5).prompt(None, Task::Transcribe, true), [1, 2, 5]);
     }
 
     #[test]
@@ -281,6 +338,26 @@ mod tests {
         assert!((heard.no_speech.unwrap() - 3f64.exp() / total).abs() < 1e-9);
         assert_eq!(speech(2..5).hear(&logits, Some(2)).language, Some((2, None)));
         assert_eq!(speech(0..0).hear(&logits, None).language, None);
+    }
+
+    #[test]
+    fn segments_stand_between_times() {
+        // Text is 2, times are 10 + steps of 0.02 s, the end is 0.
+        let found = |tokens: &[u32]| {
+            let (segments, next) = speech(0..0).segments(tokens, 30.0);
+            let of = |s: Segment| ((s.start * 50.0).round() as u32, (s.end * 50.0).round() as u32, s.tokens);
+            (segments.into_iter().map(of).collect::<Vec<_>>(), (next * 50.0).round() as u32)
+        };
+        // One segment, all said.
+        assert_eq!(found(&[10, 2, 2, 60, 0]), (vec![(0, 50, 0..4)], 1500));
+        // Two, with silence at the end.
+        assert_eq!(found(&[10, 2, 60, 60, 2, 90, 0]), (vec![(0, 50, 0..3), (50, 80, 3..6)], 1500));
+        // Another begins and is cut off: the next window begins with it.
+        assert_eq!(found(&[10, 2, 60, 70, 2, 2]), (vec![(0, 50, 0..3)], 50));
+        // No time at the end, or none at all.
+        assert_eq!(found(&[10, 2, 2, 0]), (vec![(0, 1500, 0..3)], 1500));
+        assert_eq!(found(&[2, 0]), (vec![(0, 1500, 0..1)], 1500));
+        assert_eq!(found(&[0]), (vec![(0, 1500, 0..0)], 1500));
     }
 
     #[test]

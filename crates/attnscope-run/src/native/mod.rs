@@ -43,7 +43,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn add(&mut self, node: NodeId, blind: usize) {
+    pub(crate) fn add(&mut self, node: NodeId, blind: usize) {
         match self.blind.iter_mut().find(|(id, _)| *id == node) {
             Some((_, count)) => *count += blind,
             None if blind > 0 => self.blind.push((node, blind)),

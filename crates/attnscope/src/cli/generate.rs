@@ -32,6 +32,9 @@ pub(super) struct Generate {
     /// The most tokens that are written for a sentence, or for a window of audio [default: the model's own limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_length: Option<u32>,
+    /// Transcribe with times: segments, and windows that begin where the last segment ended
+    #[arg(long, requires = "audio", conflicts_with = "tgt_ids")]
+    timestamps: bool,
     /// Which source word each word came from; for audio, when each word was said
     #[arg(long)]
     align: bool,
@@ -49,6 +52,9 @@ impl Generate {
         let mut ready = self.source.ready(&opened)?;
         if let Some(ids) = &self.tgt_ids {
             ready.begin_with(one_row(ids)?)?;
+        }
+        if self.timestamps {
+            ready.write_times()?;
         }
         let settings = self.settings(&ready)?;
         settings.notes.iter().for_each(|note| output.note(note));
@@ -153,16 +159,26 @@ impl Writing<'_> {
         let recording = Recording::read(file)?;
         let length = frames as f64 * attnscope_run::audio::POSITION_SECONDS / 2.0;
         let audio = Audio { file: file.display().to_string(), seconds: recording.seconds(), window: length };
-        let count = (audio.seconds / length).ceil();
-        if count > 1.0 {
-            output.note(&format!("{count} windows of {length} s, each transcribed by itself"));
+        if audio.seconds > length {
+            let how = if self.ready.times {
+                "each begins where the last segment ended"
+            } else {
+                "each transcribed by itself"
+            };
+            output.note(&format!("{:.2} s are heard in windows of {length} s, {how}", audio.seconds));
         }
-        let mut made = Vec::new();
-        while let Some(window) = recording.window(made.len() as f64 * length, mels, frames) {
+        let (mut made, mut at) = (Vec::new(), 0.0);
+        while let Some(mut window) = recording.window(at, mels, frames) {
+            if self.ready.times {
+                window.cut_features();
+            }
             let source = Source::Features(window.features.clone());
+            let mut next = length;
             for written in self.ready.write(&source, self.settings)? {
+                next = self.ready.segments(&window, &written).1;
                 made.push(self.window(&window, written)?);
             }
+            at += next;
         }
         Ok((Some(audio), made))
     }
@@ -172,6 +188,11 @@ impl Writing<'_> {
             Some(heads) => Aligned::Times(self.ready.times(heads, window, &written)?),
             None => Aligned::None,
         };
-        Ok(Made { from: From::Window { start: window.start, end: window.end }, written, aligned })
+        let mut segments = self.ready.segments(window, &written).0;
+        for segment in &mut segments {
+            segment.start += window.start;
+            segment.end += window.start;
+        }
+        Ok(Made { from: From::Window { start: window.start, end: window.end, segments }, written, aligned })
     }
 }

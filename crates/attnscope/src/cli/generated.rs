@@ -3,7 +3,7 @@
 use attnscope_graph::Side;
 use attnscope_render::{Column, Heatmap, Table, clean, fill, json};
 use attnscope_run::align::{Head, Heads, Timed, Word};
-use attnscope_run::generate::{Hypothesis, Settings};
+use attnscope_run::generate::{Hypothesis, Segment, Settings};
 use serde_json::{Value, json};
 
 use super::Output;
@@ -40,10 +40,11 @@ pub(super) enum From {
         text: Option<String>,
         ids: Vec<u32>,
     },
-    /// Seconds of a recording.
+    /// Seconds of a recording, and the segments where times are written.
     Window {
         start: f64,
         end: f64,
+        segments: Vec<Segment>,
     },
 }
 
@@ -84,8 +85,9 @@ impl Generated<'_> {
             let windows = self.made.len();
             let s = if windows == 1 { "" } else { "s" };
             let (file, seconds, window) = (&audio.file, audio.seconds, audio.window);
+            let times = if self.ready.times { "with" } else { "without" };
             text +=
-                &format!("{file}: {seconds:.2} s, {windows} window{s} of {window} s, without timestamps\n");
+                &format!("{file}: {seconds:.2} s, {windows} window{s} of {window} s, {times} timestamps\n");
         }
         text
     }
@@ -101,7 +103,7 @@ impl Generated<'_> {
             From::Tokens { text: None, ids } => {
                 labelled("source", &ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
             }
-            From::Window { start, end } if self.audio.is_some() => labelled(
+            From::Window { start, end, .. } if self.audio.is_some() => labelled(
                 "window",
                 &format!("{}: {start:.2} to {end:.2} s{}", number + 1, self.heard(&made.written)),
             ),
@@ -114,7 +116,15 @@ impl Generated<'_> {
             out += &labelled("target", "(nothing is said)");
             out += &labelled("unsaid", &self.sentence(best));
         } else {
-            out += &labelled("target", or_empty(&self.sentence(best)));
+            out += &labelled("target", or_empty(&self.said(made, best)));
+        }
+        if let From::Window { segments, .. } = &made.from {
+            let segment = |s: &Segment| {
+                let text =
+                    self.decoded(best.tokens.get(s.tokens.clone()).unwrap_or_default()).unwrap_or_default();
+                labelled("", &format!("{:.2} to {:.2} s: {}", s.start, s.end, or_empty(&text)))
+            };
+            out += &segments.iter().map(segment).collect::<String>();
         }
         out += &labelled("score", &score(best, self.settings));
         let tokens: Vec<String> =
@@ -156,16 +166,33 @@ impl Generated<'_> {
 
     /// The text of a sentence, or its ids where no tokenizer is known.
     fn sentence(&self, hypothesis: &Hypothesis) -> String {
-        match &self.ready.tokenizer {
-            Some(tokenizer) => clean(tokenizer.decode(&hypothesis.tokens, true).trim()),
-            None => hypothesis.tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
-        }
+        let ids = || hypothesis.tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        self.decoded(&hypothesis.tokens).map_or_else(ids, |text| clean(&text))
+    }
+
+    /// The same without a segment that is not whole and is heard again in the next window.
+    fn said(&self, made: &Made, best: &Hypothesis) -> String {
+        let last = match &made.from {
+            From::Window { segments, .. } => segments.last(),
+            From::Tokens { .. } => None,
+        };
+        let whole = last.and_then(|last| self.decoded(best.tokens.get(..last.tokens.end)?));
+        whole.map_or_else(|| self.sentence(best), |text| clean(&text))
+    }
+
+    /// The text of tokens, without special ones.
+    fn decoded(&self, tokens: &[u32]) -> Option<String> {
+        let tokenizer = self.ready.tokenizer.as_ref()?;
+        // Times are not everywhere marked as special.
+        let is_text = |id: &&u32| self.ready.speech.as_ref().is_none_or(|speech| speech.is_text(**id));
+        let text: Vec<u32> = tokens.iter().filter(is_text).copied().collect();
+        Some(tokenizer.decode(&text, true).trim().to_owned())
     }
 
     /// All windows' texts.
     fn transcript(&self) -> String {
         let said = self.made.iter().filter(|made| !made.written.is_silence());
-        let texts = said.filter_map(|made| made.written.best()).map(|best| self.sentence(best));
+        let texts = said.filter_map(|made| made.written.best().map(|best| self.said(made, best)));
         texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
@@ -217,7 +244,7 @@ impl Generated<'_> {
                     .collect();
                 json!({ "text": text, "tokens": tokens })
             }
-            From::Window { start, end } => json!({
+            From::Window { start, end, .. } => json!({
                 "start": start,
                 "end": end,
                 "language": self.language(written),
@@ -228,6 +255,16 @@ impl Generated<'_> {
         };
         let hypotheses: Vec<Value> = written.hypotheses.iter().map(|h| self.hypothesis_json(h)).collect();
         let mut value = json!({ "source": source, "start": written.start, "hypotheses": hypotheses });
+        if let (From::Window { segments, .. }, true, Some(best)) =
+            (&made.from, self.ready.times, written.best())
+        {
+            let segment = |s: &Segment| {
+                let text = best.tokens.get(s.tokens.clone()).and_then(|tokens| self.decoded(tokens));
+                let tokens = [s.tokens.start, s.tokens.end];
+                json!({ "start": hundredths(s.start), "end": hundredths(s.end), "text": text, "tokens": tokens })
+            };
+            value["segments"] = segments.iter().map(segment).collect();
+        }
         match &made.aligned {
             Aligned::None => {}
             Aligned::Words(words) => value["alignment"] = words_json(words),
@@ -238,9 +275,8 @@ impl Generated<'_> {
 
     fn hypothesis_json(&self, hypothesis: &Hypothesis) -> Value {
         let token = |(&id, log_prob): (&u32, &f64)| json!({ "id": id, "piece": self.piece(Side::Target, id), "log_prob": log_prob });
-        let text = self.ready.tokenizer.as_ref().map(|t| t.decode(&hypothesis.tokens, true));
         json!({
-            "text": text.map(|text| text.trim().to_owned()),
+            "text": self.decoded(&hypothesis.tokens),
             "score": hypothesis.score,
             "log_prob": hypothesis.log_probs.iter().sum::<f64>(),
             "ended_by": if hypothesis.ended { "end" } else { "limit" },
@@ -346,13 +382,16 @@ fn words_json(words: &Words) -> Value {
 }
 
 fn time_json((word, probability): &(Timed, f64)) -> Value {
-    // Positions are 20 ms apart: what is below is the binary form's.
-    let round = |seconds: f64| (seconds * 1000.0).round() / 1000.0;
     json!({
         "word": word.text,
-        "start": round(word.start),
-        "end": round(word.end),
+        "start": hundredths(word.start),
+        "end": hundredths(word.end),
         "probability": probability,
         "tokens": [word.tokens.start, word.tokens.end],
     })
+}
+
+/// Positions are 20 ms apart: what is below is the binary form's.
+fn hundredths(seconds: f64) -> f64 {
+    (seconds * 100.0).round() / 100.0
 }

@@ -72,6 +72,13 @@ impl Given {
     }
 }
 
+impl TargetArgs {
+    /// Whether the user gave anything to write.
+    pub(super) fn is_given(&self) -> bool {
+        !self.tgt.is_empty() || self.tgt_ids.is_some()
+    }
+}
+
 impl SourceArgs {
     /// Opens the model; the toy's vocabulary is made of the texts that it is to read.
     pub(super) fn open(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Opened, Failure> {

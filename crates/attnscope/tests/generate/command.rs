@@ -195,7 +195,7 @@ fn long_audio_is_heard_window_by_window() {
     let args = ["generate", &model, "--audio", &sound, "--max-length", "4", "--format", "json"];
     let output = command(&args).output().unwrap();
     assert!(
-        stderr(&output).contains("3 windows of 0.6 s, each transcribed by itself"),
+        stderr(&output).contains("1.50 s are heard in windows of 0.6 s, each transcribed by itself"),
         "{}",
         stderr(&output)
     );
@@ -232,6 +232,7 @@ fn what_cannot_be_done_is_said() {
         (vec![&whisper, "--audio", &make], "not audio that is read here"),
         (vec![&whisper, "--audio", "no/such.wav"], "no/such.wav"),
         (vec![&whisper, "--audio", &sound, "--src-lang", "de"], "no tokenizer"),
+        (vec![&whisper, "--audio", &sound, "--timestamps"], "none are known"),
         (vec![&openai, "--audio", &sound], "its vocabulary is none of OpenAI's"),
         (vec!["toy"], "give the decoder's first tokens with --tgt-ids"),
         (vec!["demo", "--pairs", "no/such.tsv"], "no/such.tsv"),

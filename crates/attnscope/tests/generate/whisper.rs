@@ -185,6 +185,45 @@ fn words_of_the_transcript_are_near() {
     }
 }
 
+/// As OpenAI's tool does when nothing is asked for.
+#[test]
+fn with_times_the_transcript_is_what_is_said() {
+    let Some((known, window, _)) = &*READY else { return };
+    let mut ready = Ready::new(known.opened).unwrap();
+    ready.write_times().unwrap();
+    let mut window = window.clone();
+    window.cut_features();
+    let written = write(&ready, &window, &ready.settings().unwrap());
+    let (best, said) = (written.best().unwrap(), said());
+    let theirs = said["segments"].as_array().unwrap();
+    let tokens = |segment: &Value| -> Vec<u32> {
+        segment["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    };
+    let expected: Vec<u32> = theirs.iter().flat_map(tokens).chain([50256]).collect();
+    assert_eq!(best.tokens, expected);
+    let text: Vec<u32> = best.tokens.iter().copied().filter(|id| *id < 50256).collect();
+    assert_eq!(ready.tokenizer().unwrap().decode(&text, true).trim(), SAID);
+    let near = |ours: f64, theirs: &Value| {
+        assert!((ours - theirs.as_f64().unwrap()).abs() < 1e-3, "{ours}, {theirs}")
+    };
+    near(best.score, &theirs[0]["avg_logprob"]);
+    near(written.heard.unwrap().no_speech.unwrap(), &theirs[0]["no_speech_prob"]);
+
+    let (segments, next) = ready.segments(&window, &written);
+    assert_eq!((segments.len(), next), (2, 11.0));
+    assert_eq!(segments[0].end, segments[1].start);
+    // Nothing differs from theirs now but the last digits.
+    let words = ready.times(&ready.alignment_heads().unwrap(), &window, &written).unwrap();
+    let theirs = said["word_times"]["released_heads"]["words"].as_array().unwrap();
+    assert_eq!(words.len(), theirs.len());
+    for ((ours, _), theirs) in words.iter().zip(theirs) {
+        assert_eq!(ours.text, theirs["word"].as_str().unwrap());
+        for (ours, theirs) in [(ours.start, &theirs["start"]), (ours.end, &theirs["end"])] {
+            assert!((ours - theirs.as_f64().unwrap()).abs() <= 0.02 + 1e-9, "{ours} and {theirs}");
+        }
+    }
+}
+
 #[test]
 fn two_channels_at_44_khz_and_silence() {
     let Some((ready, ..)) = &*READY else { return };
