@@ -21,6 +21,6 @@ pub use input::{
 pub use native::{Decoding, Native, Report};
 pub use prepare::sizes_of;
 pub use reference::run_reference;
-pub use sink::{Keep, Kept, Sink, Values};
+pub use sink::{Hold, Keep, Kept, Shared, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;

@@ -167,8 +167,12 @@ fn a_saved_trace_can_be_read_back() {
     let logits = trace.read("logits").unwrap().unwrap();
     let shown = json(&["trace", "toy", "--snapshots", "42", "--payload", "--format", "json"]);
     // As f32: a JSON reader may miss an f64 by its last bit.
-    let values: Vec<f32> =
-        shown["snapshots"][0]["values"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect();
+    let values: Vec<f32> = shown["snapshots"][0]["values"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_f64().unwrap() as f32)
+        .collect();
     assert_eq!(logits.values.iter().map(|&x| x as f32).collect::<Vec<_>>(), values);
     assert_eq!(trace.read("src.ids").unwrap().unwrap().values, [3.0, 2.0, 0.0, 1.0, 5.0, 4.0]);
     let weights = trace.nodes.iter().find(|n| n.path == "decoder.1.cross_attn.weights").unwrap();

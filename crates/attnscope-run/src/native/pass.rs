@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use attnscope_graph::{Model, Node, NodeId, Op, Stack};
-use pulp::Arch;
 
 use super::Report;
 use super::attention::{Extent, Given, Keys, Stages, attend};
 use super::cache::Cache;
 use super::ops::mask_key;
 use super::plan::{Attention, Plan};
-use super::pool::Pool;
+use super::pool::Shared;
+use super::product::Machine;
 use super::window::Window;
 use crate::error::RunError;
-use crate::sink::{Sink, Values};
+use crate::sink::Sink;
 use crate::weights::Weights;
 
 /// Which nodes a pass computes.
@@ -33,16 +33,15 @@ pub(super) struct Pass<'a> {
     pub(super) plan: &'a Plan,
     pub(super) window: Window<'a>,
     pub(super) part: Part,
-    pub(super) pool: &'a mut Pool,
-    pub(super) arch: Arch,
+    pub(super) machine: Machine<'a>,
     /// The tensors that are alive, by the node that made them.
-    pub(super) values: &'a mut [Vec<f32>],
+    pub(super) values: &'a mut [Shared],
     /// Keys and values of positions before the window, by the node that made them; absent where there are none.
     pub(super) caches: Option<&'a mut [Cache]>,
     /// Where a pass over the target puts the logits of each row's last position.
     pub(super) last_logits: &'a mut Vec<f32>,
-    pub(super) masks: HashMap<(bool, bool, bool, bool), Vec<f32>>,
-    pub(super) biases: HashMap<Stack, Vec<f32>>,
+    pub(super) masks: HashMap<(bool, bool, bool, bool), Shared>,
+    pub(super) biases: HashMap<Stack, Shared>,
     pub(super) report: &'a mut Report,
 }
 
@@ -58,12 +57,10 @@ impl Pass<'_> {
             for &dead in &plan.dead[id.index()] {
                 // What the source gave serves every pass over the target.
                 if self.part != Part::Target || plan.on_target[dead] {
-                    let buffer = std::mem::take(&mut self.values[dead]);
-                    self.pool.give(buffer);
+                    self.values[dead] = Shared::default();
                 }
             }
         }
-        self.masks.into_values().chain(self.biases.into_values()).for_each(|b| self.pool.give(b));
         Ok(())
     }
 
@@ -77,31 +74,27 @@ impl Pass<'_> {
             Op::Same => {}
             Op::SplitHeads(_) => {
                 if sink.wants(id) {
-                    let heads = self.split(node, &shape);
-                    sink.put(id, &shape, Values::F32(&heads))?;
-                    self.pool.give(heads);
+                    let heads = self.split(self.input(node, 0), &shape);
+                    sink.take(id, &shape, &Shared::new(heads))?;
                 }
                 return Ok(());
             }
             // Computed with the attention that they are a part of.
             Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => return Ok(()),
             Op::MergeHeads(_) => {
-                let merged = self.attention(id, node, &shape, sink)?;
-                self.values[id.index()] = merged;
+                self.values[id.index()] = self.attention(id, node, sink)?;
             }
             Op::Mask(kind) => {
                 self.mask(kind, &shape);
                 if sink.wants(id) {
-                    let mask = self.masks.get(&mask_key(kind)).map(Vec::as_slice).unwrap_or_default();
-                    sink.put(id, &shape, Values::F32(mask))?;
+                    sink.take(id, &shape, &self.masks.get(&mask_key(kind)).cloned().unwrap_or_default())?;
                 }
                 return Ok(());
             }
             Op::RelativeBias { stack, max_distance } => {
                 self.relative_bias(node, stack, max_distance, &shape);
                 if sink.wants(id) {
-                    let bias = self.biases.get(&stack).map(Vec::as_slice).unwrap_or_default();
-                    sink.put(id, &shape, Values::F32(bias))?;
+                    sink.take(id, &shape, &self.biases.get(&stack).cloned().unwrap_or_default())?;
                 }
                 return Ok(());
             }
@@ -110,14 +103,14 @@ impl Pass<'_> {
                 return Ok(());
             }
             _ => {
-                let mut out = self.pool.take(shape.iter().product());
+                let mut out = self.machine.pool.take(shape.iter().product());
                 self.compute(node, &shape, &mut out);
-                self.values[id.index()] = out;
+                self.values[id.index()] = Shared::new(out);
             }
         }
         self.remember(id, node, &shape);
         if sink.wants(id) {
-            sink.put(id, &shape, Values::F32(&self.values[self.plan.root[id.index()]]))?;
+            sink.take(id, &shape, &self.values[self.plan.root[id.index()]])?;
         }
         Ok(())
     }
@@ -131,7 +124,7 @@ impl Pass<'_> {
             last.for_each(|row| self.last_logits.extend(row));
         }
         if let (Some(caches), true, &[rows, _, width]) = (&mut self.caches, self.plan.cached[i], shape) {
-            caches[i].put(self.pool, self.window.past, rows, width, &self.values[i]);
+            caches[i].put(self.machine.pool, self.window.past, rows, width, &self.values[i]);
         }
     }
 
@@ -181,23 +174,23 @@ impl Pass<'_> {
     }
 
     /// The whole attention that ends in `merge`: scores, mask, weights, context, each handed over where it is wanted.
-    fn attention(
-        &mut self,
-        id: NodeId,
-        merge: &Node,
-        shape: &[usize],
-        sink: &mut dyn Sink,
-    ) -> Result<Vec<f32>, RunError> {
+    fn attention(&mut self, id: NodeId, merge: &Node, sink: &mut dyn Sink) -> Result<Shared, RunError> {
         let plan = self.plan;
         let Some(parts) = &plan.attention[id.index()] else {
             return Err(RunError::Obstacle(format!("{} is no attention", merge.path)));
         };
         let extent = self.extent(parts)?;
         let Extent { batch, heads, queries, keys, size } = extent;
+        let bias = parts.bias.and_then(|stack| self.biases.get(&stack)).map(|bias| &**bias);
+        let mask = parts.mask.and_then(|kind| self.masks.get(&mask_key(kind))).map(|mask| &**mask);
+        // Where nothing is added, the masked scores are the scores.
+        let same = bias.is_none() && mask.is_none();
+        let wants_masked = sink.wants(parts.masked);
+        let wants_scores = sink.wants(parts.scores) || (same && wants_masked);
+        let wanted = [wants_scores, wants_masked && !same, sink.wants(parts.weights)];
         let cells = batch * heads * queries * keys;
-        let stage_ids = [parts.scores, parts.masked, parts.weights];
-        let mut stages = stage_ids.map(|id| self.pool.take(if sink.wants(id) { cells } else { 0 }));
-        let mut context = self.pool.take(batch * heads * queries * size);
+        let mut stages = wanted.map(|wanted| self.machine.pool.take(if wanted { cells } else { 0 }));
+        let mut context = self.machine.pool.take(batch * heads * queries * size);
         let given = Given {
             extent,
             q: &self.values[plan.root[parts.q.index()]],
@@ -205,33 +198,26 @@ impl Pass<'_> {
             v: self.keys(parts.v, &self.shape(parts.v)?),
             scale: self.factor(parts.scale),
             squash: parts.squash,
-            bias: parts.bias.and_then(|stack| self.biases.get(&stack)).map(Vec::as_slice),
-            mask: parts.mask.and_then(|kind| self.masks.get(&mask_key(kind))).map(Vec::as_slice),
+            bias,
+            mask,
         };
         let [scores, masked, weights] = &mut stages;
-        let blind = attend(self.arch, &given, Stages { scores, masked, weights, context: &mut context });
+        let blind = attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
         self.report.add(parts.weights, blind);
-        for (id, stage) in stage_ids.into_iter().zip(stages) {
+        let merged = self.merge(&context, &[batch, heads, queries, size]);
+        let [scores, masked, weights] = stages.map(Shared::new);
+        let masked = if same { scores.clone() } else { masked };
+        let made = [
+            (parts.scores, scores),
+            (parts.masked, masked),
+            (parts.weights, weights),
+            (parts.context, Shared::new(context)),
+        ];
+        for (id, stage) in made {
             if sink.wants(id) {
-                sink.put(id, &self.shape(id)?, Values::F32(&stage))?;
+                sink.take(id, &self.shape(id)?, &stage)?;
             }
-            self.pool.give(stage);
         }
-        if sink.wants(parts.context) {
-            sink.put(parts.context, &self.shape(parts.context)?, Values::F32(&context))?;
-        }
-        let mut merged = self.pool.take(shape.iter().product());
-        merge_heads(&context, extent, &mut merged);
-        self.pool.give(context);
-        Ok(merged)
-    }
-}
-
-/// [b, h, l, k] → [b, l, h · k]
-fn merge_heads(context: &[f32], extent: Extent, out: &mut [f32]) {
-    let Extent { heads, queries, size, .. } = extent;
-    for (n, row) in context.chunks(size.max(1)).enumerate() {
-        let (b, h, l) = (n / (heads * queries), n / queries % heads, n % queries);
-        out[((b * queries + l) * heads + h) * size..][..size].copy_from_slice(row);
+        Ok(Shared::new(merged))
     }
 }
