@@ -46,5 +46,5 @@ pub use select::Selector;
 pub use snapshot::{SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormKind, NormPlace,
-    Positions, ScoreScale, Squash, Switch, Wiring,
+    PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,
 };

@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Activation, Model, Node, NormKind, Op, Positions, Squash, WeightId};
+use attnscope_graph::{Activation, Model, NormKind, Op, PositionCount, Positions, Side, Squash};
 use rayon::prelude::*;
 
+use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
-use crate::position::{bucket, sinusoid};
+use crate::position::{Place, bucket, places, sinusoid, table_row};
 use crate::prepare::Prepared;
-use crate::sink::{Sink, Values};
+use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
 
-/// A tensor in f64, row-major.
-#[derive(Debug, Clone)]
-struct Tensor {
-    shape: Vec<usize>,
-    data: Vec<f64>,
-}
-
-impl Tensor {
+impl Kept {
     /// The length of a dimension counted from the last.
     fn dim(&self, from_last: usize) -> usize {
         self.shape.len().checked_sub(from_last).map_or(1, |i| self.shape[i])
@@ -40,18 +34,38 @@ pub fn run_reference(
     input: &Input,
     sink: &mut dyn Sink,
 ) -> Result<(), RunError> {
+    run_reference_changed(model, weights, input, &[], sink)
+}
+
+/// The same with some tensors replaced on the way.
+///
+/// # Errors
+/// As [`run_reference`], and when a change does not fit its tensor.
+pub fn run_reference_changed(
+    model: &Model,
+    weights: &Weights,
+    input: &Input,
+    changes: &[Change],
+    sink: &mut dyn Sink,
+) -> Result<(), RunError> {
     let prepared = Prepared::new(model, input)?;
-    let mut values: Vec<Option<Arc<Tensor>>> = vec![None; model.graph.nodes().len()];
+    let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+    let mut values: Vec<Option<Arc<Kept>>> = vec![None; model.graph.nodes().len()];
     for (id, node) in model.graph.iter() {
         let shape = prepared.shape(node)?;
-        let inputs: Vec<Arc<Tensor>> = node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
-        let step = Step { prepared: &prepared, weights, node, shape: &shape, inputs: &inputs };
-        let value = match node.op {
+        let inputs: Vec<Arc<Kept>> = node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
+        let weights: Vec<&[f32]> = node.weights.iter().map(|&id| weights.get(id)).collect();
+        let step =
+            Step { prepared: &prepared, weights: &weights, op: node.op, shape: &shape, inputs: &inputs };
+        let mut value = match node.op {
             Op::Same => inputs.first().cloned(),
-            _ => Some(Arc::new(Tensor { data: step.compute(), shape: shape.clone() })),
+            _ => Some(Arc::new(Kept { values: step.compute(), shape: shape.clone() })),
         };
+        if let (true, Some(value)) = (changes.touch(id), &mut value) {
+            changes.apply(id, 0, &mut Arc::make_mut(value).values);
+        }
         if let (true, Some(value)) = (sink.wants(id), &value) {
-            sink.put(id, &shape, Values::F64(&value.data))?;
+            sink.put(id, &shape, Values::F64(&value.values))?;
         }
         values[id.index()] = value;
         for dead in prepared.dead_after(node, id.index()) {
@@ -61,17 +75,19 @@ pub fn run_reference(
     Ok(())
 }
 
-struct Step<'a> {
-    prepared: &'a Prepared<'a>,
-    weights: &'a Weights,
-    node: &'a Node,
-    shape: &'a [usize],
-    inputs: &'a [Arc<Tensor>],
+/// One node's arithmetic.
+pub(crate) struct Step<'a> {
+    pub(crate) prepared: &'a Prepared<'a>,
+    /// In the operation's order.
+    pub(crate) weights: &'a [&'a [f32]],
+    pub(crate) op: Op,
+    pub(crate) shape: &'a [usize],
+    pub(crate) inputs: &'a [Arc<Kept>],
 }
 
 impl Step<'_> {
-    fn compute(&self) -> Vec<f64> {
-        match self.node.op {
+    pub(crate) fn compute(&self) -> Vec<f64> {
+        match self.op {
             Op::Ids(side) => match self.prepared.rows(side) {
                 Some(rows) => rows.ids().iter().map(|&id| f64::from(id)).collect(),
                 None => Vec::new(),
@@ -81,11 +97,11 @@ impl Step<'_> {
                 Source::Tokens(_) => Vec::new(),
             },
             Op::Embed { scale } => self.embed(self.factor(scale)),
-            Op::Positions { kind, offset, .. } => self.positions(kind, offset),
-            Op::AddPositions => self.each(|i, x| x[0].data[i] + x[1].data[i % x[1].data.len()]),
+            Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
+            Op::AddPositions => self.each(|i, x| x[0].values[i] + x[1].values[i % x[1].values.len()]),
             Op::Conv1d { stride } => self.conv(stride),
             Op::Transpose => self.transpose(),
-            Op::Same => self.inputs[0].data.clone(),
+            Op::Same => self.inputs[0].values.clone(),
             Op::Norm { kind, eps } => self.norm(kind, eps),
             Op::Linear => self.linear(1.0),
             Op::Logits { scale } => self.linear(self.factor(scale)),
@@ -103,9 +119,9 @@ impl Step<'_> {
             Op::AddMask { .. } => self.add_mask(),
             Op::Squash(squash) => self.squash(squash),
             Op::Context => self.context(),
-            Op::Residual { gain } => self.each(|i, x| x[0].data[i] + f64::from(gain) * x[1].data[i]),
-            Op::Activate(activation) => self.each(|i, x| activate(activation, x[0].data[i])),
-            Op::Gate => self.each(|i, x| x[0].data[i] * x[1].data[i]),
+            Op::Residual { gain } => self.each(|i, x| x[0].values[i] + f64::from(gain) * x[1].values[i]),
+            Op::Activate(activation) => self.each(|i, x| activate(activation, x[0].values[i])),
+            Op::Gate => self.each(|i, x| x[0].values[i] * x[1].values[i]),
         }
     }
 
@@ -114,8 +130,7 @@ impl Step<'_> {
     }
 
     fn weight(&self, i: usize) -> &[f32] {
-        let ids: &[WeightId] = &self.node.weights;
-        ids.get(i).map_or(&[], |&id| self.weights.get(id))
+        self.weights.get(i).copied().unwrap_or_default()
     }
 
     /// [batch, head, query, key] of the output.
@@ -125,7 +140,7 @@ impl Step<'_> {
         four
     }
 
-    fn each(&self, f: impl Fn(usize, &[Arc<Tensor>]) -> f64) -> Vec<f64> {
+    fn each(&self, f: impl Fn(usize, &[Arc<Kept>]) -> f64) -> Vec<f64> {
         (0..self.shape.iter().product()).map(|i| f(i, self.inputs)).collect()
     }
 
@@ -135,17 +150,24 @@ impl Step<'_> {
         let table = self.weight(0);
         let row =
             |&id: &f64| table[id as usize * width..][..width].iter().map(move |&x| f64::from(x) * scale);
-        self.inputs[0].data.iter().flat_map(row).collect()
+        self.inputs[0].values.iter().flat_map(row).collect()
     }
 
-    fn positions(&self, kind: Positions, offset: usize) -> Vec<f64> {
+    fn positions(&self, kind: Positions, offset: usize, count: PositionCount, side: Side) -> Vec<f64> {
         let (length, width) = (self.shape[1], self.shape[2]);
         let table = self.weight(0);
-        let value = |p: usize, i: usize| match kind {
-            Positions::Table => f64::from(table[(p + offset) * width + i]),
-            _ => sinusoid(kind, p + offset, i, width),
+        let value = |place: Place, i: usize| match (kind, place) {
+            (Positions::Table, _) => {
+                table_row(place, offset).map_or(0.0, |row| f64::from(table[row * width + i]))
+            }
+            (_, Some(place)) => sinusoid(kind, place + offset, i, width),
+            (_, None) => 0.0,
         };
-        (0..length).flat_map(|p| (0..width).map(move |i| value(p, i))).collect()
+        let numbers: Vec<Place> = match self.prepared.rows(side).filter(|_| count == PositionCount::Tokens) {
+            Some(rows) => rows.open().chunks(length).flat_map(places).collect(),
+            None => (0..length).map(Some).collect(),
+        };
+        numbers.into_iter().flat_map(|place| (0..width).map(move |i| value(place, i))).collect()
     }
 
     /// out[b, o, t] = bias[o] + Σ over i, k of w[o, i, k] · x[b, i, t · stride + k − 1]
@@ -160,7 +182,7 @@ impl Step<'_> {
                 for k in 0..3 {
                     // One frame of zeros at each end.
                     if let Some(at) = (t * stride + k).checked_sub(1).filter(|&at| at < frames) {
-                        let x = x.data[(b * channels + i) * frames + at];
+                        let x = x.values[(b * channels + i) * frames + at];
                         sum += f64::from(w[(o * channels + i) * 3 + k]) * x;
                     }
                 }
@@ -174,7 +196,7 @@ impl Step<'_> {
         let (rows, columns) = (self.shape[1], self.shape[2]);
         self.each(|n, x| {
             let (b, r, c) = (n / (rows * columns), n / columns % rows, n % columns);
-            x[0].data[(b * columns + c) * rows + r]
+            x[0].values[(b * columns + c) * rows + r]
         })
     }
 
@@ -192,7 +214,7 @@ impl Step<'_> {
             };
             x.iter().enumerate().map(one).collect::<Vec<_>>()
         };
-        self.inputs[0].data.chunks(width).flat_map(row).collect()
+        self.inputs[0].values.chunks(width).flat_map(row).collect()
     }
 
     /// x · scale · Wᵀ + b
@@ -208,7 +230,7 @@ impl Step<'_> {
             };
             (0..outputs).map(one).collect()
         };
-        self.inputs[0].data.par_chunks(width).flat_map_iter(row).collect()
+        self.inputs[0].values.par_chunks(width).flat_map_iter(row).collect()
     }
 
     /// [b, l, h · k] → [b, h, l, k]
@@ -217,7 +239,7 @@ impl Step<'_> {
         self.each(|n, x| {
             let (b, h, l, k) =
                 (n / (heads * length * size), n / (length * size) % heads, n / size % length, n % size);
-            x[0].data[((b * length + l) * heads + h) * size + k]
+            x[0].values[((b * length + l) * heads + h) * size + k]
         })
     }
 
@@ -227,7 +249,7 @@ impl Step<'_> {
         self.each(|n, x| {
             let (b, l, h, k) =
                 (n / (heads * length * size), n / (heads * size) % length, n / size % heads, n % size);
-            x[0].data[((b * heads + h) * length + l) * size + k]
+            x[0].values[((b * heads + h) * length + l) * size + k]
         })
     }
 
@@ -237,8 +259,8 @@ impl Step<'_> {
         let size = self.inputs[0].width();
         self.each(|n, x| {
             let (head, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
-            let q = &x[0].data[(head * queries + t) * size..][..size];
-            let k = &x[1].data[(head * keys + s) * size..][..size];
+            let q = &x[0].values[(head * queries + t) * size..][..size];
+            let k = &x[1].values[(head * keys + s) * size..][..size];
             q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * scale
         })
     }
@@ -260,11 +282,11 @@ impl Step<'_> {
         self.each(|n, x| {
             let (b, h, cell) =
                 (n / (heads * queries * keys), n / (queries * keys) % heads, n % (queries * keys));
-            let added = |a: &Arc<Tensor>| {
+            let added = |a: &Arc<Kept>| {
                 let (b, h) = (b % a.shape[0], h % a.shape[1]);
-                a.data[(b * a.shape[1] + h) * queries * keys + cell]
+                a.values[(b * a.shape[1] + h) * queries * keys + cell]
             };
-            x[0].data[n] + x[1..].iter().map(added).sum::<f64>()
+            x[0].values[n] + x[1..].iter().map(added).sum::<f64>()
         })
     }
 
@@ -281,7 +303,7 @@ impl Step<'_> {
                 Squash::Sigmoid => x.iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect(),
             }
         };
-        self.inputs[0].data.chunks(self.inputs[0].width()).flat_map(row).collect()
+        self.inputs[0].values.chunks(self.inputs[0].width()).flat_map(row).collect()
     }
 
     /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, h, s, k]
@@ -290,14 +312,14 @@ impl Step<'_> {
         let keys = self.inputs[0].width();
         self.each(|n, x| {
             let (head, t, k) = (n / (queries * size), n / size % queries, n % size);
-            let weights = &x[0].data[(head * queries + t) * keys..][..keys];
-            weights.iter().enumerate().map(|(s, w)| w * x[1].data[(head * keys + s) * size + k]).sum()
+            let weights = &x[0].values[(head * queries + t) * keys..][..keys];
+            weights.iter().enumerate().map(|(s, w)| w * x[1].values[(head * keys + s) * size + k]).sum()
         })
     }
 }
 
 /// The activation of one element.
-pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
+pub fn activate(activation: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match activation {
         Activation::Relu => x.max(0.0),

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::Squash;
+use attnscope_graph::{NodeId, Squash};
 use pulp::Arch;
 
 use super::kernels;
@@ -11,6 +11,7 @@ use super::pool::Pool;
 use super::product::{Machine, Packed, dots, packed_len};
 use super::stream::stream;
 use super::tile::Rows;
+use crate::change::Changes;
 
 /// Cells of scores that are handled at once: they stay in the nearer caches.
 const CELLS: usize = 36 << 10;
@@ -43,6 +44,9 @@ pub(super) struct Given<'a> {
     pub(super) bias: Option<&'a [f32]>,
     /// [batch, 1, query, key]
     pub(super) mask: Option<&'a [f32]>,
+    pub(super) changes: &'a Changes<'a>,
+    /// The nodes of scores, masked scores and weights.
+    pub(super) stages: [NodeId; 3],
 }
 
 /// Keys, or values: [row, key, head · size].
@@ -183,10 +187,14 @@ impl Block<'_> {
             }
             None => dots(arch, q, given.keys(given.k, self.part), given.scale, &mut cells),
         }
+        let [scores, masked, weights] = given.stages;
+        self.change(given, scores, &mut cells);
         keep(self.scores, &cells, self.large);
         self.hide(arch, given, &mut cells);
+        self.change(given, masked, &mut cells);
         keep(self.masked, &cells, self.large);
         let blind = squash(arch, given, &mut cells);
+        self.change(given, weights, &mut cells);
         keep(self.weights, &cells, self.large);
         let weights = Rows::dense(&cells, self.rows, keys);
         match packed {
@@ -199,6 +207,12 @@ impl Block<'_> {
             }
         }
         blind
+    }
+
+    /// Puts in what the user wants a stage's cells to be.
+    fn change(&self, given: &Given<'_>, stage: NodeId, cells: &mut [f32]) {
+        let Extent { queries, keys, .. } = given.extent;
+        given.changes.apply(stage, (self.part * queries + self.first) * keys, cells);
     }
 
     /// Adds bias and mask to the scores.

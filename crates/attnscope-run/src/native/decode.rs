@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::pool::Shared;
 use super::window::Window;
 use super::{Native, Report};
+use crate::change::Changes;
 use crate::error::RunError;
 use crate::input::{Source, check_rows};
 use crate::prepare::source_sizes;
@@ -73,7 +74,7 @@ impl Native {
             native: self,
             model,
             weights,
-            plan: Plan::new(&model.graph),
+            plan: Plan::new(&model.graph, &Changes::default()),
             sizes,
             source_open,
             rows: (0..batch).collect(),
@@ -187,10 +188,12 @@ impl Decoding<'_> {
         past: usize,
         sink: &mut dyn Sink,
     ) -> Result<(), RunError> {
+        let changes = Changes::default();
         let pass = Pass {
             model: self.model,
             weights: self.weights,
             plan: &self.plan,
+            changes: &changes,
             window: Window {
                 source,
                 source_open: self.source_open.as_deref(),

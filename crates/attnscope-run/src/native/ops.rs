@@ -7,7 +7,7 @@ use super::pass::Pass;
 use super::pool::{Buffer, Shared};
 use super::tile::{Bias, Canvas, Finish, Rows};
 use crate::input::Source;
-use crate::position::{bucket, sinusoid};
+use crate::position::{Place, bucket, sinusoid, table_row};
 
 /// Elements that one turn of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
@@ -36,8 +36,9 @@ impl Pass<'_> {
                 }
             }
             Op::Embed { scale } => self.embed(node, self.factor(scale), width, out),
-            Op::Positions { kind, offset, side } => {
-                self.positions(node, kind, offset + self.window.first(side), width, out);
+            Op::Positions { kind, offset, count, side } => {
+                let places = self.window.places(side, count, shape);
+                self.positions(node, kind, offset, &places, out);
             }
             Op::AddPositions => {
                 out.copy_from_slice(self.input(node, 0));
@@ -89,15 +90,17 @@ impl Pass<'_> {
         }
     }
 
-    fn positions(&self, node: &Node, kind: Positions, first: usize, width: usize, out: &mut [f32]) {
+    fn positions(&self, node: &Node, kind: Positions, offset: usize, places: &[Place], out: &mut [f32]) {
         let table = self.weight(node, 0);
-        for (p, row) in out.chunks_mut(width).enumerate() {
-            match kind {
-                Positions::Table => row.copy_from_slice(&table[(p + first) * width..][..width]),
-                _ => row
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(i, o)| *o = sinusoid(kind, p + first, i, width) as f32),
+        let width = out.len() / places.len().max(1);
+        for (row, &place) in out.chunks_mut(width.max(1)).zip(places) {
+            match (kind, place, table_row(place, offset)) {
+                (Positions::Table, _, Some(at)) => row.copy_from_slice(&table[at * width..][..width]),
+                (Positions::Table, _, None) | (_, None, _) => row.fill(0.0),
+                (_, Some(place), _) => {
+                    let cells = row.iter_mut().enumerate();
+                    cells.for_each(|(i, o)| *o = sinusoid(kind, place + offset, i, width) as f32);
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use super::plan::{Attention, Plan};
 use super::pool::Shared;
 use super::product::Machine;
 use super::window::Window;
+use crate::change::Changes;
 use crate::error::RunError;
 use crate::sink::Sink;
 use crate::weights::Weights;
@@ -31,6 +32,7 @@ pub(super) struct Pass<'a> {
     pub(super) model: &'a Model,
     pub(super) weights: &'a Weights,
     pub(super) plan: &'a Plan,
+    pub(super) changes: &'a Changes<'a>,
     pub(super) window: Window<'a>,
     pub(super) part: Part,
     pub(super) machine: Machine<'a>,
@@ -71,10 +73,17 @@ impl Pass<'_> {
     fn step(&mut self, id: NodeId, node: &Node, sink: &mut dyn Sink) -> Result<(), RunError> {
         let shape = self.shape(id)?;
         match node.op {
-            Op::Same => {}
+            Op::Same => self.change_name(id, node, |cell| cell),
             Op::SplitHeads(_) => {
+                let (heads, length, size) = (shape[1], shape[2], shape[3]);
+                // [b, h, l, k], kept as [b, l, h · k]
+                self.change_name(id, node, |cell| {
+                    let (row, k) = (cell / size, cell % size);
+                    let (b, h, l) = (row / (heads * length), row / length % heads, row % length);
+                    ((b * length + l) * heads + h) * size + k
+                });
                 if sink.wants(id) {
-                    let heads = self.split(self.input(node, 0), &shape);
+                    let heads = self.split(&self.values[self.plan.root[id.index()]], &shape);
                     sink.take(id, &shape, &Shared::new(heads))?;
                 }
                 return Ok(());
@@ -86,15 +95,20 @@ impl Pass<'_> {
             }
             Op::Mask(kind) => {
                 self.mask(kind, &shape);
+                let shared = self.masks.get(&mask_key(kind));
+                self.values[id.index()] = changed_copy(self.changes, id, shared);
                 if sink.wants(id) {
-                    sink.take(id, &shape, &self.masks.get(&mask_key(kind)).cloned().unwrap_or_default())?;
+                    let mask = self.own_or(id, self.masks.get(&mask_key(kind)));
+                    sink.take(id, &shape, mask.unwrap_or(&Shared::default()))?;
                 }
                 return Ok(());
             }
             Op::RelativeBias { stack, max_distance } => {
                 self.relative_bias(node, stack, max_distance, &shape);
+                self.values[id.index()] = changed_copy(self.changes, id, self.biases.get(&stack));
                 if sink.wants(id) {
-                    sink.take(id, &shape, &self.biases.get(&stack).cloned().unwrap_or_default())?;
+                    let bias = self.own_or(id, self.biases.get(&stack));
+                    sink.take(id, &shape, bias.unwrap_or(&Shared::default()))?;
                 }
                 return Ok(());
             }
@@ -105,6 +119,7 @@ impl Pass<'_> {
             _ => {
                 let mut out = self.machine.pool.take(shape.iter().product());
                 self.compute(node, &shape, &mut out);
+                self.changes.apply(id, 0, &mut out);
                 self.values[id.index()] = Shared::new(out);
             }
         }
@@ -113,6 +128,21 @@ impl Pass<'_> {
             sink.take(id, &shape, &self.values[self.plan.root[id.index()]])?;
         }
         Ok(())
+    }
+
+    /// A node that only names a tensor gets one of its own where it is changed. `place` says where a cell is kept.
+    fn change_name(&mut self, id: NodeId, node: &Node, place: impl Fn(usize) -> usize) {
+        if self.changes.touch(id) {
+            let mut own = self.input(node, 0).to_vec();
+            self.changes.apply_at(id, &mut own, place);
+            self.values[id.index()] = own.into();
+        }
+    }
+
+    /// A node's own table where it was changed, else the one that layers share.
+    fn own_or<'s>(&'s self, id: NodeId, shared: Option<&'s Shared>) -> Option<&'s Shared> {
+        let own = &self.values[id.index()];
+        if own.is_empty() { shared } else { Some(own) }
     }
 
     /// Keeps what later passes read: keys and values, behind those of the positions before.
@@ -181,10 +211,10 @@ impl Pass<'_> {
         };
         let extent = self.extent(parts)?;
         let Extent { batch, heads, queries, keys, size } = extent;
-        let bias = parts.bias.and_then(|stack| self.biases.get(&stack)).map(|bias| &**bias);
-        let mask = parts.mask.and_then(|kind| self.masks.get(&mask_key(kind))).map(|mask| &**mask);
+        let bias = parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack)));
+        let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind))));
         // Where nothing is added, the masked scores are the scores.
-        let same = bias.is_none() && mask.is_none();
+        let same = bias.is_none() && mask.is_none() && !self.changes.touch(parts.masked);
         let wants_masked = sink.wants(parts.masked);
         let wants_scores = sink.wants(parts.scores) || (same && wants_masked);
         let wanted = [wants_scores, wants_masked && !same, sink.wants(parts.weights)];
@@ -198,13 +228,17 @@ impl Pass<'_> {
             v: self.keys(parts.v, &self.shape(parts.v)?),
             scale: self.factor(parts.scale),
             squash: parts.squash,
-            bias,
-            mask,
+            bias: bias.map(|bias| &**bias),
+            mask: mask.map(|mask| &**mask),
+            changes: self.changes,
+            stages: [parts.scores, parts.masked, parts.weights],
         };
         let [scores, masked, weights] = &mut stages;
         let blind = attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
         self.report.add(parts.weights, blind);
-        let merged = self.merge(&context, &[batch, heads, queries, size]);
+        self.changes.apply(parts.context, 0, &mut context);
+        let mut merged = self.merge(&context, &[batch, heads, queries, size]);
+        self.changes.apply(id, 0, &mut merged);
         let [scores, masked, weights] = stages.map(Shared::new);
         let masked = if same { scores.clone() } else { masked };
         let made = [
@@ -220,4 +254,11 @@ impl Pass<'_> {
         }
         Ok(Shared::new(merged))
     }
+}
+
+/// A shared table with the changes of one node; empty where there are none.
+fn changed_copy(changes: &Changes<'_>, id: NodeId, shared: Option<&Shared>) -> Shared {
+    let mut own = shared.filter(|_| changes.touch(id)).map(|table| table.to_vec()).unwrap_or_default();
+    changes.apply(id, 0, &mut own);
+    own.into()
 }
