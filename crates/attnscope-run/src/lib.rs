@@ -27,6 +27,6 @@ pub use native::{Decoding, Native, Report, log_sum_exp};
 pub use position::{bucket as relative_bucket, used_buckets};
 pub use prepare::{Shut, shut, sizes_of};
 pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};
-pub use sink::{Keep, Kept, Sink, Values};
+pub use sink::{Hold, Keep, Kept, Shared, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;
