@@ -6,7 +6,7 @@ use super::judge::{Judge, Tensors, close};
 use super::measure::{Cells, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
-use super::rewired::Suspect;
+use super::rewired::{Found, Suspect};
 use super::side::Side;
 use super::{Compared, DiffError, Divergence, Grounds, Kind, Options, State, Which};
 
@@ -31,7 +31,7 @@ pub(super) struct Walk<'w, 'a> {
 /// What became of a node under suspicion.
 enum Verdict {
     Rounding,
-    Step(Grounds, Option<Relation>),
+    Step(Grounds, Option<Found>),
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -64,10 +64,10 @@ impl<'w, 'a> Walk<'w, 'a> {
                 };
             } else if relative > FLOOR * self.unit(node)
                 && relative > CARRIED * inherited
-                && let Verdict::Step(grounds, relation) = self.verdict(node, &measure, inherited)?
+                && let Verdict::Step(grounds, found) = self.verdict(node, &measure, inherited)?
             {
                 state = State::First;
-                first = Some(self.divergence(node, Kind::Bug, grounds, relation));
+                first = Some(self.divergence(node, Kind::Bug, grounds, found));
             }
             self.carried.push(relative);
             self.rows.push(self.row(node, measure, state));
@@ -165,11 +165,10 @@ impl<'w, 'a> Walk<'w, 'a> {
             // A model that does not describe our own side has no say about the other.
             let trusted = judge.local(node, ours, ours)?.is_some_and(|own| own.worst <= 1.0);
             if trusted {
-                let suspect = Suspect { judge, node, local: &local, tensors: theirs, given: ours };
-                let relation = suspect.relation()?;
-                return Ok(match relation {
-                    Some(relation) if relation.is_harmless() => Verdict::Rounding,
-                    relation => Verdict::Step(Grounds::Recomputed, relation),
+                let suspect = Suspect::new(judge, node, &local, theirs, ours);
+                return Ok(match suspect.relation()? {
+                    Some((relation, _)) if relation.is_harmless() => Verdict::Rounding,
+                    found => Verdict::Step(Grounds::Recomputed, found),
                 });
             }
         }
@@ -182,7 +181,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let relation = self.plain_relation(node, unit, inherited)?;
         Ok(match relation {
             Some(relation) if relation.is_harmless() => Verdict::Rounding,
-            relation => Verdict::Step(Grounds::Growth, relation),
+            relation => Verdict::Step(Grounds::Growth, relation.map(|relation| (relation, None))),
         })
     }
 
@@ -213,18 +212,15 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(direct::relation(&two, self.frame).or_else(|| direct::part(&two, None)))
     }
 
-    fn divergence(
-        &self,
-        node: usize,
-        kind: Kind,
-        grounds: Grounds,
-        relation: Option<Relation>,
-    ) -> Divergence {
+    fn divergence(&self, node: usize, kind: Kind, grounds: Grounds, found: Option<Found>) -> Divergence {
         let odd_one = if self.expected() == 0 { Which::B } else { Which::A };
         let mut reads = Vec::new();
         self.nearest(node, &mut reads);
         let node = self.frame.nodes[node].path.clone();
-        Divergence { row: self.rows.len(), node, kind, grounds, relation, odd_one, reads }
+        let step = found.as_ref().and_then(|(_, step)| *step);
+        let cause = step.map(|step| self.frame.nodes[step].path.clone());
+        let relation = found.map(|(relation, _)| relation);
+        Divergence { row: self.rows.len(), node, kind, grounds, relation, cause, odd_one, reads }
     }
 
     /// The nearest nodes before this one that both sides have.
