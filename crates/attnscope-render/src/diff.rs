@@ -38,8 +38,10 @@ pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options)
     if let Some(remark) = judged(report) {
         out += &fill(remark, options, 0);
     }
-    out.push('\n');
-    out += &table(report, full, options);
+    let table = table(report, full, options);
+    if !table.is_empty() {
+        out += &format!("\n{table}");
+    }
     out + &not_compared(report, options)
 }
 
@@ -65,7 +67,7 @@ fn exact(x: f64) -> String {
         _ if x.is_nan() => "NaN".into(),
         _ if x.is_infinite() => if x > 0.0 { "∞" } else { "−∞" }.into(),
         0.0 => "0".into(),
-        a if a < 1e-4 || a >= 1e7 => format!("{x:.6e}"),
+        a if !(1e-4..1e7).contains(&a) => format!("{x:.6e}"),
         _ => {
             let text = format!("{x:.7}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -106,7 +108,7 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     let mut lines =
         vec![format!("first divergence: {} {}", first.node, shape_text(&row.shape)), verdict.to_owned()];
     if let Some(relation) = &first.relation {
-        let about = first.cause.as_ref().map(|cause| format!(" ({cause}, on the way)")).unwrap_or_default();
+        let about = first.cause.as_ref().map(|cause| format!(", at {cause} on the way")).unwrap_or_default();
         lines.push(format!("{}{about}", relation.sentence(first.odd_one.name())));
     }
     let m = &row.measure;

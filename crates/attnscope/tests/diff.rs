@@ -405,6 +405,7 @@ fn dumps_of_other_programs_agree_with_ours() {
         ("npy", "arrays", 10),
         ("hooks.npz", "arrays", 20),
         ("hooks.pt", "arrays", 20),
+        ("archive.zip", "arrays", 20),
         ("lists.json", "JSON", 5),
         ("polygraphy.json", "Polygraphy", 5),
     ];
