@@ -111,7 +111,8 @@ impl Builder {
             }
             _ => vec![],
         };
-        let op = Op::Positions { kind, offset: self.wiring.position_offset, side };
+        let Wiring { position_offset: offset, position_count: count, .. } = self.wiring;
+        let op = Op::Positions { kind, offset, count, side };
         Some(self.graph.add(path, op, &[], &table))
     }
 

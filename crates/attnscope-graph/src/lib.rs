@@ -43,8 +43,8 @@ pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
 pub use recognise::{Model, Recognised, recognise};
 pub use select::Selector;
-pub use snapshot::{SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
+pub use snapshot::{Cut, SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormKind, NormPlace,
-    Positions, ScoreScale, Squash, Switch, Wiring,
+    PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,
 };

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::dim::{Dim, Side, Sizes, Stack};
-use crate::wiring::{Activation, NormKind, Positions, Squash};
+use crate::wiring::{Activation, NormKind, PositionCount, Positions, Squash};
 
 /// What one node computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +24,8 @@ pub enum Op {
         kind: Positions,
         /// The row that position 0 takes.
         offset: usize,
+        /// What their numbers count.
+        count: PositionCount,
         /// Whose positions.
         side: Side,
     },
@@ -189,7 +191,14 @@ impl Op {
             Self::Ids(side) => vec![Dim::Batch, side.length()],
             Self::Features => vec![Dim::Batch, Dim::Mels, Dim::Frames],
             Self::Embed { .. } => vec![Dim::Batch, at(input(0), 1), at(weight(0), 1)],
-            Self::Positions { side, .. } => vec![Dim::Fixed(1), side.length(), Dim::Model],
+            Self::Positions { side, count, .. } => {
+                // The same for every row, unless a row's padding changes its numbers.
+                let rows = match count {
+                    PositionCount::Places => Dim::Fixed(1),
+                    PositionCount::Tokens => Dim::Batch,
+                };
+                vec![rows, side.length(), Dim::Model]
+            }
             Self::Conv1d { stride } => {
                 vec![Dim::Batch, at(weight(0), 0), if stride == 1 { Dim::Frames } else { Dim::Source }]
             }

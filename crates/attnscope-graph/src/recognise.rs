@@ -13,7 +13,7 @@ use crate::measure::measure;
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe::{self, Sources};
 use crate::other::{Other, OtherKind, classify};
-use crate::wiring::{CrossMask, EmbeddingScale, Positions, Switch, Wiring};
+use crate::wiring::{CrossMask, EmbeddingScale, PositionCount, Positions, Switch, Wiring};
 
 /// An encoder-decoder: everything that is known without running it.
 #[derive(Debug)]
@@ -165,6 +165,7 @@ fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact
     let idle = |name: &str| match name {
         "relative_buckets" | "relative_max_distance" => !wiring.relative_bias,
         "position_offset" => positions.iter().all(|p| *p == Positions::None),
+        "position_count" => wiring.position_count == PositionCount::Places,
         "cross_mask" => wiring.padding_mask == Switch::Off && wiring.cross_mask == CrossMask::Padding,
         "scales_target" => wiring.embedding_scale == EmbeddingScale::None,
         _ => false,

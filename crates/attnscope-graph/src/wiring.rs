@@ -40,6 +40,8 @@ pub struct Wiring {
     pub target_positions: Positions,
     /// The row of the position table that position 0 takes.
     pub position_offset: usize,
+    /// What a position's number counts.
+    pub position_count: PositionCount,
     /// What embeddings are multiplied by.
     pub embedding_scale: EmbeddingScale,
     /// Whether the target's embeddings are multiplied too: Blenderbot-small forgets to.
@@ -198,6 +200,16 @@ impl Positions {
     }
 }
 
+/// What a position's number counts. It matters where padding stands before a row's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PositionCount {
+    /// Every place before it, padding too: the same numbers in every row.
+    Places,
+    /// The tokens before it: padding has no number, and every row has its own. fairseq and M2M-100 count so.
+    Tokens,
+}
+
 /// What embeddings are multiplied by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -294,6 +306,7 @@ impl Wiring {
         source_positions: Positions::SinusoidInterleaved,
         target_positions: Positions::SinusoidInterleaved,
         position_offset: 0,
+        position_count: PositionCount::Places,
         embedding_scale: EmbeddingScale::SqrtDModel,
         scales_target: true,
         relative_bias: false,

@@ -3,7 +3,7 @@
 use crate::dim::Sizes;
 use crate::graph::Node;
 use crate::op::Op;
-use crate::wiring::{NormKind, Positions, Squash};
+use crate::wiring::{NormKind, PositionCount, Positions, Squash};
 
 /// The formula of a node, with numbers where they are known.
 pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
@@ -81,5 +81,57 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Activate(_) => "The non-linearity, element by element.",
         Op::Gate => "One projection lets the other through, feature by feature.",
         Op::Logits { .. } => "A score for every token of the vocabulary at every position.",
+    }
+}
+
+/// Why a node's tensor has the shape it has.
+pub fn why_shape(node: &Node) -> &'static str {
+    match node.op {
+        Op::Ids(_) => "one id a position, one row a sentence",
+        Op::Features => "one column a frame of 10 ms, one row a mel band",
+        Op::Embed { .. } => {
+            "each id becomes a row of d_model numbers; the table's height, the vocabulary, is gone"
+        }
+        Op::Positions { count: PositionCount::Places, .. } => {
+            "one vector a position, the same for every sentence"
+        }
+        Op::Positions { count: PositionCount::Tokens, .. } => {
+            "one vector a position; padding makes sentences differ"
+        }
+        Op::AddPositions => "a sum keeps the shape: positions are repeated for every sentence",
+        Op::Conv1d { stride: 1 } => {
+            "a kernel of 3 with one zero at each end keeps the frames; channels become d_model"
+        }
+        Op::Conv1d { .. } => "stride 2 keeps every second frame",
+        Op::Transpose => {
+            "channels and frames change places, so that frames stand where tokens stand in text models"
+        }
+        Op::Same => "the same tensor under another name",
+        Op::Norm { .. } => "each position is normed over its own features, so nothing is added or dropped",
+        Op::Linear => "the map acts on the last dimension only: the weight's rows are the new width",
+        Op::SplitHeads(_) => {
+            "the width H·K is cut into H slices of K, and the heads move before the positions"
+        }
+        Op::Scores { .. } => {
+            "every query meets every key, in every head: queries are rows, keys are columns; square only where both \
+             come from the same sequence"
+        }
+        Op::RelativeBias { .. } => {
+            "one number for each head and each pair of positions, the same for every sentence"
+        }
+        Op::Mask(_) => "one number for each pair of positions, the same for every head",
+        Op::AddMask { .. } => "bias and mask are repeated over batch or heads, and added cell by cell",
+        Op::Squash(Squash::Softmax) => "each row of scores becomes a row of weights that adds up to 1",
+        Op::Squash(Squash::Sigmoid) => "each score becomes a weight by itself",
+        Op::Context => {
+            "the sum over keys removes their dimension: each query is left with one vector of K a head"
+        }
+        Op::MergeHeads(_) => "H vectors of K side by side are H·K again",
+        Op::Residual { .. } => {
+            "two tensors can only be added if their shapes agree: every sublayer returns d_model"
+        }
+        Op::Activate(_) => "element by element",
+        Op::Gate => "two tensors of one shape, multiplied element by element",
+        Op::Logits { .. } => "the last dimension goes from d_model to one score a token of the vocabulary",
     }
 }

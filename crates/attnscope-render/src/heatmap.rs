@@ -132,12 +132,12 @@ fn strongest(values: &[f64]) -> Option<usize> {
     place.filter(|_| most > 0.0 && values.iter().all(|v| v.is_finite()))
 }
 
-fn padded(text: &str, columns: usize) -> String {
+pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
 /// The beginning of a label, with a sign that it goes on.
-fn short(text: &str, columns: usize) -> String {
+pub(crate) fn short(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }

@@ -34,6 +34,7 @@
 //! ```
 
 mod array;
+pub mod audit;
 mod canvas;
 mod diagram;
 pub mod diff;
@@ -45,13 +46,17 @@ pub mod html;
 pub mod json;
 mod layout;
 mod markup;
+pub mod masks;
+mod matrices;
 mod mermaid;
+pub mod page;
 mod palette;
 mod scene;
 mod svg;
 mod table;
 mod text;
 pub mod trace;
+pub mod worked;
 mod wrap;
 
 pub use array::Array;

@@ -23,6 +23,18 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     wrap_judged(text, columns).0
 }
 
+/// The same without the indent of the lines after the first: for sentences.
+pub(crate) fn wrap_plain(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (head, tail) = rest.split_at(cut(rest, columns.max(2)).0);
+        lines.push(head.trim_end().to_owned());
+        rest = tail.trim_start();
+    }
+    lines
+}
+
 /// The lines, and how much the breaks hurt: nothing at spaces between words, most within a word.
 pub(crate) fn wrap_judged(text: &str, columns: usize) -> (Vec<String>, usize) {
     let columns = columns.max(2);

@@ -1,6 +1,8 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
 
+pub mod align;
 pub mod audio;
+mod change;
 mod error;
 mod formula;
 pub mod generate;
@@ -14,15 +16,17 @@ mod token;
 pub mod trace;
 mod weights;
 
+pub use change::Change;
 pub use error::RunError;
 pub use formula::Formula;
 pub use input::{
-    Features, Input, InputError, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token, parse_ids,
-    parse_pairs, read_pairs,
+    Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token,
+    parse_ids, parse_pairs, position_room, read_pairs,
 };
 pub use native::{Decoding, Native, Report};
-pub use prepare::sizes_of;
-pub use reference::run_reference;
+pub use position::bucket as relative_bucket;
+pub use prepare::{Shut, shut, sizes_of};
+pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};
 pub use sink::{Keep, Kept, Sink, Values};
 pub use token::{TokenError, Tokenizer};
 pub use weights::Weights;

@@ -2,6 +2,23 @@
 
 use attnscope_graph::{Positions, Stack};
 
+/// The number of a position; none for padding where only tokens are counted.
+pub(crate) type Place = Option<usize>;
+
+/// Which token of its row each position is.
+pub(crate) fn places(open: &[bool]) -> impl Iterator<Item = Place> + '_ {
+    let mut before = 0;
+    open.iter().map(move |&open| {
+        before += usize::from(open);
+        open.then(|| before - 1)
+    })
+}
+
+/// The row of a position table for a place: padding has the one before the first, as fairseq lays its tables out.
+pub(crate) fn table_row(place: Place, offset: usize) -> Option<usize> {
+    place.map_or(offset.checked_sub(1), |place| Some(place + offset))
+}
+
 /// Component `i` of the sinusoidal vector of `width` for a position.
 pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize) -> f64 {
     let half = width.div_ceil(2);
@@ -28,7 +45,7 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
 }
 
 /// The row of T5's bias table for a distance: exact near by, logarithmic further away, in f32 as it was trained.
-pub(crate) fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
+pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
     let relative = key as i64 - query as i64;
     let (buckets, first, distance) = match stack {
         // The encoder looks both ways: half of the buckets are for what comes after.

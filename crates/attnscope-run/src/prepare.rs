@@ -3,7 +3,7 @@
 use attnscope_graph::{Dim, Front, MaskKind, Model, Node, NodeId, Side, Sizes};
 
 use crate::error::RunError;
-use crate::input::{Input, Rows, Source, check_rows};
+use crate::input::{Input, Rows, Source, check_padded};
 
 /// An input that fits a model, and the sizes that follow.
 pub(crate) struct Prepared<'a> {
@@ -51,10 +51,11 @@ impl<'a> Prepared<'a> {
 
     /// Whether a query of a row may see a key.
     pub(crate) fn is_open(&self, kind: MaskKind, batch: usize, query: usize, key: usize) -> bool {
-        is_open(kind, query, key, || match self.rows(kind.keys) {
+        let is_token = || match self.rows(kind.keys) {
             Some(rows) => rows.open()[batch * rows.length() + key],
             None => true,
-        })
+        };
+        shut(kind, query, key, is_token).is_none()
     }
 }
 
@@ -66,10 +67,27 @@ pub fn sizes_of(model: &Model, input: &Input) -> Result<Sizes, RunError> {
     Ok(Prepared::new(model, input)?.sizes)
 }
 
-/// Whether a query may see a key: the one rule behind every mask.
-pub(crate) fn is_open(kind: MaskKind, query: usize, key: usize, is_token: impl Fn() -> bool) -> bool {
-    let in_past = !kind.causal || key <= query;
-    in_past && (!kind.padding || is_token())
+/// Why a query may not see a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shut {
+    /// The key comes after the query.
+    Future,
+    /// The key is padding.
+    Padding,
+    /// Both.
+    FuturePadding,
+}
+
+/// Why a mask shuts a cell, or nothing if it is open: the one rule behind every mask.
+pub fn shut(kind: MaskKind, query: usize, key: usize, is_token: impl Fn() -> bool) -> Option<Shut> {
+    let future = kind.causal && key > query;
+    let padding = kind.padding && !is_token();
+    match (future, padding) {
+        (true, true) => Some(Shut::FuturePadding),
+        (true, false) => Some(Shut::Future),
+        (false, true) => Some(Shut::Padding),
+        (false, false) => None,
+    }
 }
 
 /// The sizes of a model with the lengths of a source that it can read.
@@ -113,12 +131,12 @@ fn check_target(model: &Model, target: &Rows, sizes: &Sizes) -> Result<(), RunEr
     if target.length() == 0 {
         return Err(nothing());
     }
-    Ok(check_rows(model, Side::Target, &target.tokens())?)
+    Ok(check_padded(model, Side::Target, target)?)
 }
 
 fn check_source(model: &Model, source: &Source, length: usize) -> Result<(), RunError> {
     match (source, model.wiring.front) {
-        (Source::Tokens(rows), Front::Tokens) => Ok(check_rows(model, Side::Source, &rows.tokens())?),
+        (Source::Tokens(rows), Front::Tokens) => Ok(check_padded(model, Side::Source, rows)?),
         (Source::Features(f), Front::Audio) => {
             let mels = model.sizes.get(Dim::Mels).unwrap_or(f.mels);
             let window = model.sizes.get(Dim::Positions(Side::Source)).unwrap_or(length);

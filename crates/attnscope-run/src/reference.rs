@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Activation, Model, NormKind, Op, Positions, Squash};
+use attnscope_graph::{Activation, Model, NormKind, Op, PositionCount, Positions, Side, Squash};
 use rayon::prelude::*;
 
+use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
-use crate::position::{bucket, sinusoid};
+use crate::native::Report;
+use crate::position::{Place, bucket, places, sinusoid, table_row};
 use crate::prepare::Prepared;
 use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
@@ -32,8 +34,24 @@ pub fn run_reference(
     weights: &Weights,
     input: &Input,
     sink: &mut dyn Sink,
-) -> Result<(), RunError> {
+) -> Result<Report, RunError> {
+    run_reference_changed(model, weights, input, &[], sink)
+}
+
+/// The same with some tensors replaced on the way.
+///
+/// # Errors
+/// As [`run_reference`], and when a change does not fit its tensor.
+pub fn run_reference_changed(
+    model: &Model,
+    weights: &Weights,
+    input: &Input,
+    changes: &[Change],
+    sink: &mut dyn Sink,
+) -> Result<Report, RunError> {
     let prepared = Prepared::new(model, input)?;
+    let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+    let mut report = Report::default();
     let mut values: Vec<Option<Arc<Kept>>> = vec![None; model.graph.nodes().len()];
     for (id, node) in model.graph.iter() {
         let shape = prepared.shape(node)?;
@@ -41,19 +59,30 @@ pub fn run_reference(
         let weights: Vec<&[f32]> = node.weights.iter().map(|&id| weights.get(id)).collect();
         let step =
             Step { prepared: &prepared, weights: &weights, op: node.op, shape: &shape, inputs: &inputs };
-        let value = match node.op {
+        let mut value = match node.op {
             Op::Same => inputs.first().cloned(),
             _ => Some(Arc::new(Kept { values: step.compute(), shape: shape.clone() })),
         };
+        if let (true, Some(value)) = (changes.touch(id), &mut value) {
+            changes.apply(id, 0, &mut Arc::make_mut(value).values);
+        }
         if let (true, Some(value)) = (sink.wants(id), &value) {
             sink.put(id, &shape, Values::F64(&value.values))?;
+        }
+        if let (Op::Squash(_), Some(scores)) = (node.op, inputs.first()) {
+            report.add(id, scores.values.chunks(scores.width()).filter(|row| sees_nothing(row)).count());
         }
         values[id.index()] = value;
         for dead in prepared.dead_after(node, id.index()) {
             values[dead.index()] = None;
         }
     }
-    Ok(())
+    Ok(report)
+}
+
+/// A row of scores in which every key is shut. One that is not a number is not shut, and is not hidden.
+pub fn sees_nothing(scores: &[f64]) -> bool {
+    scores.iter().all(|&x| x == f64::NEG_INFINITY)
 }
 
 /// One node's arithmetic.
@@ -78,7 +107,7 @@ impl Step<'_> {
                 Source::Tokens(_) => Vec::new(),
             },
             Op::Embed { scale } => self.embed(self.factor(scale)),
-            Op::Positions { kind, offset, .. } => self.positions(kind, offset),
+            Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
             Op::AddPositions => self.each(|i, x| x[0].values[i] + x[1].values[i % x[1].values.len()]),
             Op::Conv1d { stride } => self.conv(stride),
             Op::Transpose => self.transpose(),
@@ -134,14 +163,21 @@ impl Step<'_> {
         self.inputs[0].values.iter().flat_map(row).collect()
     }
 
-    fn positions(&self, kind: Positions, offset: usize) -> Vec<f64> {
+    fn positions(&self, kind: Positions, offset: usize, count: PositionCount, side: Side) -> Vec<f64> {
         let (length, width) = (self.shape[1], self.shape[2]);
         let table = self.weight(0);
-        let value = |p: usize, i: usize| match kind {
-            Positions::Table => f64::from(table[(p + offset) * width + i]),
-            _ => sinusoid(kind, p + offset, i, width),
+        let value = |place: Place, i: usize| match (kind, place) {
+            (Positions::Table, _) => {
+                table_row(place, offset).map_or(0.0, |row| f64::from(table[row * width + i]))
+            }
+            (_, Some(place)) => sinusoid(kind, place + offset, i, width),
+            (_, None) => 0.0,
         };
-        (0..length).flat_map(|p| (0..width).map(move |i| value(p, i))).collect()
+        let numbers: Vec<Place> = match self.prepared.rows(side).filter(|_| count == PositionCount::Tokens) {
+            Some(rows) => rows.open().chunks(length).flat_map(places).collect(),
+            None => (0..length).map(Some).collect(),
+        };
+        numbers.into_iter().flat_map(|place| (0..width).map(move |i| value(place, i))).collect()
     }
 
     /// out[b, o, t] = bias[o] + Σ over i, k of w[o, i, k] · x[b, i, t · stride + k − 1]
@@ -269,7 +305,7 @@ impl Step<'_> {
         let row = |x: &[f64]| -> Vec<f64> {
             let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             match squash {
-                _ if most == f64::NEG_INFINITY => vec![0.0; x.len()],
+                _ if sees_nothing(x) => vec![0.0; x.len()],
                 Squash::Softmax => {
                     let sum: f64 = x.iter().map(|v| (v - most).exp()).sum();
                     x.iter().map(|v| (v - most).exp() / sum).collect()
@@ -293,7 +329,7 @@ impl Step<'_> {
 }
 
 /// The activation of one element.
-pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
+pub fn activate(activation: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match activation {
         Activation::Relu => x.max(0.0),

@@ -11,11 +11,15 @@
 
 mod attention;
 pub mod cli;
+mod explain;
 mod failure;
 mod near;
 mod open;
 mod ready;
 mod toy;
+mod writing;
+
+mod traced;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
@@ -25,3 +29,4 @@ pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;
 pub use ready::{Ready, Token};
+pub use writing::{Aligned, Written};

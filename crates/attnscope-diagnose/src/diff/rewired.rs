@@ -159,7 +159,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
             Op::Activate(expected) => self
                 .first_of(two, step, Activation::ALL, Op::Activate)?
                 .map(|activation| Relation::OtherActivation { activation, expected }),
-            Op::Positions { kind, offset, side } => self.other_positions(two, step, kind, offset, side)?,
+            Op::Positions { kind, offset, .. } => self.other_positions(two, step, kind, offset)?,
             Op::Embed { .. } => self.other_factor(two, step, |scale| Op::Embed { scale })?,
             Op::Scores { .. } => self.other_factor(two, step, |scale| Op::Scores { scale })?,
             Op::Logits { .. } => match self.missing_bias(two, step)? {
@@ -223,15 +223,17 @@ impl<'s, 'a> Suspect<'s, 'a> {
         step: usize,
         kind: Positions,
         expected: usize,
-        side: attnscope_graph::Side,
     ) -> Result<Option<Relation>, Error> {
+        let Op::Positions { side, count, .. } = self.at(step).op else { return Ok(None) };
         let near = [-1, 1, -2, 2].into_iter().filter_map(|by| expected.checked_add_signed(by));
-        if let Some(offset) = self.first_of(two, step, near, |offset| Op::Positions { kind, offset, side })? {
+        if let Some(offset) =
+            self.first_of(two, step, near, |offset| Op::Positions { kind, offset, count, side })?
+        {
             let by = offset as i64 - expected as i64;
             return Ok(Some(Relation::OffByOnePosition { by, offset: Some(offset) }));
         }
         for kind in [Positions::SinusoidHalves, Positions::SinusoidInterleaved, Positions::SinusoidFairseq] {
-            let op = Op::Positions { kind, offset: expected, side };
+            let op = Op::Positions { kind, offset: expected, count, side };
             let edited = Node { op, weights: vec![], ..self.at(step).clone() };
             if self.explains(two, step, &edited, &[], Some(&[]))? {
                 return Ok(Some(Relation::OtherPositions { kind }));

@@ -1,7 +1,7 @@
 //! fairseq's Transformer: whatever its arguments said when it was trained.
 
 use crate::family::{Evidence, Family, Sets, Setting, naming};
-use crate::wiring::{Positions, Wiring};
+use crate::wiring::{PositionCount, Positions, Wiring};
 
 /// Files that hold fairseq's `args` or `cfg` beside the weights.
 pub(super) const FAMILY: Family = Family {
@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
         source_positions: Positions::SinusoidFairseq,
         target_positions: Positions::SinusoidFairseq,
         position_offset: 2,
+        position_count: PositionCount::Tokens,
         ..Wiring::VASWANI
     },
     settings: &[

@@ -1,7 +1,7 @@
 //! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids behind an offset of two.
 
 use crate::family::{Evidence, Family, hugging_face, naming};
-use crate::wiring::{NormPlace, Positions, Wiring};
+use crate::wiring::{NormPlace, PositionCount, Positions, Wiring};
 
 /// m2m100_418M, nllb-200 (dense).
 pub(super) const FAMILY: Family = Family {
@@ -22,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
         source_positions: Positions::SinusoidFairseq,
         target_positions: Positions::SinusoidFairseq,
         position_offset: 2,
+        position_count: PositionCount::Tokens,
         ..Wiring::VASWANI
     },
     settings: &hugging_face("relu", "true"),

@@ -20,6 +20,9 @@ use resample::Resampler;
 /// Samples a second that Whisper hears.
 pub const RATE: u32 = 16_000;
 
+/// Seconds of a position of an audio encoder: two frames of 10 ms.
+pub const POSITION_SECONDS: f64 = (2 * mel::HOP) as f64 / RATE as f64;
+
 /// The longest recording that is held in memory: 2 hours, 461 MB.
 pub const MAX_SECONDS: u64 = 2 * 3600;
 
@@ -39,6 +42,63 @@ pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<Fea
 /// As [`features_from_file`], and when it is longer than [`MAX_SECONDS`].
 pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
     samples(path, None)
+}
+
+/// A recording in memory, of which a model hears one window after the other.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// Mono, 16 kHz.
+    samples: Vec<f32>,
+}
+
+/// A piece of a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// Seconds from the beginning of the recording to that of the window.
+    pub start: f64,
+    /// To the end of the window, or of the recording if that comes first.
+    pub end: f64,
+    /// What the model reads: the window, filled up with silence.
+    pub features: Features,
+}
+
+impl Window {
+    /// Puts zeros where the recording is over, as OpenAI's `transcribe` does, instead of features of silence.
+    pub fn cut_features(&mut self) {
+        let recorded = (2.0 * (self.end - self.start) / POSITION_SECONDS + 1e-6) as usize;
+        for band in self.features.values.chunks_mut(self.features.frames.max(1)) {
+            band.iter_mut().skip(recorded).for_each(|x| *x = 0.0);
+        }
+    }
+
+    /// How many of the encoder's positions are recording.
+    pub fn positions(&self) -> usize {
+        ((self.end - self.start) / POSITION_SECONDS + 1e-6) as usize
+    }
+}
+
+impl Recording {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// As [`samples_from_file`].
+    pub fn read(path: &Path) -> Result<Self, AudioError> {
+        Ok(Self { samples: samples_from_file(path)? })
+    }
+
+    /// How long it is.
+    pub fn seconds(&self) -> f64 {
+        self.samples.len() as f64 / f64::from(RATE)
+    }
+
+    /// The window of so many frames that begins at a time in seconds; none where the recording is over.
+    pub fn window(&self, start: f64, mels: usize, frames: usize) -> Option<Window> {
+        let from = (start * f64::from(RATE)).round() as usize;
+        let rest = self.samples.get(from..).filter(|rest| !rest.is_empty())?;
+        let samples = &rest[..rest.len().min(frames.saturating_mul(mel::HOP))];
+        let features = Features { values: log_mel(samples, mels, frames), batch: 1, mels, frames };
+        Some(Window { start, end: start + samples.len() as f64 / f64::from(RATE), features })
+    }
 }
 
 /// The samples, or an error: symphonia 0.6.1 multiplies two fields of a wav's header unchecked, which panics in a build

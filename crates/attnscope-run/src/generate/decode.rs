@@ -4,7 +4,7 @@ use attnscope_graph::{Model, NodeId};
 
 use crate::error::RunError;
 use crate::input::{Input, Rows, Source};
-use crate::native::Native;
+use crate::native::{Decoding, Native};
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
 
@@ -21,6 +21,41 @@ pub trait Decode {
     /// # Errors
     /// When there is no such row.
     fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError>;
+}
+
+impl Decode for Decoding<'_> {
+    fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
+        Decoding::advance(self, tokens)
+    }
+
+    fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
+        Decoding::reorder(self, rows)
+    }
+}
+
+/// A decoder that has read the first tokens of its only row already, and is told of them once more.
+pub(crate) struct Ahead<'d> {
+    pub(crate) inner: &'d mut dyn Decode,
+    /// How many it has read.
+    pub(crate) read: usize,
+    /// The logits after them.
+    pub(crate) logits: Vec<f32>,
+}
+
+impl Decode for Ahead<'_> {
+    fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
+        let known = std::mem::take(&mut self.read);
+        if known > 0 && tokens.iter().all(|row| row.len() == known) {
+            return Ok(&self.logits);
+        }
+        let new: Vec<Vec<u32>> =
+            tokens.iter().map(|row| row.get(known..).unwrap_or_default().to_vec()).collect();
+        self.inner.advance(&new)
+    }
+
+    fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
+        self.inner.reorder(rows)
+    }
 }
 
 /// Decodes by running the whole model again for every token: slow, and obviously right.

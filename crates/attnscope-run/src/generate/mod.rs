@@ -4,18 +4,21 @@ mod decode;
 mod rules;
 mod search;
 mod settings;
+mod speech;
 mod watch;
 
 use attnscope_graph::{Model, Side};
 
 use crate::error::RunError;
 use crate::input::{Features, InputError, Rows, Source, check_rows};
+use crate::native::Native;
 use crate::weights::Weights;
 
 pub use decode::{Decode, Uncached};
-pub use rules::{Ruled, Rules, TokenRules};
+pub use rules::{Ruled, Rules, Times, TokenRules};
 pub use search::{EarlyStopping, Hypothesis, Search};
 pub use settings::{Limit, MOST_BEAMS, Settings, SettingsError, USUAL_NEW};
+pub use speech::{Heard, SILENCE, Segment, Speech, Spoken, Task, UNSURE};
 pub use watch::Watched;
 
 /// Sentences that are decoded together.
@@ -73,7 +76,8 @@ impl<'a> Generator<'a> {
 
     fn batch(&self, source: Source, rows: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let batch = source.batch();
-        let mut decode = Watched::new(self.model, self.weights, source)?;
+        let mut native = Native::new();
+        let mut decode = Watched::new(&mut native, self.model, self.weights, source)?;
         self.search(&mut decode, batch, rows)
     }
 
@@ -104,10 +108,17 @@ impl<'a> Generator<'a> {
             max_length,
             rules: &rules,
         };
-        if settings.beams > 1 {
-            return Ok(vec![search.beams(decode, &settings.start)?]);
+        let mut made = if settings.beams > 1 {
+            vec![search.beams(decode, &settings.start)?]
+        } else {
+            let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
+            made.into_iter().map(|one| vec![one]).collect()
+        };
+        if !settings.rules.forced_end.is_empty() {
+            // An end that is forced at the last place is the limit's doing.
+            let forced = |one: &&mut Hypothesis| started + one.tokens.len() >= max_length;
+            made.iter_mut().flatten().filter(forced).for_each(|one| one.ended = false);
         }
-        let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
-        Ok(made.into_iter().map(|one| vec![one]).collect())
+        Ok(made)
     }
 }

@@ -43,7 +43,7 @@ pub struct Hypothesis {
     pub log_probs: Vec<f64>,
     /// Their sum over (number of tokens)^`length_penalty`.
     pub score: f64,
-    /// Whether it ended by itself; else the limit was reached.
+    /// Whether it ended by itself; else the limit was reached, even if the last token is an end that was forced there.
     pub ended: bool,
 }
 

@@ -76,6 +76,15 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
+    /// A value of another kind than `expected`.
+    pub(crate) fn wrong(document: &str, key: &str, expected: &'static str, found: &Value) -> Self {
+        let mut shown = found.to_string();
+        if shown.len() > 60 {
+            shown = shown.chars().take(60).chain(['…']).collect();
+        }
+        Self::Wrong { document: document.into(), key: key.into(), expected, found: shown }
+    }
+
     /// What the user can do next, for the `help:` line.
     pub fn help(&self) -> String {
         match self {
@@ -106,7 +115,12 @@ impl Settings {
             }
             Some((_, Value::String(word))) if word == "never" => EarlyStopping::Never,
             Some((document, found)) => {
-                return Err(wrong(document, "early_stopping", "true, false or \"never\"", found));
+                return Err(SettingsError::wrong(
+                    document,
+                    "early_stopping",
+                    "true, false or \"never\"",
+                    found,
+                ));
             }
         };
         let limit = match (documents.count("max_new_tokens")?, documents.count("max_length")?) {
@@ -173,16 +187,9 @@ fn rules(documents: &Documents<'_>) -> Result<TokenRules, SettingsError> {
         forced_end: documents.tokens("forced_eos_token_id", false)?,
         suppressed: documents.tokens("suppress_tokens", false)?,
         suppressed_first: documents.tokens("begin_suppress_tokens", false)?,
+        times: None,
         renormalise: documents.flag("renormalize_logits")?,
     })
-}
-
-fn wrong(document: &str, key: &str, expected: &'static str, found: &Value) -> SettingsError {
-    let mut shown = found.to_string();
-    if shown.len() > 60 {
-        shown = shown.chars().take(60).chain(['…']).collect();
-    }
-    SettingsError::Wrong { document: document.into(), key: key.into(), expected, found: shown }
 }
 
 /// The documents that speak of generation: generation_config.json alone, or where there is none, the others.
@@ -224,31 +231,31 @@ impl<'a> Documents<'a> {
     fn count(&self, key: &str) -> Result<Option<usize>, SettingsError> {
         let Some((document, value)) = self.get(key) else { return Ok(None) };
         let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
-        count.map(Some).ok_or_else(|| wrong(document, key, "a whole number", value))
+        count.map(Some).ok_or_else(|| SettingsError::wrong(document, key, "a whole number", value))
     }
 
     fn number(&self, key: &str) -> Result<Option<f64>, SettingsError> {
         let Some((document, value)) = self.get(key) else { return Ok(None) };
         let number = value.as_f64().filter(|n| n.is_finite());
-        number.map(Some).ok_or_else(|| wrong(document, key, "a number", value))
+        number.map(Some).ok_or_else(|| SettingsError::wrong(document, key, "a number", value))
     }
 
     fn flag(&self, key: &str) -> Result<bool, SettingsError> {
         let Some((document, value)) = self.get(key) else { return Ok(false) };
-        value.as_bool().ok_or_else(|| wrong(document, key, "true or false", value))
+        value.as_bool().ok_or_else(|| SettingsError::wrong(document, key, "true or false", value))
     }
 
     /// One token id or a list of them. `anywhere`: also where generation is not spoken of.
     fn tokens(&self, key: &str, anywhere: bool) -> Result<Vec<u32>, SettingsError> {
         let among = if anywhere { &self.all } else { &self.said };
         let Some((document, value)) = find(among, key) else { return Ok(Vec::new()) };
-        tokens(value).ok_or_else(|| wrong(document, key, "token ids", value))
+        tokens(value).ok_or_else(|| SettingsError::wrong(document, key, "token ids", value))
     }
 
     fn words(&self, key: &str) -> Result<Vec<Vec<u32>>, SettingsError> {
         let Some((document, value)) = self.get(key) else { return Ok(Vec::new()) };
         let words = value.as_array().and_then(|words| words.iter().map(tokens).collect());
-        words.ok_or_else(|| wrong(document, key, "lists of token ids", value))
+        words.ok_or_else(|| SettingsError::wrong(document, key, "lists of token ids", value))
     }
 
     /// What is asked for and not done.

@@ -2,10 +2,10 @@
 
 use attnscope_graph::{Model, NodeId};
 
-use super::decode::{Decode, Uncached};
+use super::decode::Decode;
 use crate::error::RunError;
 use crate::input::{Input, Rows, Source};
-use crate::native::Native;
+use crate::native::{Decoding, Native};
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
 
@@ -17,7 +17,7 @@ pub struct Watched<'a> {
     source: Source,
     /// For each row, its row of the source and what it has read.
     rows: Vec<(usize, Vec<u32>)>,
-    inner: Uncached<'a>,
+    inner: Decoding<'a>,
 }
 
 impl<'a> Watched<'a> {
@@ -25,9 +25,14 @@ impl<'a> Watched<'a> {
     ///
     /// # Errors
     /// When the source does not fit the model.
-    pub fn new(model: &'a Model, weights: &'a Weights, source: Source) -> Result<Self, RunError> {
+    pub fn new(
+        native: &'a mut Native,
+        model: &'a Model,
+        weights: &'a Weights,
+        source: Source,
+    ) -> Result<Self, RunError> {
         let rows = (0..source.batch()).map(|row| (row, Vec::new())).collect();
-        let inner = Uncached::new(model, weights, source.clone());
+        let inner = native.start(model, weights, &source)?;
         Ok(Self { model, weights, source, rows, inner })
     }
 }

@@ -3,10 +3,20 @@
 mod parse;
 mod shift;
 
-pub use parse::{InputError, Pair, check_rows, parse_ids, parse_pairs, read_pairs};
+pub(crate) use parse::check_padded;
+pub use parse::{InputError, Pair, check_rows, parse_ids, parse_pairs, position_room, read_pairs};
 pub use shift::{Shift, ShiftError, pad_token};
 
-/// Token ids of a batch, one row a sentence, padded on the right to a common length.
+/// Where padding stands in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PadSide {
+    /// Before the tokens.
+    Left,
+    /// After the tokens, as encoder-decoders are trained.
+    Right,
+}
+
+/// Token ids of a batch, one row a sentence, padded to a common length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     /// [batch, length], row-major.
@@ -18,17 +28,23 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Pads rows of any lengths with `pad`. Only what is added here counts as padding: an id that equals `pad` inside a
-    /// row is a token like any other.
+    /// Pads rows of any lengths with `pad`, on the right. Only what is added here counts as padding: an id that equals
+    /// `pad` inside a row is a token like any other.
     pub fn new(rows: &[Vec<u32>], pad: u32) -> Self {
-        let length = rows.iter().map(Vec::len).max().unwrap_or(0);
+        Self::padded(rows, pad, PadSide::Right, 0)
+    }
+
+    /// The same, on either side, and to a length of at least `least`.
+    pub fn padded(rows: &[Vec<u32>], pad: u32, side: PadSide, least: usize) -> Self {
+        let length = rows.iter().map(Vec::len).max().unwrap_or(0).max(least);
         let mut ids = Vec::with_capacity(rows.len() * length);
         let mut open = Vec::with_capacity(rows.len() * length);
         for row in rows {
-            ids.extend(row);
-            ids.resize(ids.len() + length - row.len(), pad);
-            open.resize(open.len() + row.len(), true);
-            open.resize(open.len() + length - row.len(), false);
+            let padding = length - row.len();
+            let (before, after) = if side == PadSide::Left { (padding, 0) } else { (0, padding) };
+            ids.extend(std::iter::repeat_n(pad, before).chain(row.iter().copied()));
+            ids.extend(std::iter::repeat_n(pad, after));
+            open.extend((0..length).map(|i| (before..length - after).contains(&i)));
         }
         Self { ids, open, batch: rows.len(), length }
     }
@@ -50,6 +66,11 @@ impl Rows {
             row.filter(|&i| self.open[i]).map(|i| self.ids[i]).collect()
         };
         (0..self.batch).map(row).collect()
+    }
+
+    /// The ids of each row, with padding.
+    pub(crate) fn padded_rows(&self) -> Vec<Vec<u32>> {
+        self.ids.chunks(self.length.max(1)).map(<[u32]>::to_vec).collect()
     }
 
     /// Some of the rows, in the order given; a row may be taken several times or not at all.
@@ -106,7 +127,7 @@ impl Source {
     }
 
     /// Some of the rows, in the order given.
-    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+    pub fn select(&self, rows: &[usize]) -> Self {
         match self {
             Self::Tokens(tokens) => Self::Tokens(tokens.select(rows)),
             Self::Features(all) => {
@@ -128,6 +149,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// Some of the rows, in the order given.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { source: self.source.select(rows), target: self.target.select(rows) }
+    }
+
     /// The source's tokens, if it has any.
     pub fn source_rows(&self) -> Option<&Rows> {
         match &self.source {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attnscope_graph::{Dim, Front, Model, Positions, Side};
+use attnscope_graph::{Dim, Front, Model, PositionCount, Positions, Side};
 
 use super::Rows;
 
@@ -178,15 +178,21 @@ pub fn parse_pairs(file: &Path, bytes: &[u8]) -> Result<Vec<Pair>, InputError> {
 
 /// Whether a model can read these rows: every id has a row in its embedding, every place a position.
 pub fn check_rows(model: &Model, side: Side, rows: &[Vec<u32>]) -> Result<(), InputError> {
-    let table = model.wiring.positions(side) == Positions::Table;
-    // The encoder of an audio model has no token ids, and its length is fixed elsewhere.
-    let tokens = side == Side::Target || model.wiring.front == Front::Tokens;
-    let positions = model.sizes.get(Dim::Positions(side)).filter(|_| table && tokens);
-    let limits = Limits {
-        vocabulary: model.sizes.get(Dim::Vocab(side)),
-        positions: positions.map(|rows| rows.saturating_sub(model.wiring.position_offset)),
-    };
-    limits.check(side, rows)
+    Limits::of(model, side).check(side, rows)
+}
+
+/// The same for rows that are padded: padding is looked up as well, and takes positions where they count places.
+pub(crate) fn check_padded(model: &Model, side: Side, rows: &Rows) -> Result<(), InputError> {
+    let limits = Limits::of(model, side);
+    limits.check(side, &rows.tokens())?;
+    let counted = model.wiring.position_count == PositionCount::Places;
+    let positions = limits.positions.filter(|_| counted);
+    Limits { positions, ..limits }.check(side, &rows.padded_rows())
+}
+
+/// How many tokens a side has positions for; `None` where there is no end to them.
+pub fn position_room(model: &Model, side: Side) -> Option<usize> {
+    Limits::of(model, side).positions
 }
 
 /// What a side of a model has room for. None: no limit, as with computed or relative positions.
@@ -197,6 +203,17 @@ struct Limits {
 }
 
 impl Limits {
+    fn of(model: &Model, side: Side) -> Self {
+        let table = model.wiring.positions(side) == Positions::Table;
+        // The encoder of an audio model has no token ids, and its length is fixed elsewhere.
+        let tokens = side == Side::Target || model.wiring.front == Front::Tokens;
+        let positions = model.sizes.get(Dim::Positions(side)).filter(|_| table && tokens);
+        Self {
+            vocabulary: model.sizes.get(Dim::Vocab(side)),
+            positions: positions.map(|rows| rows.saturating_sub(model.wiring.position_offset)),
+        }
+    }
+
     fn check(self, side: Side, rows: &[Vec<u32>]) -> Result<(), InputError> {
         let side = side.word();
         for (row, ids) in (1..).zip(rows) {

@@ -3,13 +3,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::Squash;
+use attnscope_graph::{NodeId, Squash};
 use gemm::Parallelism;
 use pulp::Arch;
 use rayon::prelude::*;
 
 use super::kernels;
 use super::matmul::{Layout, View, multiply};
+use crate::change::Changes;
 
 /// Queries that are handled at once: their scores stay in the nearer caches.
 const BLOCK: usize = 64;
@@ -38,6 +39,9 @@ pub(super) struct Given<'a> {
     pub(super) bias: Option<&'a [f32]>,
     /// [batch, 1, query, key]
     pub(super) mask: Option<&'a [f32]>,
+    pub(super) changes: &'a Changes<'a>,
+    /// The nodes of scores, masked scores and weights.
+    pub(super) stages: [NodeId; 3],
 }
 
 /// Keys, or values: [row, key, head · size].
@@ -113,6 +117,11 @@ impl Head<'_> {
         // The head's columns of a projection, where they lie.
         let strided = |rows| Layout { rows, columns: size, row_step: width, column_step: 1 };
         let mut scratch = vec![0.0; BLOCK.min(queries) * keys];
+        let [scores_id, masked_id, weights_id] = self.given.stages;
+        let part = (self.batch * heads + self.head) * queries * keys;
+        let change = |id, first: usize, block: &mut [f32]| {
+            self.given.changes.apply(id, part + first * keys, block);
+        };
         let mut blind = 0;
         for first in (0..queries).step_by(BLOCK) {
             let rows = BLOCK.min(queries - first);
@@ -121,10 +130,13 @@ impl Head<'_> {
             let q = View::new(&q[first * width..], strided(rows));
             let k = View::new(k, strided(keys).transposed());
             multiply(block, Layout::dense(rows, keys), q, k, self.given.scale, false, Parallelism::None);
+            change(scores_id, first, block);
             keep(scores, &cells, block);
             self.hide(first, block);
+            change(masked_id, first, block);
             keep(masked, &cells, block);
             blind += self.squash(block);
+            change(weights_id, first, block);
             keep(weights, &cells, block);
             let out = &mut context[first * size..(first + rows) * size];
             let w = View::new(block, Layout::dense(rows, keys));

@@ -9,6 +9,7 @@ use super::pass::{Part, Pass};
 use super::plan::Plan;
 use super::window::Window;
 use super::{Native, Report};
+use crate::change::Changes;
 use crate::error::RunError;
 use crate::input::{Source, check_rows};
 use crate::prepare::source_sizes;
@@ -72,7 +73,7 @@ impl Native {
             native: self,
             model,
             weights,
-            plan: Plan::new(&model.graph),
+            plan: Plan::new(&model.graph, &Changes::default()),
             sizes,
             source_open,
             rows: (0..batch).collect(),
@@ -186,10 +187,12 @@ impl Decoding<'_> {
         past: usize,
         sink: &mut dyn Sink,
     ) -> Result<(), RunError> {
+        let changes = Changes::default();
         let pass = Pass {
             model: self.model,
             weights: self.weights,
             plan: &self.plan,
+            changes: &changes,
             window: Window {
                 source,
                 source_open: self.source_open.as_deref(),

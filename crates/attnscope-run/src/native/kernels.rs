@@ -159,7 +159,8 @@ pub(crate) fn norm(
 pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
     arch.dispatch(kernel!(Softmax { row: &'a mut [f32] } -> bool {
         let most = greatest(row);
-        if most == f32::NEG_INFINITY {
+        // What is not a number is greater than nothing, too: it must not pass for a shut key.
+        if most == f32::NEG_INFINITY && row.iter().all(|&x| x == f32::NEG_INFINITY) {
             row.fill(0.0);
             return false;
         }

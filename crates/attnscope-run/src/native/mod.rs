@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use attnscope_graph::{Dim, Model, NodeId};
 use pulp::Arch;
 
+use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::Input;
 use crate::prepare::Prepared;
@@ -42,7 +43,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn add(&mut self, node: NodeId, blind: usize) {
+    pub(crate) fn add(&mut self, node: NodeId, blind: usize) {
         match self.blind.iter_mut().find(|(id, _)| *id == node) {
             Some((_, count)) => *count += blind,
             None if blind > 0 => self.blind.push((node, blind)),
@@ -74,15 +75,33 @@ impl Native {
         input: &Input,
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
-        let sizes = Prepared::new(model, input)?.sizes;
+        self.run_changed(model, weights, input, &[], sink)
+    }
+
+    /// The same with some tensors replaced on the way.
+    ///
+    /// # Errors
+    /// As [`Native::run`], and when a change does not fit its tensor.
+    pub fn run_changed(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        changes: &[Change],
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
+        let prepared = Prepared::new(model, input)?;
+        let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+        let sizes = prepared.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
-        let plan = Plan::new(&model.graph);
+        let plan = Plan::new(&model.graph, &changes);
         let mut values = vec![Vec::new(); model.graph.nodes().len()];
         let mut report = Report::default();
         let pass = Pass {
             model,
             weights,
             plan: &plan,
+            changes: &changes,
             window: Window {
                 source: Some(&input.source),
                 source_open: input.source_rows().map(|rows| rows.open()),

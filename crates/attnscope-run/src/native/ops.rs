@@ -1,6 +1,6 @@
 //! The operations that are one loop over their output, and the tables that layers share.
 
-use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, Side, Stack};
+use attnscope_graph::{Factor, MaskKind, Node, NodeId, Op, Positions, Side, Stack};
 use gemm::Parallelism;
 use rayon::prelude::*;
 
@@ -8,7 +8,7 @@ use super::kernels;
 use super::matmul::{Layout, View, multiply};
 use super::pass::Pass;
 use crate::input::Source;
-use crate::position::{bucket, sinusoid};
+use crate::position::{Place, bucket, sinusoid, table_row};
 
 /// Elements that one task of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
@@ -37,8 +37,9 @@ impl Pass<'_> {
                 }
             }
             Op::Embed { scale } => self.embed(node, self.factor(scale), width, out),
-            Op::Positions { kind, offset, side } => {
-                self.positions(node, kind, offset + self.window.first(side), width, out);
+            Op::Positions { kind, offset, count, side } => {
+                let places = self.window.places(side, count, shape);
+                self.positions(node, kind, offset, &places, out);
             }
             Op::AddPositions => {
                 out.copy_from_slice(self.input(node, 0));
@@ -88,15 +89,17 @@ impl Pass<'_> {
         }
     }
 
-    fn positions(&self, node: &Node, kind: Positions, first: usize, width: usize, out: &mut [f32]) {
+    fn positions(&self, node: &Node, kind: Positions, offset: usize, places: &[Place], out: &mut [f32]) {
         let table = self.weight(node, 0);
-        for (p, row) in out.chunks_mut(width).enumerate() {
-            match kind {
-                Positions::Table => row.copy_from_slice(&table[(p + first) * width..][..width]),
-                _ => row
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(i, o)| *o = sinusoid(kind, p + first, i, width) as f32),
+        let width = out.len() / places.len().max(1);
+        for (row, &place) in out.chunks_mut(width.max(1)).zip(places) {
+            match (kind, place, table_row(place, offset)) {
+                (Positions::Table, _, Some(at)) => row.copy_from_slice(&table[at * width..][..width]),
+                (Positions::Table, _, None) | (_, None, _) => row.fill(0.0),
+                (_, Some(place), _) => {
+                    let cells = row.iter_mut().enumerate();
+                    cells.for_each(|(i, o)| *o = sinusoid(kind, place + offset, i, width) as f32);
+                }
             }
         }
     }
@@ -140,10 +143,10 @@ impl Pass<'_> {
     }
 
     /// [b, l, h · k] → [b, h, l, k], for whoever wants to see it: attention reads the heads where they lie.
-    pub(super) fn split(&mut self, node: &Node, shape: &[usize]) -> Vec<f32> {
+    pub(super) fn split(&mut self, id: NodeId, shape: &[usize]) -> Vec<f32> {
         let (heads, length, size) = (shape[1], shape[2], shape[3]);
         let mut out = self.pool.take(shape.iter().product());
-        let x = self.input(node, 0);
+        let x = &self.values[self.plan.root[id.index()]];
         for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
             let (b, h, l) = (n / (heads * length), n / length % heads, n % length);
             row.copy_from_slice(&x[((b * length + l) * heads + h) * size..][..size]);

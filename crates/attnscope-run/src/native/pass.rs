@@ -12,6 +12,7 @@ use super::ops::mask_key;
 use super::plan::{Attention, Plan};
 use super::pool::Pool;
 use super::window::Window;
+use crate::change::Changes;
 use crate::error::RunError;
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
@@ -31,6 +32,7 @@ pub(super) struct Pass<'a> {
     pub(super) model: &'a Model,
     pub(super) weights: &'a Weights,
     pub(super) plan: &'a Plan,
+    pub(super) changes: &'a Changes<'a>,
     pub(super) window: Window<'a>,
     pub(super) part: Part,
     pub(super) pool: &'a mut Pool,
@@ -74,10 +76,17 @@ impl Pass<'_> {
     fn step(&mut self, id: NodeId, node: &Node, sink: &mut dyn Sink) -> Result<(), RunError> {
         let shape = self.shape(id)?;
         match node.op {
-            Op::Same => {}
+            Op::Same => self.change_name(id, node, |cell| cell),
             Op::SplitHeads(_) => {
+                let (heads, length, size) = (shape[1], shape[2], shape[3]);
+                // [b, h, l, k], kept as [b, l, h · k]
+                self.change_name(id, node, |cell| {
+                    let (row, k) = (cell / size, cell % size);
+                    let (b, h, l) = (row / (heads * length), row / length % heads, row % length);
+                    ((b * length + l) * heads + h) * size + k
+                });
                 if sink.wants(id) {
-                    let heads = self.split(node, &shape);
+                    let heads = self.split(id, &shape);
                     sink.put(id, &shape, Values::F32(&heads))?;
                     self.pool.give(heads);
                 }
@@ -86,21 +95,25 @@ impl Pass<'_> {
             // Computed with the attention that they are a part of.
             Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => return Ok(()),
             Op::MergeHeads(_) => {
-                let merged = self.attention(id, node, &shape, sink)?;
+                let mut merged = self.attention(id, node, &shape, sink)?;
+                self.changes.apply(id, 0, &mut merged);
                 self.values[id.index()] = merged;
             }
             Op::Mask(kind) => {
                 self.mask(kind, &shape);
+                let shared = self.masks.get(&mask_key(kind));
+                self.values[id.index()] = changed_copy(self.changes, id, shared);
                 if sink.wants(id) {
-                    let mask = self.masks.get(&mask_key(kind)).map(Vec::as_slice).unwrap_or_default();
+                    let mask = self.own_or(id, self.masks.get(&mask_key(kind))).unwrap_or_default();
                     sink.put(id, &shape, Values::F32(mask))?;
                 }
                 return Ok(());
             }
             Op::RelativeBias { stack, max_distance } => {
                 self.relative_bias(node, stack, max_distance, &shape);
+                self.values[id.index()] = changed_copy(self.changes, id, self.biases.get(&stack));
                 if sink.wants(id) {
-                    let bias = self.biases.get(&stack).map(Vec::as_slice).unwrap_or_default();
+                    let bias = self.own_or(id, self.biases.get(&stack)).unwrap_or_default();
                     sink.put(id, &shape, Values::F32(bias))?;
                 }
                 return Ok(());
@@ -112,6 +125,7 @@ impl Pass<'_> {
             _ => {
                 let mut out = self.pool.take(shape.iter().product());
                 self.compute(node, &shape, &mut out);
+                self.changes.apply(id, 0, &mut out);
                 self.values[id.index()] = out;
             }
         }
@@ -120,6 +134,21 @@ impl Pass<'_> {
             sink.put(id, &shape, Values::F32(&self.values[self.plan.root[id.index()]]))?;
         }
         Ok(())
+    }
+
+    /// A node that only names a tensor gets one of its own where it is changed. `place` says where a cell is kept.
+    fn change_name(&mut self, id: NodeId, node: &Node, place: impl Fn(usize) -> usize) {
+        if self.changes.touch(id) {
+            let mut own = self.input(node, 0).to_vec();
+            self.changes.apply_at(id, &mut own, place);
+            self.values[id.index()] = own;
+        }
+    }
+
+    /// A node's own table where it was changed, else the one that layers share.
+    fn own_or<'s>(&'s self, id: NodeId, shared: Option<&'s Vec<f32>>) -> Option<&'s [f32]> {
+        let own = &self.values[id.index()];
+        if own.is_empty() { shared.map(Vec::as_slice) } else { Some(own) }
     }
 
     /// Keeps what later passes read: keys and values, behind those of the positions before.
@@ -205,12 +234,15 @@ impl Pass<'_> {
             v: self.keys(parts.v, &self.shape(parts.v)?),
             scale: self.factor(parts.scale),
             squash: parts.squash,
-            bias: parts.bias.and_then(|stack| self.biases.get(&stack)).map(Vec::as_slice),
-            mask: parts.mask.and_then(|kind| self.masks.get(&mask_key(kind))).map(Vec::as_slice),
+            bias: parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack))),
+            mask: parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind)))),
+            changes: self.changes,
+            stages: stage_ids,
         };
         let [scores, masked, weights] = &mut stages;
         let blind = attend(self.arch, &given, Stages { scores, masked, weights, context: &mut context });
         self.report.add(parts.weights, blind);
+        self.changes.apply(parts.context, 0, &mut context);
         for (id, stage) in stage_ids.into_iter().zip(stages) {
             if sink.wants(id) {
                 sink.put(id, &self.shape(id)?, Values::F32(&stage))?;
@@ -225,6 +257,13 @@ impl Pass<'_> {
         self.pool.give(context);
         Ok(merged)
     }
+}
+
+/// A shared table with the changes of one node; empty where there are none.
+fn changed_copy(changes: &Changes<'_>, id: NodeId, shared: Option<&Vec<f32>>) -> Vec<f32> {
+    let mut own = shared.filter(|_| changes.touch(id)).cloned().unwrap_or_default();
+    changes.apply(id, 0, &mut own);
+    own
 }
 
 /// [b, h, l, k] → [b, l, h · k]

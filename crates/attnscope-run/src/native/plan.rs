@@ -2,6 +2,8 @@
 
 use attnscope_graph::{Dim, Factor, Graph, MaskKind, Node, NodeId, Op, Side, Squash, Stack};
 
+use crate::change::Changes;
+
 /// The order of a run, derived once from a graph.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -20,12 +22,15 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(graph: &Graph) -> Self {
+    /// What is changed on the way is a tensor of its own, even where the node is only another name.
+    pub(super) fn new(graph: &Graph, changes: &Changes<'_>) -> Self {
         let nodes = graph.nodes();
+        let changed: Vec<bool> = graph.iter().map(|(id, _)| changes.touch(id)).collect();
         let mut root: Vec<usize> = (0..nodes.len()).collect();
         let mut on_target = vec![false; nodes.len()];
         for (i, node) in nodes.iter().enumerate() {
-            if let (true, Some(input)) = (is_name(&node.op), node.inputs.first()) {
+            let is_name = is_name(&node.op) && !changed[i];
+            if let (true, Some(input)) = (is_name, node.inputs.first()) {
                 root[i] = root[input.index()];
             }
             on_target[i] = reads_target(&node.op) || node.inputs.iter().any(|id| on_target[id.index()]);
@@ -36,7 +41,7 @@ impl Plan {
         for attention in attention.iter().flatten().filter(|a| on_target[a.k.index()]) {
             cached[root[attention.k.index()]] = true;
             cached[root[attention.v.index()]] = true;
-            is_causal &= attention.mask.is_some_and(|mask| mask.causal);
+            is_causal &= attention.mask.is_some_and(|(_, mask)| mask.causal);
         }
         let dead = last_uses(nodes, &root);
         Self { root, dead, on_target, attention, cached, is_causal }
@@ -101,8 +106,8 @@ pub(super) struct Attention {
     pub(super) context: NodeId,
     pub(super) scale: Factor,
     pub(super) squash: Squash,
-    pub(super) bias: Option<Stack>,
-    pub(super) mask: Option<MaskKind>,
+    pub(super) bias: Option<(NodeId, Stack)>,
+    pub(super) mask: Option<(NodeId, MaskKind)>,
     /// Width of a head.
     pub(super) size: Dim,
 }
@@ -120,8 +125,8 @@ impl Attention {
         let (mut bias, mut mask) = (None, None);
         for &id in added {
             match graph.node(id).op {
-                Op::RelativeBias { stack, .. } => bias = Some(stack),
-                Op::Mask(kind) => mask = Some(kind),
+                Op::RelativeBias { stack, .. } => bias = Some((id, stack)),
+                Op::Mask(kind) => mask = Some((id, kind)),
                 _ => {}
             }
         }

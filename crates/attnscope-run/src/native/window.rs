@@ -1,11 +1,12 @@
 //! What one pass computes: some positions of the target after those that are known, for rows that each look at a row of
 //! the source. A full run is the window that starts at 0.
 
-use attnscope_graph::{Dim, MaskKind, Node, Op, Side, Sizes};
+use attnscope_graph::{Dim, MaskKind, Node, Op, PositionCount, Side, Sizes};
 
 use crate::error::RunError;
 use crate::input::Source;
-use crate::prepare::is_open;
+use crate::position::{Place, places};
+use crate::prepare::shut;
 
 /// The positions of a pass, and what it reads.
 #[derive(Clone, Copy)]
@@ -49,6 +50,23 @@ impl Window<'_> {
         }
     }
 
+    /// The number of every position of a side: of one row where all are alike, else [row, position].
+    pub(super) fn places(&self, side: Side, count: PositionCount, shape: &[usize]) -> Vec<Place> {
+        let (rows, first) = (shape.first().copied().unwrap_or(1), self.first(side));
+        let length = shape.get(1).copied().unwrap_or(0);
+        let open = match side {
+            Side::Source => self.source_open,
+            Side::Target => self.target_open,
+        };
+        match open.filter(|_| count == PositionCount::Tokens) {
+            Some(open) => {
+                let row = |open: &[bool]| places(open).skip(first).collect::<Vec<_>>();
+                open.chunks((first + length).max(1)).flat_map(row).collect()
+            }
+            None => (0..rows).flat_map(|_| (first..first + length).map(Some)).collect(),
+        }
+    }
+
     /// The row of `keys` that a row of `queries` looks at.
     fn key_row(&self, kind: MaskKind, row: usize) -> usize {
         match (kind.queries, kind.keys) {
@@ -64,7 +82,7 @@ impl Window<'_> {
             Side::Target => (self.target_open, self.past + self.length),
         };
         let is_token = || open.is_none_or(|open| open[self.key_row(kind, row) * length + key]);
-        is_open(kind, self.first(kind.queries) + query, key, is_token)
+        shut(kind, self.first(kind.queries) + query, key, is_token).is_none()
     }
 }
 

@@ -67,7 +67,13 @@ impl Tiktoken {
             let found = format!("none for {byte:#04x}");
             return Err(invalid("the ranks".into(), "one for each of the 256 bytes", found));
         }
-        let specials = whisper::specials(languages(file, tokens.len(), vocabulary)?);
+        // Only the ranks of many languages have the empty token, and only they come with a hundredth language.
+        let most = if ranks.contains_key([].as_slice()) {
+            whisper::LANGUAGES.len()
+        } else {
+            whisper::USUAL_LANGUAGES
+        };
+        let specials = whisper::specials(languages(file, tokens.len(), most, vocabulary)?);
         let special_ids = specials.iter().cloned().zip(tokens.len() as u32..).collect();
         Ok(Self { tokens, ranks, specials, special_ids })
     }
@@ -138,14 +144,14 @@ impl Tiktoken {
 }
 
 /// How many languages make up the rest of the vocabulary.
-fn languages(file: &Path, ranks: usize, vocabulary: Option<usize>) -> Result<usize, TokenError> {
+fn languages(file: &Path, ranks: usize, most: usize, vocabulary: Option<usize>) -> Result<usize, TokenError> {
     let Some(rows) = vocabulary else { return Ok(whisper::USUAL_LANGUAGES) };
     let fewest = ranks + whisper::OTHER_SPECIALS;
-    let languages = rows.checked_sub(fewest).filter(|&n| n <= whisper::LANGUAGES.len());
+    let languages = rows.checked_sub(fewest).filter(|&n| n <= most);
     languages.ok_or_else(|| TokenError::Invalid {
         file: file.to_owned(),
         place: format!("{ranks} ranks"),
-        expected: format!("a vocabulary of {fewest} to {} tokens", fewest + whisper::LANGUAGES.len()),
+        expected: format!("a vocabulary of {fewest} to {} tokens", fewest + most),
         found: format!("{rows} rows in the model's embedding"),
     })
 }

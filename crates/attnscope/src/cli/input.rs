@@ -1,8 +1,8 @@
 //! What a model is given to read, as it is written on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use attnscope_run::{Pair, Rows, Source, parse_ids, read_pairs};
+use attnscope_run::{Input, Pair, Rows, Source, parse_ids, read_pairs};
 use clap::Args;
 
 use super::ModelArgs;
@@ -60,6 +60,25 @@ pub(super) struct Given {
     pub(super) target: Option<Rows>,
 }
 
+impl Given {
+    /// A run's input, and whether the model wrote its target itself because none was given.
+    pub(super) fn input(self, ready: &Ready<'_>) -> Result<(Input, bool), Failure> {
+        let generated = self.target.is_none();
+        let target = match self.target {
+            Some(target) => target,
+            None => ready.written(&self.source)?,
+        };
+        Ok((Input { source: self.source, target }, generated))
+    }
+}
+
+impl TargetArgs {
+    /// Whether the user gave anything to write.
+    pub(super) fn is_given(&self) -> bool {
+        !self.tgt.is_empty() || self.tgt_ids.is_some()
+    }
+}
+
 impl SourceArgs {
     /// Opens the model; the toy's vocabulary is made of the texts that it is to read.
     pub(super) fn open(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Opened, Failure> {
@@ -79,13 +98,17 @@ impl SourceArgs {
     /// Weights and tokenizer, with the languages that were asked for.
     pub(super) fn ready<'a>(&self, opened: &'a Opened) -> Result<Ready<'a>, Failure> {
         let mut ready = Ready::new(opened)?;
-        if self.src_lang.is_some() || self.tgt_lang.is_some() {
-            ready.tokenizer()?;
-        }
-        if let Some(tokenizer) = &mut ready.tokenizer {
-            tokenizer.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
-        }
+        ready.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
         Ok(ready)
+    }
+
+    /// Whether the user gave anything to read.
+    pub(super) fn is_given(&self) -> bool {
+        !self.src.is_empty()
+            || self.src_ids.is_some()
+            || self.audio.is_some()
+            || self.features.is_some()
+            || self.pairs.is_some()
     }
 
     fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
@@ -103,13 +126,26 @@ impl SourceArgs {
         if let Some(ids) = &self.src_ids {
             return ready.source_ids(&parse_ids(ids).map_err(|e| option("--src-ids", e))?);
         }
-        let pairs = self.read_pairs()?;
-        let mut texts: Vec<&str> = self.src.iter().map(String::as_str).collect();
-        texts.extend(pairs.iter().map(|pair| pair.source.as_str()));
-        if texts.is_empty() {
-            texts.push(usual_source(ready)?);
+        let texts = self.texts(ready)?;
+        ready.source(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The source's texts, where it is text. Of pairs, the sources.
+    pub(super) fn texts(&self, ready: &Ready<'_>) -> Result<Vec<String>, Failure> {
+        if self.audio.is_some() || self.features.is_some() || self.src_ids.is_some() {
+            return Ok(Vec::new());
         }
-        ready.source(&texts)
+        let mut texts = self.src.clone();
+        texts.extend(self.read_pairs()?.into_iter().map(|pair| pair.source));
+        if texts.is_empty() {
+            texts.push(usual_source(ready)?.to_owned());
+        }
+        Ok(texts)
+    }
+
+    /// The recording, where the source is one.
+    pub(super) fn recording(&self) -> Option<&Path> {
+        self.audio.as_deref()
     }
 
     /// The source, and the target where one is given: `None` leaves it to the model.

@@ -1,12 +1,18 @@
 //! The command line: one enum of commands, one way to run each.
 
+mod check;
 mod convert;
 mod diff;
+mod explain;
 mod flow;
+mod generate;
+mod generated;
 mod input;
 mod inspect;
+mod masks;
 mod output;
 mod summary;
+mod tokens;
 mod tour;
 mod trace;
 
@@ -23,7 +29,7 @@ use output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine; 1 a finding or a difference; 2 could not do it (bad usage, a file that cannot be read or believed)."
+    after_help = "Exit codes: 0 fine; 1 a finding, a wrong claim or a difference; 2 could not do it (bad usage, a file that cannot be read or believed)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -40,14 +46,22 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Translate or transcribe, and say which part of the source each word came from
+    Generate(generate::Generate),
+    /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
+    Explain(explain::Explain),
+    /// Check a worked example of attention, claim by claim, or a saved trace against its model
+    Check(check::Check),
     /// Say where two runs part: two traces, or a trace and another program's dump
     Diff(diff::Diff),
+    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    Masks(masks::Masks),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
 
 /// The model that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ModelArgs {
     /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
     #[arg(default_value = "demo")]
@@ -126,7 +140,11 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Explain(c)) => c.run().map(fine),
+        Some(Command::Check(c)) => c.run(),
+        Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Diff(c)) => c.run(),
+        Some(Command::Masks(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {

@@ -1,0 +1,122 @@
+//! Cells of an attention: scores, bias, mask, weights, context.
+
+use attnscope_graph::{Factor, MaskKind, Squash, Stack};
+use attnscope_run::{relative_bucket, sees_nothing};
+
+use super::{Cell, CellError, Step, Term, Written, indices, products, row, value, within};
+
+impl Cell<'_> {
+    /// scores[b, h, t, s] = scale · Σ over i of q[b, h, t, i] · k[b, h, s, i]
+    pub(super) fn scores(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
+        let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
+        let (q, k) = (row(self.input(0)?, &[b, h, t]), row(self.input(1)?, &[b, h, s]));
+        let terms = products(q.iter().copied(), k.iter().copied());
+        let formula = format!("Σᵢ q[{b}, {h}, {t}, i] × k[{b}, {h}, {s}, i], {} products", terms.len());
+        let dot = Step::sum("q·k", &formula, terms);
+        let factor = self.factor(scale);
+        let formula = match scale {
+            Factor::One => "q·k, not scaled".to_owned(),
+            _ => format!("q·k × {}", scale.text(self.cells.sizes, false)),
+        };
+        let scaled = Step::plain(self.leaf(), &formula, dot.value * factor);
+        Ok(vec![dot, scaled])
+    }
+
+    pub(super) fn relative_bias(&self, stack: Stack, max_distance: usize) -> Result<Vec<Step>, CellError> {
+        let &[_, h, t, s] = self.at else { return Ok(Vec::new()) };
+        let heads = self.cells.tensor(self.id)?.shape[1].max(1);
+        let table = self.weight(0);
+        let bucket = relative_bucket(stack, t, s, table.len() / heads, max_distance);
+        let distance = s as i64 - t as i64;
+        let formula = format!("{}[bucket {bucket}, head {h}], of distance {distance:+}", self.weight_name(0));
+        let entry = table.get(bucket * heads + h).map_or(f64::NAN, |&x| f64::from(x));
+        Ok(vec![Step::plain(self.leaf(), &formula, entry)])
+    }
+
+    /// Why a cell is open or shut.
+    pub(super) fn mask(&self, kind: MaskKind) -> Result<Step, CellError> {
+        let derived = self.derived()?;
+        let (t, s) = (self.at.get(2).copied().unwrap_or(0), self.at.get(3).copied().unwrap_or(0));
+        let reason = match (derived == 0.0, kind.causal && s > t) {
+            (true, _) => format!("query {t} may see key {s}"),
+            (false, true) => format!("key {s} is after query {t}"),
+            (false, false) => format!("key {s} is padding"),
+        };
+        Ok(Step::plain(self.leaf(), &reason, derived))
+    }
+
+    /// scores + bias + mask, the latter two broadcast over batch or heads.
+    pub(super) fn add_mask(&self) -> Result<Vec<Step>, CellError> {
+        let mut steps = self.before(self.at)?;
+        let mut terms = Vec::new();
+        for i in 0..self.node.inputs.len() {
+            let kept = self.input(i)?;
+            let name = self.input_name(i);
+            let x = value(kept, &within(self.at, &kept.shape));
+            terms.push(Term { label: name.to_owned(), written: Written::Itself, value: x });
+        }
+        let formula = terms.iter().map(|t| t.label.as_str()).collect::<Vec<_>>().join(" + ");
+        steps.push(Step::sum(self.leaf(), &formula, terms));
+        Ok(steps)
+    }
+
+    pub(super) fn squash(&self, squash: Squash) -> Result<Vec<Step>, CellError> {
+        let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
+        let mut steps = self.before(self.at)?;
+        let scores = row(self.input(0)?, &[b, h, t]);
+        let x = scores.get(s).copied().unwrap_or(f64::NAN);
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if sees_nothing(scores) {
+            let formula = format!("query {t} may see no key: every weight is 0");
+            steps.push(Step::plain(self.leaf(), &formula, 0.0));
+            return Ok(steps);
+        }
+        let weight = match squash {
+            Squash::Sigmoid => {
+                Step::plain(self.leaf(), "1 / (1 + e^−x), x the masked score", 1.0 / (1.0 + (-x).exp()))
+            }
+            Squash::Softmax => {
+                let name = self.input_name(0);
+                let formula = format!("the largest of {name}[{b}, {h}, {t}, ·]");
+                steps.push(Step::plain("max", &formula, most));
+                let term = |(s, &x): (usize, &f64)| Term {
+                    label: format!("key {s}"),
+                    written: Written::Exp(x, most),
+                    value: (x - most).exp(),
+                };
+                let terms = scores.iter().enumerate().map(term).collect();
+                let sum = Step::sum("sum", &format!("Σ over keys of e^({name} − max)"), terms);
+                let quotient = (x - most).exp() / sum.value;
+                steps.push(sum);
+                Step::plain(self.leaf(), &format!("e^({name}{} − max) / sum", indices(self.at)), quotient)
+            }
+        };
+        steps.push(weight);
+        Ok(steps)
+    }
+
+    /// context[b, h, t, i] = Σ over s of weights[b, h, t, s] · v[b, h, s, i]
+    pub(super) fn context(&self) -> Result<Vec<Step>, CellError> {
+        let &[b, h, t, i] = self.at else { return Ok(Vec::new()) };
+        let (weights, v) = (row(self.input(0)?, &[b, h, t]), self.input(1)?);
+        let of_key = |s: usize| value(v, &[b, h, s, i]);
+        let mut terms = products(weights.iter().copied(), (0..weights.len()).map(of_key));
+        terms.iter_mut().for_each(|term| term.label = format!("key {}", term.label));
+        let formula = format!("Σ over keys s of weights[{b}, {h}, {t}, s] × v[{b}, {h}, s, {i}]");
+        Ok(vec![Step::sum(self.leaf(), &formula, terms)])
+    }
+
+    /// [b, h, l, i] of the heads is [b, l, h · K + i] of the projection.
+    pub(super) fn split_heads(&self) -> Result<Vec<Step>, CellError> {
+        let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
+        let size = self.cells.tensor(self.id)?.shape[3];
+        self.moved(vec![b, l, h * size + i])
+    }
+
+    /// [b, l, h · K + i] of the row is [b, h, l, i] of the heads.
+    pub(super) fn merge_heads(&self) -> Result<Vec<Step>, CellError> {
+        let &[b, l, column] = self.at else { return Ok(Vec::new()) };
+        let size = self.input(0)?.shape.get(3).copied().unwrap_or(1).max(1);
+        self.moved(vec![b, column / size, l, column % size])
+    }
+}

@@ -1,0 +1,159 @@
+//! Cells outside of attention: lookups, maps, norms, activations.
+
+use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions, Side};
+use attnscope_run::Source;
+
+use super::{Cell, CellError, Step, Term, Written, products, row, value};
+
+impl Cell<'_> {
+    /// E[id, i] · scale
+    pub(super) fn embed(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
+        let &[b, t, i] = self.at else { return Ok(Vec::new()) };
+        let id = value(self.input(0)?, &[b, t]);
+        let width = self.cells.tensor(self.id)?.shape[2];
+        let entry = self.weight(0).get(id as usize * width + i).map_or(f64::NAN, |&x| f64::from(x));
+        let looked_up = Step::plain("E", &format!("{}[id {id}, {i}]", self.weight_name(0)), entry);
+        let formula = match scale {
+            Factor::One => "E, not scaled".to_owned(),
+            _ => format!("E × {}", scale.text(self.cells.sizes, false)),
+        };
+        let scaled = Step::plain(self.leaf(), &formula, entry * self.factor(scale));
+        Ok(vec![looked_up, scaled])
+    }
+
+    pub(super) fn positions(
+        &self,
+        kind: Positions,
+        offset: usize,
+        count: PositionCount,
+        side: Side,
+    ) -> Result<Vec<Step>, CellError> {
+        let &[b, p, i] = self.at else { return Ok(Vec::new()) };
+        let width = self.cells.tensor(self.id)?.shape[2];
+        let place = match count {
+            PositionCount::Places => p.to_string(),
+            PositionCount::Tokens => self.token_number(side, b, p),
+        };
+        let place = if offset > 0 { format!("{place} + {offset}") } else { place };
+        let formula = match kind {
+            Positions::Table => format!("{}[{place}, {i}]", self.weight_name(0)),
+            _ => format!("sinusoid of position {place}, feature {i} of {width}"),
+        };
+        Ok(vec![Step::plain(self.leaf(), &formula, self.derived()?)])
+    }
+
+    /// Which token of its row stands at a place, where padding does not count.
+    fn token_number(&self, side: Side, b: usize, p: usize) -> String {
+        let rows = match (side, &self.cells.input.source) {
+            (Side::Source, Source::Tokens(rows)) => rows,
+            (Side::Source, Source::Features(_)) => return p.to_string(),
+            (Side::Target, _) => &self.cells.input.target,
+        };
+        let row = rows.open().get(b * rows.length()..(b + 1) * rows.length()).unwrap_or_default();
+        match row.get(p) {
+            Some(true) => row[..p].iter().filter(|&&open| open).count().to_string(),
+            _ => "padding".to_owned(),
+        }
+    }
+
+    /// out[b, o, t] = bias[o] + Σ over c, k of w[o, c, k] · x[b, c, t · stride + k − 1]
+    pub(super) fn conv(&self, stride: usize) -> Result<Vec<Step>, CellError> {
+        let &[b, o, t] = self.at else { return Ok(Vec::new()) };
+        let x = self.input(0)?;
+        let [_, channels, frames] = x.shape[..] else { return Ok(Vec::new()) };
+        let mut terms = Vec::new();
+        for c in 0..channels {
+            for k in 0..3 {
+                // One frame of zeros at each end.
+                let Some(frame) = (t * stride + k).checked_sub(1).filter(|&f| f < frames) else { continue };
+                let w = self.weight(0).get((o * channels + c) * 3 + k).map_or(f64::NAN, |&w| f64::from(w));
+                let x = value(x, &[b, c, frame]);
+                let label = format!("channel {c}, frame {frame}");
+                terms.push(Term { label, written: Written::Product(w, x), value: w * x });
+            }
+        }
+        let formula = format!("Σ over {} channels and 3 frames around {} of w × x", channels, t * stride);
+        let steps = vec![Step::sum("w·x", &formula, terms)];
+        Ok(self.with_bias(steps, o))
+    }
+
+    /// x · scale · Wᵀ + b
+    pub(super) fn linear(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
+        let &[b, t, o] = self.at else { return Ok(Vec::new()) };
+        let x = row(self.input(0)?, &[b, t]);
+        let w = self.weight(0).get(o * x.len()..(o + 1) * x.len()).unwrap_or_default();
+        let terms = products(x.iter().copied(), w.iter().map(|&w| f64::from(w)));
+        let formula = format!("Σᵢ x[{b}, {t}, i] × W[{o}, i], {} products", terms.len());
+        let mut steps = vec![Step::sum("x·W", &formula, terms)];
+        let factor = self.factor(scale);
+        if scale != Factor::One {
+            let scaled = steps[0].value * factor;
+            steps.push(Step::plain(
+                "scaled",
+                &format!("x·W × {}", scale.text(self.cells.sizes, false)),
+                scaled,
+            ));
+        }
+        Ok(self.with_bias(steps, o))
+    }
+
+    /// The last step, plus the bias where there is one.
+    fn with_bias(&self, mut steps: Vec<Step>, output: usize) -> Vec<Step> {
+        let Some(before) = steps.last() else { return steps };
+        let (name, value) = (before.name.clone(), before.value);
+        let term =
+            |label: &str, value: f64| Term { label: label.to_owned(), written: Written::Itself, value };
+        let last = match self.weight(1).get(output) {
+            Some(&bias) => {
+                let terms = vec![term(&name, value), term(&format!("b[{output}]"), f64::from(bias))];
+                Step::sum(self.leaf(), &format!("{name} + b[{output}]"), terms)
+            }
+            None => Step::plain(self.leaf(), &format!("{name}, no bias"), value),
+        };
+        steps.push(last);
+        steps
+    }
+
+    /// (x − mean) / √(var + eps) · g + b, or x / √(mean x² + eps) · g
+    pub(super) fn norm(&self, kind: NormKind, eps: f64) -> Result<Vec<Step>, CellError> {
+        let &[b, t, i] = self.at else { return Ok(Vec::new()) };
+        let x = row(self.input(0)?, &[b, t]);
+        let n = x.len() as f64;
+        let own = x.get(i).copied().unwrap_or(f64::NAN);
+        let mut steps = vec![Step::plain("x", &format!("{}[{b}, {t}, {i}]", self.input_name(0)), own)];
+        let mean = match kind {
+            NormKind::Layer => {
+                let mean = x.iter().sum::<f64>() / n;
+                steps.push(Step::plain("mean", &format!("of the {n} features of this position"), mean));
+                mean
+            }
+            NormKind::Rms => 0.0,
+        };
+        let spread = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+        let (name, formula, normed) = match kind {
+            NormKind::Layer => ("var", "mean of (x − mean)² over the features", "(x − mean) / √(var + eps)"),
+            NormKind::Rms => ("mean x²", "mean of x² over the features", "x / √(mean x² + eps)"),
+        };
+        steps.push(Step::plain(name, formula, spread));
+        let unit = (own - mean) / (spread + eps).sqrt();
+        steps.push(Step::plain("normed", &format!("{normed}, eps {eps:e}"), unit));
+        let gain = self.weight(0).get(i).map_or(1.0, |&g| f64::from(g));
+        let scaled = Step::plain("scaled", &format!("normed × g[{i}], g[{i}] = {gain}"), unit * gain);
+        steps.push(scaled);
+        Ok(self.with_bias(steps, i))
+    }
+
+    pub(super) fn activate(&self, activation: Activation) -> Result<Vec<Step>, CellError> {
+        let x = value(self.input(0)?, self.at);
+        let input = Step::plain("x", &format!("{} at the same place", self.input_name(0)), x);
+        let y = attnscope_run::activate(activation, x);
+        Ok(vec![input, Step::plain(self.leaf(), &format!("{}(x)", activation.name()), y)])
+    }
+
+    pub(super) fn gate(&self) -> Result<Vec<Step>, CellError> {
+        let (a, b) = (value(self.input(0)?, self.at), value(self.input(1)?, self.at));
+        let label = format!("{} × {}", self.input_name(0), self.input_name(1));
+        let term = Term { label: label.clone(), written: Written::Product(a, b), value: a * b };
+        Ok(vec![Step::sum(self.leaf(), &label, vec![term])])
+    }
+}

@@ -1,0 +1,341 @@
+//! The arithmetic of one cell: how a value of a captured tensor follows from the tensors before it, term by term.
+
+mod attention;
+mod dense;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use attnscope_graph::{Factor, Graph, Model, Node, NodeId, Op, Sizes};
+use attnscope_run::{Formula, Input, Kept, Weights};
+use serde::Serialize;
+
+/// How one value came about. The last step's value is the cell's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Arithmetic {
+    /// The node.
+    pub node: String,
+    /// The cell, an index a dimension.
+    pub at: Vec<usize>,
+    /// What the run stored there.
+    pub stored: f64,
+    /// From the first product to the value.
+    pub steps: Vec<Step>,
+}
+
+impl Arithmetic {
+    /// What the last step gives, in f64.
+    pub fn value(&self) -> f64 {
+        self.steps.last().map_or(f64::NAN, |step| step.value)
+    }
+
+    /// Whether the run's f32 explains what lies between the value and what was stored: a sum is off by no more than its
+    /// terms' magnitudes allow, however small it is itself.
+    pub fn agrees(&self) -> bool {
+        let (derived, stored) = (self.value(), self.stored);
+        if derived == stored || (derived.is_nan() && stored.is_nan()) {
+            return true;
+        }
+        let size = |step: &Step| {
+            let terms: f64 = step.terms.iter().map(|t| t.value.abs()).filter(|v| v.is_finite()).sum();
+            terms.max(if step.value.is_finite() { step.value.abs() } else { 0.0 })
+        };
+        let largest = self.steps.iter().map(size).fold(0.0, f64::max);
+        (derived - stored).abs() <= ROUNDINGS * f64::from(f32::EPSILON) * largest
+    }
+}
+
+/// Roundings that a kernel may take on the way to a value, in units of f32's epsilon of what is added up.
+const ROUNDINGS: f64 = 64.0;
+
+/// One step on the way to a value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// What its value is called from here on.
+    pub name: String,
+    /// How it follows, with this cell's indices.
+    pub formula: String,
+    /// What is added up; empty where the formula says it all.
+    pub terms: Vec<Term>,
+    /// The step's value: the sum of its terms, if it has any.
+    pub value: f64,
+}
+
+/// One summand.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Term {
+    /// Which one: an index, a key's position, a name.
+    pub label: String,
+    /// How it is written.
+    pub written: Written,
+    /// Its value.
+    pub value: f64,
+}
+
+/// How a term's value follows from others.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Written {
+    /// a × b.
+    Product(f64, f64),
+    /// e to the power of a − b.
+    Exp(f64, f64),
+    /// As it is.
+    Itself,
+}
+
+/// A cell whose arithmetic cannot be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CellError {
+    /// Too few or too many indices.
+    #[error("{node} has {} dimensions, {shape:?}, and {found} indices are given", shape.len())]
+    Dimensions {
+        /// The node.
+        node: String,
+        /// The shape of its tensor.
+        shape: Vec<usize>,
+        /// How many indices were given.
+        found: usize,
+    },
+    /// An index past the end.
+    #[error("{node}: index {index} of dimension {dimension} is past its length, {length}")]
+    Outside {
+        /// The node.
+        node: String,
+        /// Which index, from 0.
+        dimension: usize,
+        /// What was given.
+        index: usize,
+        /// The dimension's length.
+        length: usize,
+    },
+    /// The tensor does not follow from the input.
+    #[error("{0}")]
+    NotDerived(String),
+    /// A tensor that the arithmetic needs was not kept.
+    #[error("{0} was not captured")]
+    NotCaptured(String),
+}
+
+/// The tensors that the arithmetic of a node's cells needs: its own, its inputs, and theirs where it goes on.
+pub fn needed(graph: &Graph, node: NodeId) -> BTreeSet<NodeId> {
+    let mut all = BTreeSet::from([node]);
+    let mut at = node;
+    loop {
+        all.extend(&graph.node(at).inputs);
+        match goes_on(&graph.node(at).op).then(|| graph.node(at).inputs.first()).flatten() {
+            Some(&before) => at = before,
+            None => return all,
+        }
+    }
+}
+
+/// Where a value is only moved, or follows from one cell before it, that cell's arithmetic is told first.
+fn goes_on(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) | Op::AddMask { .. } | Op::Squash(_)
+    )
+}
+
+/// A run whose cells are asked for.
+pub struct Cells<'a> {
+    /// The model that ran.
+    pub model: &'a Model,
+    /// Its weights.
+    pub weights: &'a Weights,
+    /// What it read.
+    pub input: &'a Input,
+    /// Its sizes with the lengths of the input.
+    pub sizes: &'a Sizes,
+    /// What was captured: at least what [`needed`] names.
+    pub tensors: &'a BTreeMap<NodeId, Kept>,
+}
+
+impl Cells<'_> {
+    /// How the value of a cell came about.
+    ///
+    /// # Errors
+    /// When the tensor has no such cell, or what it follows from was not captured.
+    pub fn arithmetic(&self, node: NodeId, at: &[usize]) -> Result<Arithmetic, CellError> {
+        let cell = Cell { cells: self, id: node, node: self.model.graph.node(node), at };
+        let stored = cell.stored()?;
+        Ok(Arithmetic {
+            node: cell.node.path.to_string(),
+            at: at.to_vec(),
+            stored,
+            steps: cell.steps(stored)?,
+        })
+    }
+
+    fn tensor(&self, id: NodeId) -> Result<&Kept, CellError> {
+        let missing = || CellError::NotCaptured(self.model.graph.node(id).path.to_string());
+        self.tensors.get(&id).ok_or_else(missing)
+    }
+}
+
+/// One cell of one node.
+struct Cell<'a> {
+    cells: &'a Cells<'a>,
+    id: NodeId,
+    node: &'a Node,
+    at: &'a [usize],
+}
+
+impl Cell<'_> {
+    /// Checks the indices; everything after relies on them.
+    fn stored(&self) -> Result<f64, CellError> {
+        let kept = self.cells.tensor(self.id)?;
+        let node = || self.node.path.to_string();
+        if self.at.len() != kept.shape.len() {
+            return Err(CellError::Dimensions {
+                node: node(),
+                shape: kept.shape.clone(),
+                found: self.at.len(),
+            });
+        }
+        let outside = self.at.iter().zip(&kept.shape).position(|(index, length)| index >= length);
+        if let Some(dimension) = outside {
+            let (index, length) = (self.at[dimension], kept.shape[dimension]);
+            return Err(CellError::Outside { node: node(), dimension, index, length });
+        }
+        Ok(value(kept, self.at))
+    }
+
+    fn steps(&self, stored: f64) -> Result<Vec<Step>, CellError> {
+        match self.node.op {
+            Op::Ids(_) | Op::Features => Ok(vec![Step::plain(self.leaf(), "given", stored)]),
+            Op::Embed { scale } => self.embed(scale),
+            Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
+            Op::AddPositions => self.sum(&[("embedding", 1.0), ("position", 1.0)]),
+            Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
+            Op::Conv1d { stride } => self.conv(stride),
+            Op::Same => self.moved(self.at.to_vec()),
+            Op::Transpose => self.moved(vec![self.at[0], self.at[2], self.at[1]]),
+            Op::SplitHeads(_) => self.split_heads(),
+            Op::MergeHeads(_) => self.merge_heads(),
+            Op::Norm { kind, eps } => self.norm(kind, eps),
+            Op::Linear => self.linear(Factor::One),
+            Op::Logits { scale } => self.linear(scale),
+            Op::Activate(activation) => self.activate(activation),
+            Op::Gate => self.gate(),
+            Op::Scores { scale } => self.scores(scale),
+            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
+            Op::Mask(kind) => Ok(vec![self.mask(kind)?]),
+            Op::AddMask { .. } => self.add_mask(),
+            Op::Squash(squash) => self.squash(squash),
+            Op::Context => self.context(),
+        }
+    }
+
+    /// An input's tensor.
+    fn input(&self, i: usize) -> Result<&Kept, CellError> {
+        let missing = || CellError::NotCaptured(format!("an input of {}", self.node.path));
+        self.cells.tensor(*self.node.inputs.get(i).ok_or_else(missing)?)
+    }
+
+    fn weight(&self, i: usize) -> &[f32] {
+        self.node.weights.get(i).map_or(&[], |&id| self.cells.weights.get(id))
+    }
+
+    fn weight_name(&self, i: usize) -> &str {
+        self.node.weights.get(i).map_or("", |&id| &self.cells.model.graph.weight(id).path)
+    }
+
+    fn input_name(&self, i: usize) -> &str {
+        self.node.inputs.get(i).map_or("", |&id| self.cells.model.graph.node(id).path.leaf())
+    }
+
+    /// What the formula gives for a node that reads nothing but the input: positions, masks.
+    fn derived(&self) -> Result<f64, CellError> {
+        let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
+        let Cells { model, weights, sizes, input, .. } = self.cells;
+        let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
+        let weights: Vec<&[f32]> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        Ok(value(&formula.compute(self.node, &[], &weights).map_err(impossible)?, self.at))
+    }
+
+    fn leaf(&self) -> &str {
+        self.node.path.leaf()
+    }
+
+    fn factor(&self, factor: Factor) -> f64 {
+        factor.value(self.cells.sizes).unwrap_or(1.0)
+    }
+
+    /// The arithmetic of the cell of the first input that this one follows from.
+    fn before(&self, at: &[usize]) -> Result<Vec<Step>, CellError> {
+        let missing = || CellError::NotCaptured(format!("an input of {}", self.node.path));
+        let id = *self.node.inputs.first().ok_or_else(missing)?;
+        Ok(self.cells.arithmetic(id, at)?.steps)
+    }
+
+    /// A value that is only moved: its own arithmetic, and where it stood.
+    fn moved(&self, from: Vec<usize>) -> Result<Vec<Step>, CellError> {
+        let mut steps = self.before(&from)?;
+        let value = value(self.input(0)?, &from);
+        let formula = format!("{}{}", self.input_name(0), indices(&from));
+        steps.push(Step::plain(self.leaf(), &formula, value));
+        Ok(steps)
+    }
+
+    /// The sum of two tensors at the same place, the second broadcast over the batch where it has one row.
+    fn sum(&self, names: &[(&str, f64)]) -> Result<Vec<Step>, CellError> {
+        let term = |(i, &(name, gain)): (usize, &(&str, f64))| {
+            let kept = self.input(i)?;
+            let x = value(kept, &within(self.at, &kept.shape));
+            let written = if gain == 1.0 { Written::Itself } else { Written::Product(gain, x) };
+            let path = self.cells.model.graph.node(self.node.inputs[i]).path.as_str();
+            Ok(Term { label: format!("{name} {path}"), written, value: gain * x })
+        };
+        let terms = names.iter().enumerate().map(term).collect::<Result<Vec<_>, CellError>>()?;
+        let formula = terms.iter().map(|t| t.label.split(' ').next().unwrap_or_default()).collect::<Vec<_>>();
+        Ok(vec![Step::sum(self.leaf(), &formula.join(" + "), terms)])
+    }
+}
+
+impl Step {
+    fn plain(name: &str, formula: &str, value: f64) -> Self {
+        Self { name: name.to_owned(), formula: formula.to_owned(), terms: Vec::new(), value }
+    }
+
+    fn sum(name: &str, formula: &str, terms: Vec<Term>) -> Self {
+        let value = terms.iter().map(|t| t.value).sum();
+        Self { name: name.to_owned(), formula: formula.to_owned(), terms, value }
+    }
+}
+
+/// The products of two rows, one term each.
+fn products(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Vec<Term> {
+    let term = |(i, (a, b)): (usize, (f64, f64))| Term {
+        label: i.to_string(),
+        written: Written::Product(a, b),
+        value: a * b,
+    };
+    a.zip(b).enumerate().map(term).collect()
+}
+
+/// The value at a place that was checked.
+fn value(kept: &Kept, at: &[usize]) -> f64 {
+    kept.values.get(offset(&kept.shape, at)).copied().unwrap_or(f64::NAN)
+}
+
+/// The last dimension at a place of all but the last.
+fn row<'k>(kept: &'k Kept, at: &[usize]) -> &'k [f64] {
+    let width = kept.shape.last().copied().unwrap_or(1);
+    let start = offset(&kept.shape[..kept.shape.len().saturating_sub(1)], at) * width;
+    kept.values.get(start..start + width).unwrap_or_default()
+}
+
+fn offset(shape: &[usize], at: &[usize]) -> usize {
+    shape.iter().zip(at).fold(0, |offset, (length, index)| offset * length + index)
+}
+
+/// An index into a tensor that has length 1 where this one is repeated.
+fn within(at: &[usize], shape: &[usize]) -> Vec<usize> {
+    at.iter().zip(shape).map(|(&index, &length)| index.min(length.saturating_sub(1))).collect()
+}
+
+/// `[0, 1, 2]`.
+fn indices(at: &[usize]) -> String {
+    format!("[{}]", at.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,69 @@
+//! One row of a batch alone, and where its cells lie in the tensors of the whole batch.
+
+use attnscope_graph::{Dim, Node, Side};
+use attnscope_run::{Input, Rows, Source};
+
+use super::bench::Tensor;
+use super::is_token;
+use super::place::{Movement, distance, place};
+
+/// A row without its padding.
+pub(super) struct Alone {
+    pub(super) input: Input,
+    row: usize,
+    /// Padding before the tokens of the source and of the target.
+    before: [usize; 2],
+}
+
+impl Alone {
+    /// Nothing where a side of the row has no token.
+    pub(super) fn new(input: &Input, row: usize) -> Option<Self> {
+        let one = |rows: &Rows| {
+            let tokens = rows.tokens().swap_remove(row);
+            (!tokens.is_empty()).then(|| Rows::new(&[tokens], 0))
+        };
+        let target = one(&input.target)?;
+        let (source, length) = match &input.source {
+            Source::Tokens(rows) => (Source::Tokens(one(rows)?), rows.length()),
+            features => (features.select(&[row]), 1),
+        };
+        let first = |side, length| (0..length).position(|at| is_token(input, side, row, at)).unwrap_or(0);
+        let before = [first(Side::Source, length), first(Side::Target, input.target.length())];
+        Some(Self { input: Input { source, target }, row, before })
+    }
+
+    /// The cell of the batch's tensor that a cell of this row's is.
+    fn in_batch(&self, node: &Node, alone: &Tensor, batch: &Tensor, cell: usize) -> Option<usize> {
+        let place = place(&alone.shape, cell);
+        let mut at = 0;
+        for ((&dim, &here), &length) in node.dims.iter().zip(&place).zip(&batch.shape) {
+            let there = match dim {
+                Dim::Batch => self.row,
+                Dim::Source => here + self.before[0],
+                Dim::Target => here + self.before[1],
+                _ => here,
+            };
+            if there >= length {
+                return None;
+            }
+            at = at * length + there;
+        }
+        Some(at)
+    }
+}
+
+/// How far a row alone is from the same row in the batch.
+pub(super) fn aligned(node: &Node, alone: &Tensor, batch: &Tensor, row: &Alone) -> Movement {
+    let most = alone.most();
+    let mut found = Movement::default();
+    for (cell, &a) in alone.values.iter().enumerate() {
+        let Some(&b) = row.in_batch(node, alone, batch, cell).and_then(|at| batch.values.get(at)) else {
+            continue;
+        };
+        let far = distance(a, b) / most;
+        if far > found.largest {
+            (found.largest, found.at) = (far, cell);
+        }
+    }
+    found
+}

@@ -1,0 +1,287 @@
+//! The bench on which a model is perturbed: the same input again and again, with something else in one place.
+
+use std::collections::BTreeMap;
+
+use attnscope_graph::{Dim, Model, NodeId, Side};
+use attnscope_run::{Change, Input, Native, PadSide, RunError, Sink, Source, Values, Weights, sizes_of};
+
+use super::noise::Noise;
+use super::place::{Free, Movement, movement, place};
+use super::proof::{Claim, Leak, Proof, Verdict};
+
+/// How rows are padded where a proof needs padding and the input has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Padding {
+    /// The model's padding.
+    pub id: u32,
+    /// Where it stands.
+    pub side: PadSide,
+}
+
+/// A model with an input, ready to be perturbed.
+#[derive(Debug)]
+pub struct Bench<'a> {
+    pub(super) model: &'a Model,
+    pub(super) weights: &'a Weights,
+    pub(super) input: &'a Input,
+    pub(super) padding: Padding,
+    pub(super) nodes: Nodes,
+    native: Native,
+    /// Runs since the last proof.
+    runs: usize,
+}
+
+/// The nodes that proofs read and write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nodes {
+    pub(super) source: NodeId,
+    pub(super) target: NodeId,
+    pub(super) memory: NodeId,
+    pub(super) logits: NodeId,
+}
+
+/// A tensor of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Tensor {
+    pub(super) shape: Vec<usize>,
+    pub(super) values: Vec<f32>,
+}
+
+impl Tensor {
+    /// The largest value; never 0, since it is divided by.
+    pub(super) fn most(&self) -> f64 {
+        let finite = self.values.iter().filter(|x| x.is_finite());
+        finite.fold(f64::from(f32::MIN_POSITIVE), |most, &x| most.max(f64::from(x).abs()))
+    }
+
+    /// The place of a cell along an axis.
+    pub(super) fn along(&self, axis: usize, cell: usize) -> usize {
+        let inner: usize = self.shape.iter().skip(axis + 1).product();
+        cell / inner.max(1) % self.shape.get(axis).copied().unwrap_or(1).max(1)
+    }
+
+    fn root_mean_square(&self) -> f32 {
+        let sum: f64 = self.values.iter().map(|&x| f64::from(x).powi(2)).sum();
+        (sum / self.values.len().max(1) as f64).sqrt() as f32
+    }
+}
+
+pub(super) type Tensors = BTreeMap<NodeId, Tensor>;
+
+/// An input with something else in places.
+pub(super) struct Perturbed<'i> {
+    pub(super) input: &'i Input,
+    pub(super) changes: Vec<Change>,
+    /// What may move.
+    pub(super) free: Free,
+    /// What was done, for whoever reads of a leak.
+    pub(super) cause: String,
+}
+
+impl<'a> Bench<'a> {
+    /// A bench for a model that runs.
+    ///
+    /// # Errors
+    /// When the input does not fit the model.
+    pub fn new(
+        model: &'a Model,
+        weights: &'a Weights,
+        input: &'a Input,
+        padding: Padding,
+    ) -> Result<Self, RunError> {
+        sizes_of(model, input)?;
+        let find = |path: &str| {
+            let missing = || RunError::Obstacle(format!("the graph has no {path}"));
+            model.graph.find(path).ok_or_else(missing)
+        };
+        let nodes = Nodes {
+            source: find("src.embed")?,
+            target: find("tgt.embed")?,
+            memory: find("encoder.out")?,
+            logits: find("logits")?,
+        };
+        Ok(Self { model, weights, input, padding, nodes, native: Native::new(), runs: 0 })
+    }
+
+    /// Every proof, in the order of [`Claim::ALL`].
+    ///
+    /// # Errors
+    /// When a run fails.
+    pub fn prove_all(&mut self) -> Result<Vec<Proof>, RunError> {
+        Claim::ALL.into_iter().map(|claim| self.prove(claim)).collect()
+    }
+
+    /// One proof.
+    ///
+    /// # Errors
+    /// When a run fails.
+    pub fn prove(&mut self, claim: Claim) -> Result<Proof, RunError> {
+        self.runs = 0;
+        let proof = match claim {
+            Claim::Causal => self.causal(),
+            Claim::PaddingAlone => self.padding_alone(),
+            Claim::PaddingEmbeddings => self.padding_embeddings(),
+            Claim::PaddingStates => self.padding_states(),
+            Claim::CrossFuture => self.cross_future(),
+            Claim::CrossReach => self.reach(claim, self.nodes.memory),
+            Claim::SourceReach => self.reach(claim, self.nodes.source),
+            Claim::AllPadding => self.all_padding(),
+        };
+        proof.map(|proof| Proof { runs: self.runs, ..proof })
+    }
+
+    /// The lengths of both sides.
+    pub(super) fn lengths(&self, input: &Input) -> Result<[usize; 2], RunError> {
+        let sizes = sizes_of(self.model, input)?;
+        Ok([Dim::Source, Dim::Target].map(|dim| sizes.get(dim).unwrap_or(0)))
+    }
+
+    /// Runs the model and gives back some of its tensors.
+    pub(super) fn run(
+        &mut self,
+        input: &Input,
+        changes: &[Change],
+        wanted: &dyn Fn(NodeId) -> bool,
+    ) -> Result<Tensors, RunError> {
+        let mut hold = Hold { wanted, tensors: Tensors::new() };
+        self.native.run_changed(self.model, self.weights, input, changes, &mut hold)?;
+        self.runs += 1;
+        Ok(hold.tensors)
+    }
+
+    /// Vectors of the tensor's own size, or some times that, in place of those at some positions. [batch, position, width]
+    pub(super) fn noise(
+        &self,
+        node: NodeId,
+        before: &Tensors,
+        positions: &[(usize, usize)],
+        (seed, times): (u64, f32),
+    ) -> Vec<Change> {
+        let Some(tensor) = before.get(&node) else { return Vec::new() };
+        let &[_, length, width] = &tensor.shape[..] else { return Vec::new() };
+        let mut noise = Noise::new(seed);
+        let size = tensor.root_mean_square().max(f32::MIN_POSITIVE) * times;
+        let change = |&(row, position): &(usize, usize)| Change {
+            node,
+            first: (row * length + position) * width,
+            values: noise.vector(width, size),
+        };
+        positions.iter().map(change).collect()
+    }
+
+    /// How far some tensors move.
+    pub(super) fn moved(
+        &mut self,
+        before: &Tensors,
+        perturbed: &Perturbed<'_>,
+        watched: &[NodeId],
+    ) -> Result<Movement, RunError> {
+        let after = self.run(perturbed.input, &perturbed.changes, &|id| watched.contains(&id))?;
+        let mut all = Movement::default();
+        for id in watched {
+            let (Some(a), Some(b)) = (before.get(id), after.get(id)) else { continue };
+            let one = movement(self.model.graph.node(*id), a, b, &perturbed.free);
+            all.largest = all.largest.max(one.largest);
+            all.free = all.free.max(one.free);
+        }
+        Ok(all)
+    }
+
+    /// The first tensor that moves and must not.
+    pub(super) fn leak(&mut self, perturbed: &Perturbed<'_>) -> Result<Leak, RunError> {
+        let before = self.run(perturbed.input, &[], &|_| true)?;
+        let mut against = Against { model: self.model, before: &before, free: &perturbed.free, first: None };
+        self.native.run_changed(
+            self.model,
+            self.weights,
+            perturbed.input,
+            &perturbed.changes,
+            &mut against,
+        )?;
+        self.runs += 1;
+        let (id, movement) = against.first.unwrap_or((self.nodes.logits, Movement::default()));
+        let at = before.get(&id).map(|tensor| place(&tensor.shape, movement.at)).unwrap_or_default();
+        let node = self.model.graph.node(id).path.as_str().to_owned();
+        Ok(Leak { node, at, movement: movement.largest, cause: perturbed.cause.clone() })
+    }
+
+    /// The proof that nothing moves when each of these is done. `cells` are tried of `in_all`.
+    pub(super) fn stays(
+        &mut self,
+        claim: Claim,
+        before: &Tensors,
+        trials: impl IntoIterator<Item = Perturbed<'a>>,
+        watched: &[NodeId],
+        (cells, in_all): (usize, usize),
+    ) -> Result<Proof, RunError> {
+        let (mut all, mut broken) = (Movement::default(), None);
+        for perturbed in trials {
+            let moved = self.moved(before, &perturbed, watched)?;
+            all.largest = all.largest.max(moved.largest);
+            all.free = all.free.max(moved.free);
+            if moved.largest > 0.0 && broken.is_none() {
+                broken = Some(perturbed);
+            }
+        }
+        let verdict = match broken {
+            Some(perturbed) => Verdict::Fails(self.leak(&perturbed)?),
+            None => Verdict::Holds,
+        };
+        let (movement, felt) = (all.largest, Some(all.free));
+        Ok(Proof { claim, runs: 0, cells, cells_in_all: in_all, movement, felt, threshold: 0.0, verdict })
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        self.input.target.batch()
+    }
+
+    pub(super) fn has_audio(&self) -> bool {
+        matches!(self.input.source, Source::Features(_))
+    }
+
+    pub(super) fn is_token(&self, side: Side, row: usize, position: usize) -> bool {
+        super::is_token(self.input, side, row, position)
+    }
+}
+
+/// Keeps some tensors as they are.
+struct Hold<'w> {
+    wanted: &'w dyn Fn(NodeId) -> bool,
+    tensors: Tensors,
+}
+
+impl Sink for Hold<'_> {
+    fn wants(&self, node: NodeId) -> bool {
+        (self.wanted)(node)
+    }
+
+    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        self.tensors.insert(node, Tensor { shape: shape.to_vec(), values: values.to_f32() });
+        Ok(())
+    }
+}
+
+/// Compares every tensor with what it was before, and remembers the first that moved.
+struct Against<'b> {
+    model: &'b Model,
+    before: &'b Tensors,
+    free: &'b Free,
+    first: Option<(NodeId, Movement)>,
+}
+
+impl Sink for Against<'_> {
+    fn wants(&self, node: NodeId) -> bool {
+        // The steps of an attention are handed over together, so one that is earlier may still come.
+        self.first.as_ref().is_none_or(|(first, _)| node < *first)
+    }
+
+    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        let Some(before) = self.before.get(&node) else { return Ok(()) };
+        let after = Tensor { shape: shape.to_vec(), values: values.to_f32() };
+        let moved = movement(self.model.graph.node(node), before, &after, self.free);
+        if moved.largest > 0.0 && self.first.as_ref().is_none_or(|(first, _)| node < *first) {
+            self.first = Some((node, moved));
+        }
+        Ok(())
+    }
+}

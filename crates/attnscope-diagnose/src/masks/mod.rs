@@ -1,0 +1,209 @@
+//! The three masks of an encoder-decoder as values, with the reason of every shut cell; proofs on the model itself that
+//! nothing leaks past them; and the usual mistakes beside the right mask.
+
+mod align;
+mod bench;
+mod noise;
+mod padding;
+mod place;
+mod proof;
+mod reach;
+mod scores;
+mod wrong;
+
+use attnscope_graph::{Dim, Front, MaskKind, Model, Op, Side, Stack, Switch};
+use attnscope_run::{Input, RunError, Source, sizes_of};
+pub use attnscope_run::{Shut, shut};
+
+pub use bench::{Bench, Padding};
+pub use proof::{Claim, Leak, Proof, Verdict};
+pub use wrong::{Compared, Mistake, RowDifference};
+
+/// Which of the three attentions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attention {
+    /// The encoder's self-attention.
+    Encoder,
+    /// The decoder's self-attention.
+    Decoder,
+    /// From the decoder to the encoder.
+    Cross,
+}
+
+impl Attention {
+    /// All three, in the order in which data flows.
+    pub const ALL: [Self; 3] = [Self::Encoder, Self::Decoder, Self::Cross];
+
+    /// The mask's name.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Encoder => "M_e",
+            Self::Decoder => "M_d",
+            Self::Cross => "M_x",
+        }
+    }
+
+    /// Its name to a reader.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Encoder => "encoder self-attention",
+            Self::Decoder => "decoder self-attention",
+            Self::Cross => "cross-attention",
+        }
+    }
+
+    /// The stack whose layers hold it.
+    pub fn stack(self) -> Stack {
+        match self {
+            Self::Encoder => Stack::Encoder,
+            Self::Decoder | Self::Cross => Stack::Decoder,
+        }
+    }
+
+    /// Whose positions ask.
+    pub fn queries(self) -> Side {
+        self.stack().side()
+    }
+
+    /// Whose positions are looked at.
+    pub fn keys(self) -> Side {
+        match self {
+            Self::Encoder | Self::Cross => Side::Source,
+            Self::Decoder => Side::Target,
+        }
+    }
+
+    /// The path of one of its nodes, or, with `*` for a layer, of all.
+    pub fn path(self, layer: &str, leaf: &str) -> String {
+        let part = if self == Self::Cross { "cross_attn" } else { "self_attn" };
+        format!("{}.{layer}.{part}.{leaf}", self.stack().name())
+    }
+
+    /// What it must hide: padding, and in the decoder's self-attention the future.
+    pub fn right(self) -> MaskKind {
+        let causal = self == Self::Decoder;
+        MaskKind { queries: self.queries(), keys: self.keys(), causal, padding: true }
+    }
+}
+
+/// One mask for one input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mask {
+    /// Whose it is.
+    pub attention: Attention,
+    /// What it hides by the model's wiring; `None` where the attention has no mask.
+    pub kind: Option<MaskKind>,
+    /// How many layers use it.
+    pub layers: usize,
+    /// How many heads share it.
+    pub heads: usize,
+    /// [batch, 1, query, key]
+    pub shape: [usize; 4],
+    /// [batch, query, key]: why a cell is shut, nothing where it is open.
+    pub cells: Vec<Option<Shut>>,
+    /// A sentence for every rule, in force or not.
+    pub reasons: Vec<String>,
+}
+
+impl Mask {
+    /// The cells of one row of the batch, [query, key].
+    pub fn of_row(&self, row: usize) -> &[Option<Shut>] {
+        let size = self.shape[2] * self.shape[3];
+        self.cells.get(row * size..(row + 1) * size).unwrap_or_default()
+    }
+
+    /// Queries of a row with nothing to see.
+    pub fn blind(&self, row: usize) -> Vec<usize> {
+        let rows = self.of_row(row).chunks(self.shape[3].max(1)).enumerate();
+        rows.filter(|(_, keys)| keys.iter().all(Option::is_some)).map(|(query, _)| query).collect()
+    }
+}
+
+/// The three masks of a model for an input.
+///
+/// # Errors
+/// When the input does not fit the model.
+pub fn masks(model: &Model, input: &Input) -> Result<[Mask; 3], RunError> {
+    let sizes = sizes_of(model, input)?;
+    let size = |dim| sizes.get(dim).unwrap_or(0);
+    Ok(Attention::ALL.map(|attention| {
+        let kind = kind_of(model, attention);
+        let (queries, keys) = (size(attention.queries().length()), size(attention.keys().length()));
+        let batch = size(Dim::Batch);
+        let cell = |at: usize| {
+            let (row, query, key) =
+                (at / (queries * keys).max(1), at / keys.max(1) % queries.max(1), at % keys);
+            kind.and_then(|kind| shut(kind, query, key, || is_token(input, attention.keys(), row, key)))
+        };
+        Mask {
+            attention,
+            kind,
+            layers: model.graph.layers(attention.stack()),
+            heads: size(Dim::Heads(attention.stack())),
+            shape: [batch, 1, queries, keys],
+            cells: (0..batch * queries * keys).map(cell).collect(),
+            reasons: reasons(model, input, attention, kind),
+        }
+    }))
+}
+
+/// What the graph hides in an attention: its first layer speaks for all.
+fn kind_of(model: &Model, attention: Attention) -> Option<MaskKind> {
+    let node = model.graph.find(&attention.path("0", "mask"))?;
+    match model.graph.node(node).op {
+        Op::Mask(kind) => Some(kind),
+        _ => None,
+    }
+}
+
+/// Whether a position of an input is a token. Audio has no padding.
+pub(crate) fn is_token(input: &Input, side: Side, row: usize, position: usize) -> bool {
+    let rows = match (side, &input.source) {
+        (Side::Target, _) => &input.target,
+        (Side::Source, Source::Tokens(rows)) => rows,
+        (Side::Source, Source::Features(_)) => return true,
+    };
+    rows.open().get(row * rows.length() + position).copied().unwrap_or(false)
+}
+
+fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<MaskKind>) -> Vec<String> {
+    let (causal, padding) = kind.map_or((false, false), |kind| (kind.causal, kind.padding));
+    let keys = attention.keys().word();
+    let position = match (attention, causal) {
+        (Attention::Encoder, false) => "position: the whole source is known, so every token sees every other",
+        (Attention::Encoder, true) => "position: shut by mistake: the whole source is known from the start",
+        (Attention::Decoder, true) => {
+            "position: a token sees itself and those before it: what comes later is what it is to predict"
+        }
+        (Attention::Decoder, false) => {
+            "position: nothing is shut: every token sees those after it, and in training the answer with them"
+        }
+        (Attention::Cross, false) => {
+            "position: the whole source is known before the first target token is written"
+        }
+        (Attention::Cross, true) => {
+            "position: shut by mistake: the whole source is known, and the first target tokens cannot see its end"
+        }
+    };
+    let audio = attention.keys() == Side::Source && model.wiring.front == Front::Audio;
+    let padded = || match (attention.keys(), &input.source) {
+        (Side::Target, _) => input.target.open().contains(&false),
+        (Side::Source, Source::Tokens(rows)) => rows.open().contains(&false),
+        (Side::Source, Source::Features(_)) => false,
+    };
+    let padding = match (padding, padded()) {
+        _ if audio => "padding: no mask: a recording always fills its window, silence included".to_owned(),
+        (true, true) => {
+            format!("padding: {keys} padding fills a row and means nothing, so its columns are shut")
+        }
+        (true, false) => format!("padding: its columns would be shut; no {keys} row of this input has any"),
+        (false, _)
+            if attention == Attention::Decoder && causal && model.wiring.padding_mask == Switch::Off =>
+        {
+            "padding: no mask: padding on the right comes after every token, so the rule of position hides it"
+                .into()
+        }
+        (false, _) => format!("padding: no mask: {keys} padding is read as if it were tokens"),
+    };
+    vec![position.to_owned(), padding]
+}

@@ -1,0 +1,241 @@
+//! Proofs about padding: taken away, embedded as something else, encoded as something else, and nothing besides.
+
+use attnscope_graph::{NodeId, Op, PositionCount, Side};
+use attnscope_run::{Input, Rows, RunError, Source, position_room};
+
+use super::align::{Alone, aligned};
+use super::bench::{Bench, Perturbed};
+use super::is_token;
+use super::place::{Free, place};
+use super::proof::{Claim, Leak, Proof, Verdict};
+
+/// How much padding a side gets that has none.
+const ADDED: usize = 2;
+
+/// From where on a difference between runs of different shapes counts, as a share of the tensor's largest value. Every
+/// node of the native executor is within 2e-5 of the f64 reference in its tests, so two runs of the same numbers are
+/// within twice that of each other.
+const SHAPES: f64 = 4e-5;
+
+/// Tokens and padding of one row: (source tokens, source padding, target tokens, target padding).
+fn counts(input: &Input, [source, target]: [usize; 2], row: usize) -> [usize; 4] {
+    let tokens = |side, length| (0..length).filter(|&at| is_token(input, side, row, at)).count();
+    let (s, t) = (tokens(Side::Source, source), tokens(Side::Target, target));
+    [s, source - s, t, target - t]
+}
+
+impl Bench<'_> {
+    /// An input with padding on every side that can have some.
+    pub(super) fn padded(&self, input: &Input) -> Input {
+        let source = match &input.source {
+            Source::Tokens(rows) => Source::Tokens(self.padded_rows(Side::Source, rows)),
+            features => features.clone(),
+        };
+        Input { source, target: self.padded_rows(Side::Target, &input.target) }
+    }
+
+    fn padded_rows(&self, side: Side, rows: &Rows) -> Rows {
+        if rows.open().contains(&false) {
+            return rows.clone();
+        }
+        let counted = self.model.wiring.position_count == PositionCount::Places;
+        let room = position_room(self.model, side).filter(|_| counted).unwrap_or(usize::MAX);
+        let length = (rows.length() + ADDED).min(room);
+        Rows::padded(&rows.tokens(), self.padding.id, self.padding.side, length)
+    }
+
+    /// Shut cells of all three masks: tokens that look at padding.
+    fn shut_cells(&self, input: &Input) -> Result<usize, RunError> {
+        let lengths = self.lengths(input)?;
+        let of_row = |row| {
+            let [s, s_pads, t, t_pads] = counts(input, lengths, row);
+            s * s_pads + t * t_pads + t * s_pads
+        };
+        Ok((0..self.batch()).map(of_row).sum())
+    }
+
+    fn padding_at(&self, input: &Input, side: Side, length: usize) -> Vec<(usize, usize)> {
+        let all = (0..self.batch()).flat_map(|row| (0..length).map(move |at| (row, at)));
+        all.filter(|&(row, at)| !is_token(input, side, row, at)).collect()
+    }
+
+    /// Embeds padding as something else: nothing at tokens may move.
+    pub(super) fn padding_embeddings(&mut self) -> Result<Proof, RunError> {
+        let claim = Claim::PaddingEmbeddings;
+        let input = self.padded(self.input);
+        let cells = self.shut_cells(&input)?;
+        if cells == 0 {
+            return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
+        }
+        let lengths = self.lengths(&input)?;
+        let nodes = self.nodes;
+        let before = self.run(&input, &[], &|id| id == nodes.source || id == nodes.target)?;
+        let mut changes = Vec::new();
+        for (side, node, length) in
+            [(Side::Source, nodes.source, lengths[0]), (Side::Target, nodes.target, lengths[1])]
+        {
+            changes.extend(self.noise(node, &before, &self.padding_at(&input, side, length), (1, 1.0)));
+        }
+        let free = Free::padding(&input, lengths);
+        let cause = "embeddings of padding replaced".into();
+        self.stays_once(claim, Perturbed { input: &input, changes, free, cause }, cells)
+    }
+
+    /// Overwrites what the encoder made of padding: no logit may move.
+    pub(super) fn padding_states(&mut self) -> Result<Proof, RunError> {
+        let claim = Claim::PaddingStates;
+        if self.has_audio() {
+            return Ok(Proof::not_run(claim, "a recording fills its window: the source has no padding"));
+        }
+        let input = self.padded(self.input);
+        let lengths = self.lengths(&input)?;
+        let pads = self.padding_at(&input, Side::Source, lengths[0]);
+        if pads.is_empty() {
+            return Ok(Proof::not_run(claim, "no source row has padding, and no position is left for any"));
+        }
+        let memory = self.nodes.memory;
+        let before = self.run(&input, &[], &|id| id == memory)?;
+        let changes = self.noise(memory, &before, &pads, (1, 1.0));
+        let free = Free::new(lengths, self.batch(), |side, row, at| {
+            side == Side::Source && !is_token(&input, side, row, at)
+        });
+        let of_row = |row| {
+            let [_, s_pads, t, _] = counts(&input, lengths, row);
+            s_pads * t
+        };
+        let cells = (0..self.batch()).map(of_row).sum();
+        let cause = "encoder.out at padding overwritten".into();
+        self.stays_once(claim, Perturbed { input: &input, changes, free, cause }, cells)
+    }
+
+    /// One perturbation after which encoder.out and the logits must be what they were.
+    fn stays_once(
+        &mut self,
+        claim: Claim,
+        perturbed: Perturbed<'_>,
+        cells: usize,
+    ) -> Result<Proof, RunError> {
+        let watched = [self.nodes.memory, self.nodes.logits];
+        let before = self.run(perturbed.input, &[], &|id| watched.contains(&id))?;
+        let moved = self.moved(&before, &perturbed, &watched)?;
+        let verdict = match moved.largest > 0.0 {
+            true => Verdict::Fails(self.leak(&perturbed)?),
+            false => Verdict::Holds,
+        };
+        let (movement, felt) = (moved.largest, Some(moved.free));
+        Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt, threshold: 0.0, verdict })
+    }
+
+    /// Every row alone, without padding, against the same row in the batch.
+    pub(super) fn padding_alone(&mut self) -> Result<Proof, RunError> {
+        let claim = Claim::PaddingAlone;
+        let input = self.padded(self.input);
+        let cells = self.shut_cells(&input)?;
+        if cells == 0 {
+            return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
+        }
+        let watched = [self.nodes.memory, self.nodes.logits];
+        let together = self.run(&input, &[], &|id| watched.contains(&id))?;
+        let (mut largest, mut broken) = (0f64, None);
+        for row in 0..self.batch() {
+            let Some(alone) = Alone::new(&input, row) else { continue };
+            let tensors = self.run(&alone.input, &[], &|id| watched.contains(&id))?;
+            for id in watched {
+                let (Some(a), Some(b)) = (tensors.get(&id), together.get(&id)) else { continue };
+                let moved = aligned(self.model.graph.node(id), a, b, &alone);
+                largest = largest.max(moved.largest);
+                if moved.largest > SHAPES && broken.is_none() {
+                    broken = Some(row);
+                }
+            }
+        }
+        let verdict = match broken {
+            Some(row) => Verdict::Fails(self.first_apart(&input, row)?),
+            None => Verdict::Holds,
+        };
+        let (movement, threshold) = (largest, SHAPES);
+        Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt: None, threshold, verdict })
+    }
+
+    /// The first tensor in which a row alone is not what it is in the batch.
+    fn first_apart(&mut self, input: &Input, row: usize) -> Result<Leak, RunError> {
+        let together = self.run(input, &[], &|_| true)?;
+        let logits = self.nodes.logits;
+        let mut leak = Leak {
+            node: self.model.graph.node(logits).path.as_str().to_owned(),
+            at: Vec::new(),
+            movement: 0.0,
+            cause: format!("row {row} alone, without padding"),
+        };
+        let Some(alone) = Alone::new(input, row) else { return Ok(leak) };
+        let tensors = self.run(&alone.input, &[], &|_| true)?;
+        for (id, node) in self.model.graph.iter() {
+            let (Some(a), Some(b)) = (tensors.get(&id), together.get(&id)) else { continue };
+            let moved = aligned(node, a, b, &alone);
+            if moved.largest > SHAPES {
+                leak.node = node.path.as_str().to_owned();
+                (leak.at, leak.movement) = (place(&a.shape, moved.at), moved.largest);
+                break;
+            }
+        }
+        Ok(leak)
+    }
+
+    /// A row whose source is all padding: its weights are 0, its logits are numbers, and the other rows do not know.
+    pub(super) fn all_padding(&mut self) -> Result<Proof, RunError> {
+        let claim = Claim::AllPadding;
+        let Source::Tokens(source) = &self.input.source else {
+            return Ok(Proof::not_run(claim, "a recording fills its window: the source has no padding"));
+        };
+        let (logits, batch) = (self.nodes.logits, self.batch());
+        let (mut sources, mut targets) = (source.tokens(), self.input.target.tokens());
+        sources.push(Vec::new());
+        targets.push(targets.first().cloned().unwrap_or_default());
+        let rows = |rows: &[Vec<u32>], least| Rows::padded(rows, self.padding.id, self.padding.side, least);
+        let input = Input {
+            source: Source::Tokens(rows(&sources, source.length())),
+            target: rows(&targets, self.input.target.length()),
+        };
+        let before = self.run(self.input, &[], &|id| id == logits)?;
+        let graph = &self.model.graph;
+        let is_weights = |id: NodeId| matches!(graph.node(id).op, Op::Squash(_));
+        let on_source = |id: NodeId| graph.node(id).dims.get(3) == Some(&Side::Source.length());
+        let after = self.run(&input, &[], &|id| id == logits || (is_weights(id) && on_source(id)))?;
+        let mut fault = None;
+        for (id, tensor) in &after {
+            let own = &tensor.values[tensor.values.len() / (batch + 1) * batch..];
+            let worst = match *id == logits {
+                true => own.iter().any(|x| !x.is_finite()).then_some(f64::INFINITY),
+                false => own.iter().map(|x| f64::from(x.abs())).reduce(f64::max).filter(|&x| x > 0.0),
+            };
+            if let (None, Some(movement)) = (&fault, worst) {
+                let node = graph.node(*id).path.as_str().to_owned();
+                fault = Some(Leak {
+                    node,
+                    at: vec![batch],
+                    movement,
+                    cause: "a source of nothing but padding added to the batch".into(),
+                });
+            }
+        }
+        let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else {
+            return Ok(Proof::not_run(claim, "the model has no logits"));
+        };
+        let pairs = a.values.iter().zip(&b.values);
+        let movement = pairs.map(|(&a, &b)| super::place::distance(a, b)).fold(0.0, f64::max) / a.most();
+        if movement > SHAPES && fault.is_none() {
+            let node = graph.node(logits).path.as_str().to_owned();
+            fault = Some(Leak {
+                node,
+                at: Vec::new(),
+                movement,
+                cause: "a source of nothing but padding added to the batch".into(),
+            });
+        }
+        let [s, t] = self.lengths(&input)?;
+        let cells = s * s + s * t;
+        let verdict = fault.map_or(Verdict::Holds, Verdict::Fails);
+        let threshold = SHAPES;
+        Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt: None, threshold, verdict })
+    }
+}

@@ -1,0 +1,138 @@
+//! What a proof is about and what came of it.
+
+/// What is proved: the perturbation, and what must or must not follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// The decoder is blind to later tokens.
+    Causal,
+    /// A row alone and the same row among padding are one.
+    PaddingAlone,
+    /// What padding is embedded as does not matter.
+    PaddingEmbeddings,
+    /// What the encoder made of padding does not matter.
+    PaddingStates,
+    /// The target does not reach its own past through the source.
+    CrossFuture,
+    /// Every encoder state reaches every target position.
+    CrossReach,
+    /// Every source token reaches every target position.
+    SourceReach,
+    /// A row that is all padding has a meaning.
+    AllPadding,
+}
+
+impl Claim {
+    /// Every claim, in the order in which they are proved.
+    pub const ALL: [Self; 8] = [
+        Self::Causal,
+        Self::PaddingAlone,
+        Self::PaddingEmbeddings,
+        Self::PaddingStates,
+        Self::CrossFuture,
+        Self::CrossReach,
+        Self::SourceReach,
+        Self::AllPadding,
+    ];
+
+    /// Its name in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Causal => "causal",
+            Self::PaddingAlone => "padding-alone",
+            Self::PaddingEmbeddings => "padding-embeddings",
+            Self::PaddingStates => "padding-states",
+            Self::CrossFuture => "cross-future",
+            Self::CrossReach => "cross-reach",
+            Self::SourceReach => "source-reach",
+            Self::AllPadding => "all-padding",
+        }
+    }
+
+    /// What is perturbed.
+    pub fn perturbed(self) -> &'static str {
+        match self {
+            Self::Causal => "a target token",
+            Self::PaddingAlone => "padding, taken away",
+            Self::PaddingEmbeddings => "padding's embeddings",
+            Self::PaddingStates => "encoder.out at padding",
+            Self::CrossFuture => "all target tokens",
+            Self::CrossReach => "encoder.out at a token",
+            Self::SourceReach => "a source token",
+            Self::AllPadding => "a source of padding",
+        }
+    }
+
+    /// What must follow, or must not.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Self::Causal => "earlier logits stay",
+            Self::PaddingAlone | Self::PaddingEmbeddings => "rows of tokens stay",
+            Self::PaddingStates => "logits stay",
+            Self::CrossFuture => "the source's side stays",
+            Self::CrossReach | Self::SourceReach => "all logits move",
+            Self::AllPadding => "weights 0, others stay",
+        }
+    }
+
+    /// Whether something must move, not stay.
+    pub fn must_move(self) -> bool {
+        matches!(self, Self::CrossReach | Self::SourceReach)
+    }
+}
+
+/// What came of a proof. Movements are shares of the largest value of the tensor that moved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proof {
+    /// What was to be proved.
+    pub claim: Claim,
+    /// How many runs of the model it took.
+    pub runs: usize,
+    /// How many cells of the masks were tried: pairs of a query and a key.
+    pub cells: usize,
+    /// How many of them there are. Of a long input, some positions stand for all.
+    pub cells_in_all: usize,
+    /// The largest movement where all must stay; the smallest where all must move.
+    pub movement: f64,
+    /// The largest movement where something may move: the perturbation was felt.
+    pub felt: Option<f64>,
+    /// From where on a movement counts. 0: unmoved means equal to the bit.
+    pub threshold: f64,
+    /// Whether the claim holds.
+    pub verdict: Verdict,
+}
+
+/// Whether a claim holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It does, in every cell that was tried.
+    Holds,
+    /// It does not.
+    Fails(Leak),
+    /// There was nothing to try, and why.
+    NotRun(String),
+}
+
+/// Where a claim breaks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leak {
+    /// The first tensor, in the order of computation, that moves and must not, or stays and must move.
+    pub node: String,
+    /// The cell of it that moves most; where all must move: row of the batch, target and source position.
+    pub at: Vec<usize>,
+    /// How far it moves there, as a share of the tensor's largest value.
+    pub movement: f64,
+    /// What did it, in words.
+    pub cause: String,
+}
+
+impl Proof {
+    pub(super) fn not_run(claim: Claim, why: impl Into<String>) -> Self {
+        let verdict = Verdict::NotRun(why.into());
+        Self { claim, runs: 0, cells: 0, cells_in_all: 0, movement: 0.0, felt: None, threshold: 0.0, verdict }
+    }
+
+    /// Whether it was tried and came out wrong.
+    pub fn fails(&self) -> bool {
+        matches!(self.verdict, Verdict::Fails(_))
+    }
+}

@@ -1,0 +1,189 @@
+//! Proofs about positions: what a target token may not see, and what it must.
+
+use attnscope_graph::{NodeId, Side};
+use attnscope_run::RunError;
+
+use super::bench::{Bench, Perturbed, Tensor, Tensors};
+use super::place::{Axes, Free, distance};
+use super::proof::{Claim, Leak, Proof, Verdict};
+
+/// Of a long input, so many positions are tried that positions × length stays below this.
+const BUDGET: usize = 1 << 13;
+/// And never fewer than these.
+const LEAST: usize = 4;
+/// A perturbation that a softmax hides is tried again in another direction and larger.
+const TRIES: [(u64, f32); 4] = [(1, 1.0), (2, 8.0), (3, -8.0), (4, 64.0)];
+
+/// Positions from `first` on, evenly spaced where there are many; the last is among them.
+fn picked(first: usize, length: usize) -> Vec<usize> {
+    let all = length.saturating_sub(first);
+    let count = (BUDGET / length.max(1)).max(LEAST).min(all);
+    (1..=count).map(|i| first + i * all / count - 1).collect()
+}
+
+impl<'a> Bench<'a> {
+    /// Changes a target token: logits before it must stay.
+    pub(super) fn causal(&mut self) -> Result<Proof, RunError> {
+        let lengths = self.lengths(self.input)?;
+        let [_, length] = lengths;
+        if length < 2 {
+            return Ok(Proof::not_run(Claim::Causal, "there is one target position, and nothing after it"));
+        }
+        let (nodes, input, batch) = (self.nodes, self.input, self.batch());
+        let watched = [nodes.logits];
+        let before = self.run(input, &[], &|id| id == nodes.logits || id == nodes.target)?;
+        let positions = picked(1, length);
+        let trial = |&changed: &usize| {
+            let rows: Vec<(usize, usize)> = (0..batch).map(|row| (row, changed)).collect();
+            Perturbed {
+                input,
+                changes: self.noise(nodes.target, &before, &rows, TRIES[0]),
+                free: Free::new(lengths, batch, |side, _, at| side == Side::Target && at >= changed),
+                cause: format!("target position {changed} replaced"),
+            }
+        };
+        let trials: Vec<Perturbed<'a>> = positions.iter().map(trial).collect();
+        let cells = batch * positions.iter().sum::<usize>();
+        let in_all = batch * length * (length - 1) / 2;
+        self.stays(Claim::Causal, &before, trials, &watched, (cells, in_all))
+    }
+
+    /// Changes every target token: nothing on the source's side may know.
+    pub(super) fn cross_future(&mut self) -> Result<Proof, RunError> {
+        let lengths = self.lengths(self.input)?;
+        let (nodes, input, batch) = (self.nodes, self.input, self.batch());
+        let graph = &self.model.graph;
+        let is_memory = |path: &str| {
+            let cross = path.strip_suffix(".k").or(path.strip_suffix(".v"));
+            path == "encoder.out" || cross.is_some_and(|part| part.ends_with(".cross_attn"))
+        };
+        let mut watched: Vec<NodeId> =
+            graph.iter().filter(|(_, node)| is_memory(node.path.as_str())).map(|(id, _)| id).collect();
+        watched.push(nodes.logits);
+        let before = self.run(input, &[], &|id| id == nodes.target || watched.contains(&id))?;
+        let rows: Vec<(usize, usize)> =
+            (0..batch).flat_map(|row| (0..lengths[1]).map(move |at| (row, at))).collect();
+        let trial = Perturbed {
+            input,
+            changes: self.noise(nodes.target, &before, &rows, TRIES[0]),
+            free: Free::new(lengths, batch, |side, _, _| side == Side::Target),
+            cause: "every target token replaced".into(),
+        };
+        let cells = batch * lengths[0] * lengths[1];
+        self.stays(Claim::CrossFuture, &before, [trial], &watched, (cells, cells))
+    }
+
+    /// Changes a vector of the source: the logits of every target token must move.
+    pub(super) fn reach(&mut self, claim: Claim, node: NodeId) -> Result<Proof, RunError> {
+        let [source, target] = self.lengths(self.input)?;
+        let (logits, input, batch) = (self.nodes.logits, self.input, self.batch());
+        let before = self.run(input, &[], &|id| id == logits || id == node)?;
+        let tokens = |bench: &Self, row: usize, at: usize| {
+            let targets = (0..target).filter(move |&t| bench.is_token(Side::Target, row, t));
+            let open = bench.is_token(Side::Source, row, at);
+            targets.filter(move |_| open).map(move |t| (row, t)).collect::<Vec<_>>()
+        };
+        let all = |bench: &Self, at: usize| -> Vec<(usize, usize)> {
+            (0..batch).flat_map(|row| tokens(bench, row, at)).collect()
+        };
+        let most = before.get(&logits).map_or(1.0, Tensor::most);
+        let (mut cells, mut smallest, mut stuck) = (0, f64::INFINITY, None);
+        for at in picked(0, source) {
+            let mut waiting = all(self, at);
+            cells += waiting.len();
+            for strength in TRIES {
+                if waiting.is_empty() {
+                    break;
+                }
+                let rows: Vec<(usize, usize)> = (0..batch)
+                    .filter(|&row| self.is_token(Side::Source, row, at))
+                    .map(|row| (row, at))
+                    .collect();
+                let changes = self.noise(node, &before, &rows, strength);
+                let after = self.run(input, &changes, &|id| id == logits)?;
+                waiting.retain(|&cell| {
+                    let far = logits_movement(&before, &after, logits, cell) / most;
+                    smallest = if far > 0.0 { smallest.min(far) } else { smallest };
+                    far == 0.0
+                });
+            }
+            if let (None, Some(&(row, t))) = (&stuck, waiting.first()) {
+                stuck = Some((row, t, at));
+            }
+        }
+        if cells == 0 {
+            return Ok(Proof::not_run(claim, "there is no source token with a target token"));
+        }
+        let cells_in_all = (0..source).map(|at| all(self, at).len()).sum();
+        let (movement, verdict) = match stuck {
+            Some(cell) => (0.0, Verdict::Fails(self.barrier(node, cell)?)),
+            None => (smallest, Verdict::Holds),
+        };
+        Ok(Proof { claim, runs: 0, cells, cells_in_all, movement, felt: None, threshold: 0.0, verdict })
+    }
+
+    /// The first tensor after `node` in which a target row does not feel a change at a source position.
+    fn barrier(&mut self, node: NodeId, (row, t, s): (usize, usize, usize)) -> Result<Leak, RunError> {
+        let before = self.run(self.input, &[], &|_| true)?;
+        let changes = self.noise(node, &before, &[(row, s)], TRIES[0]);
+        let after = self.run(self.input, &changes, &|_| true)?;
+        let graph = &self.model.graph;
+        let mut reached = vec![node];
+        let mut first = self.nodes.logits;
+        for (id, candidate) in graph.iter() {
+            if !candidate.inputs.iter().any(|input| reached.contains(input)) {
+                continue;
+            }
+            reached.push(id);
+            let on_target = Axes::of(candidate).query.is_some_and(|(_, side)| side == Side::Target);
+            if on_target && !row_moved(&before, &after, id, &Axes::of(candidate), (row, t)) {
+                first = id;
+                break;
+            }
+        }
+        Ok(Leak {
+            node: graph.node(first).path.as_str().to_owned(),
+            at: vec![row, t, s],
+            movement: 0.0,
+            cause: format!("source position {s} changed, target position {t} does not feel it"),
+        })
+    }
+}
+
+/// How far the logits of one target position moved. [batch, target, vocabulary]
+fn logits_movement(before: &Tensors, after: &Tensors, logits: NodeId, (row, t): (usize, usize)) -> f64 {
+    let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else { return 0.0 };
+    let &[_, length, width] = &a.shape[..] else { return 0.0 };
+    let here = (row * length + t) * width..(row * length + t + 1) * width;
+    let (Some(a), Some(b)) = (a.values.get(here.clone()), b.values.get(here)) else { return 0.0 };
+    a.iter().zip(b).map(|(&a, &b)| distance(a, b)).fold(0.0, f64::max)
+}
+
+/// Whether any cell of a position's row moved.
+fn row_moved(
+    before: &Tensors,
+    after: &Tensors,
+    node: NodeId,
+    axes: &Axes,
+    (row, position): (usize, usize),
+) -> bool {
+    let (Some(a), Some(b)) = (before.get(&node), after.get(&node)) else { return false };
+    let (Some(batch), Some((query, _))) = (axes.batch, axes.query) else { return false };
+    let is_here = |cell: usize| a.along(batch, cell) == row && a.along(query, cell) == position;
+    let mut cells = a.values.iter().zip(&b.values).enumerate();
+    cells.any(|(cell, (&a, &b))| distance(a, b) > 0.0 && is_here(cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_inputs_are_tried_whole_and_long_ones_evenly() {
+        assert_eq!(picked(1, 5), [1, 2, 3, 4]);
+        assert_eq!(picked(0, 3), [0, 1, 2]);
+        assert!(picked(1, 1).is_empty());
+        assert_eq!(picked(0, 1500), [299, 599, 899, 1199, 1499]);
+        assert_eq!(picked(0, 1 << 14), [4095, 8191, 12287, 16383]);
+    }
+}

@@ -1,0 +1,47 @@
+//! Explanations of what a model computes: its tensors, single cells, the ideas behind them, seven questions. Every
+//! number in them is of the model at hand, or of a run of it.
+
+mod cell;
+mod concept;
+mod node;
+mod question;
+mod subject;
+mod topic;
+
+pub(crate) use cell::{arithmetic, cell_page, parse_at};
+pub(crate) use node::{node_page, walk_page};
+pub(crate) use subject::{Subject, Wanted};
+pub(crate) use topic::{Topic, index_page};
+
+use attnscope_render::page::Page;
+
+/// What the numbers of pages are of: the last words of the last one.
+pub(crate) fn sign(pages: &mut [Page], subject: &Subject<'_>) {
+    if let Some(page) = pages.last_mut() {
+        page.facts([("model", Some(subject.name())), ("input", Some(subject.input_text()))]);
+    }
+}
+
+/// An idea, and how it looks in a model.
+pub(crate) struct Concept {
+    /// What it is asked for by.
+    pub(crate) id: &'static str,
+    /// What it is, in a few words.
+    pub(crate) title: &'static str,
+    /// The explanation for one model.
+    pub(crate) tell: fn(&Subject<'_>, &mut Page),
+}
+
+/// Every idea that can be asked for.
+pub(crate) const CONCEPTS: &[Concept] = concept::CONCEPTS;
+/// The seven questions, by the same means.
+pub(crate) const QUESTIONS: &[Concept] = question::QUESTIONS;
+
+impl Concept {
+    /// Its page.
+    pub(crate) fn page(&self, subject: &Subject<'_>) -> Page {
+        let mut page = Page::new(format!("{}: {}", self.id, self.title));
+        (self.tell)(subject, &mut page);
+        page
+    }
+}

@@ -1,0 +1,76 @@
+//! What can be asked for, and what a word means.
+
+use attnscope_graph::{Graph, NodeId, SNAPSHOTS};
+use attnscope_render::page::Page;
+
+use super::{CONCEPTS, Concept, QUESTIONS};
+use crate::failure::Failure;
+use crate::near::nearest;
+
+/// Something that can be explained.
+pub(crate) enum Topic {
+    /// A stop of the walk, by its number.
+    Snapshot(usize),
+    /// A node.
+    Node(NodeId),
+    /// An idea or a question.
+    Concept(&'static Concept),
+    /// All questions.
+    Questions,
+}
+
+impl Topic {
+    /// What a word stands for in a model.
+    pub(crate) fn find(text: &str, graph: &Graph) -> Result<Self, Failure> {
+        if let Some(number) = text.trim_start_matches('#').parse::<usize>().ok() {
+            return match (1..=SNAPSHOTS).contains(&number) {
+                true => Ok(Self::Snapshot(number)),
+                false => Err(Failure::new(
+                    format!("snapshot {number}: the walk has {SNAPSHOTS}, from 1"),
+                    "see them all with --walk",
+                )),
+            };
+        }
+        if let Some(node) = graph.find(text) {
+            return Ok(Self::Node(node));
+        }
+        let id = text.to_lowercase().replace(['_', ' '], "-");
+        if id == "questions" {
+            return Ok(Self::Questions);
+        }
+        if let Some(concept) = CONCEPTS.iter().chain(QUESTIONS).find(|c| c.id == id) {
+            return Ok(Self::Concept(concept));
+        }
+        let words = CONCEPTS.iter().chain(QUESTIONS).map(|c| c.id);
+        let names = words.chain(graph.nodes().iter().map(|n| n.path.as_str()));
+        Err(Failure::new(
+            format!("{text:?} is neither a snapshot, a node of the model, an idea nor a question"),
+            format!(
+                "the nearest are {}; `attnscope explain` lists what can be asked",
+                nearest(text, names).join(", ")
+            ),
+        ))
+    }
+}
+
+/// What can be asked for.
+pub(crate) fn index_page() -> Page {
+    let mut page = Page::new("explain: what can be asked");
+    let row = |name: &str, what: &str| vec![name.to_owned(), what.to_owned()];
+    let mut rows = vec![
+        row("1 to 43", "a stop of the walk through a forward pass; all of them with --walk"),
+        row(
+            "decoder.0.cross_attn.weights",
+            "any node by its path; `attnscope flow --format json` lists them",
+        ),
+        row("… --at 0,1,2,3", "the arithmetic of one cell of it, term by term"),
+    ];
+    rows.push(row("", ""));
+    rows.extend(CONCEPTS.iter().map(|c| row(c.id, c.title)));
+    rows.push(row("", ""));
+    rows.extend(QUESTIONS.iter().map(|c| row(c.id, c.title)));
+    rows.push(row("questions", "all seven, answered"));
+    page.table(&["topic", "what it explains"], rows);
+    page.words("A model may follow the topic; `demo` is the default: attnscope explain heads path/to/model");
+    page
+}
