@@ -120,7 +120,7 @@ impl Searcher<'_> {
         };
         let trials: Vec<Trial> = first.iter().map(trial).collect();
         let others = self.runners_up(&first);
-        let better = match self.pick(first) {
+        let better = match self.pick(first, trials.len()) {
             Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
             None => None,
         };
@@ -166,9 +166,9 @@ impl Searcher<'_> {
         Ok((self.mean(&scores[0]), tried))
     }
 
-    /// The largest gain, if it is large enough and sure, with what does as well.
-    fn pick(&self, tried: Vec<Tried>) -> Option<(Tried, Vec<Change>)> {
-        let hypotheses = tried.len();
+    /// The largest gain, if it is large enough and sure, with what does as well. `hypotheses` are all that were looked at:
+    /// who stands in a later round was chosen from them.
+    fn pick(&self, tried: Vec<Tried>, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
         let mut tried = tried.into_iter();
         let best = tried.next()?;
         let gain = self.gain(&best.base, &best.scores, hypotheses);
@@ -212,7 +212,7 @@ impl Searcher<'_> {
         while changes.len() < MOST_CHANGES && !others.is_empty() {
             let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
             tried.retain(is_more_right);
-            let Some((next, _)) = self.pick(tried) else { break };
+            let Some((next, _)) = self.pick(tried, hypotheses) else { break };
             changes.push(next.change);
             (setup, scores) = (next.setup, next.scores);
         }
