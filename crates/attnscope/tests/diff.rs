@@ -722,3 +722,17 @@ fn memory_does_not_grow_with_the_dumps() {
         .unwrap();
     assert_eq!(status.status.code(), Some(0), "{}", String::from_utf8_lossy(&status.stderr));
 }
+
+/// Two dumps of the same exercise, right and with its doubled residual, by its own code: files list names by the alphabet,
+/// and the encoder comes first all the same.
+#[test]
+fn dumps_of_node_paths_are_walked_in_the_order_of_computation() {
+    let [right, wrong] =
+        ["trace", "trace_faulty"].map(|n| fixture(&format!("tiny-transformer/{n}.safetensors")));
+    let (code, report) = diff(&[&right, &wrong]);
+    assert_eq!((code, first(&report).as_str()), (1, "encoder.0.self_attn.residual"), "{report:#}");
+    let model = fixture("tiny-transformer/tiny.pt");
+    let (_, report) = diff(&[&right, &wrong, "--model", &model, "--heads", "4"]);
+    assert_eq!(report["first_divergence"]["node"], "encoder.0.self_attn.residual", "{report:#}");
+    assert!(report["first_divergence"]["relation"].to_string().contains("gain"), "{report:#}");
+}
