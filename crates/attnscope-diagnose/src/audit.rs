@@ -121,7 +121,7 @@ pub fn audit(
     input: &Input,
     roundoff: f64,
 ) -> Result<Audit, AuditError> {
-    let formula = Formula::new(&model.graph, sizes_of(model, input)?, input);
+    let formula = Formula::new(&model.graph, sizes_of(model, input)?, input)?;
     let auditor = Auditor { model, weights, trace, formula, roundoff };
     let mut audit = Audit { checked: Vec::new(), unchecked: Vec::new() };
     for (id, node) in model.graph.iter() {

@@ -39,6 +39,11 @@ impl NodePath {
         self.within_layer().split('.').next().unwrap_or_default()
     }
 
+    /// Whether it names the weights of a cross-attention.
+    pub fn is_cross_weights(&self) -> bool {
+        self.part() == "cross_attn" && self.leaf() == "weights"
+    }
+
     /// Its last segment.
     pub fn leaf(&self) -> &str {
         self.text.rsplit('.').next().unwrap_or_default()
@@ -149,6 +154,11 @@ impl Graph {
     /// The node of that name.
     pub fn find(&self, path: &str) -> Option<NodeId> {
         self.by_path.get(path).copied()
+    }
+
+    /// The weight of that path.
+    pub fn find_weight(&self, path: &str) -> Option<WeightId> {
+        self.weight_by_path.get(path).copied()
     }
 
     /// How many layers a stack has.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Graph, Node, Op, Sizes};
+use attnscope_graph::{Dim, Graph, Node, Op, Sizes};
 
 use crate::error::RunError;
-use crate::input::Input;
+use crate::input::{Input, Source};
 use crate::prepare::Prepared;
 use crate::reference::Step;
 use crate::sink::Kept;
@@ -18,8 +18,12 @@ pub struct Formula<'a> {
 
 impl<'a> Formula<'a> {
     /// For a graph whose sizes hold the lengths of this input.
-    pub fn new(graph: &'a Graph, sizes: Sizes, input: &'a Input) -> Self {
-        Self { graph, prepared: Prepared { input, sizes, last_use: Vec::new() } }
+    ///
+    /// # Errors
+    /// When they hold others: shapes and input may come from a file that somebody else wrote.
+    pub fn new(graph: &'a Graph, sizes: Sizes, input: &'a Input) -> Result<Self, RunError> {
+        check_lengths(&sizes, input)?;
+        Ok(Self { graph, prepared: Prepared { input, sizes, last_use: Vec::new() } })
     }
 
     /// The sizes that shapes follow from.
@@ -33,6 +37,9 @@ impl<'a> Formula<'a> {
     /// When an input or a weight has another shape than the graph gives it, or an id is past the table.
     pub fn compute(&self, node: &Node, inputs: &[Arc<Kept>], weights: &[&[f32]]) -> Result<Kept, RunError> {
         let shape = self.prepared.shape(node)?;
+        if shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).is_none_or(|n| n > MOST) {
+            return Err(refuse(node, "a tensor that fits in memory"));
+        }
         self.check(node, inputs, weights)?;
         let step = Step { prepared: &self.prepared, weights, op: node.op, shape: &shape, inputs };
         let values = step.compute();
@@ -73,6 +80,36 @@ impl<'a> Formula<'a> {
             _ => true,
         };
         if fits { Ok(()) } else { Err(refuse(node, "rows that its table has")) }
+    }
+}
+
+/// No tensor that is computed again has more values than this: 8 GB in f64.
+const MOST: usize = 1 << 30;
+
+fn check_lengths(sizes: &Sizes, input: &Input) -> Result<(), RunError> {
+    let (batch, source) = match &input.source {
+        Source::Tokens(rows) => (rows.batch(), rows.length()),
+        Source::Features(f) => (f.batch, f.frames.div_ceil(2)),
+    };
+    let mut expected = vec![
+        (Dim::Batch, batch),
+        (Dim::Batch, input.target.batch()),
+        (Dim::Source, source),
+        (Dim::Target, input.target.length()),
+    ];
+    if let Source::Features(f) = &input.source {
+        expected.extend([(Dim::Mels, f.mels), (Dim::Frames, f.frames)]);
+        if f.values.len() != f.batch * f.mels * f.frames {
+            return Err(RunError::Obstacle("the features are not of the size they say".into()));
+        }
+    }
+    match expected.into_iter().find(|&(dim, length)| sizes.get(dim) != Some(length)) {
+        None => Ok(()),
+        Some((dim, length)) => Err(RunError::Obstacle(format!(
+            "{}: the shapes say {}, the input {length}",
+            dim.meaning(),
+            sizes.get(dim).map_or_else(|| "nothing".to_owned(), |n| n.to_string())
+        ))),
     }
 }
 

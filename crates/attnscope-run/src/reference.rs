@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
-use crate::position::{Place, bucket, places, sinusoid, table_row};
+use crate::native::Report;
+use crate::position::{Place, bucket, places, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
@@ -33,7 +34,7 @@ pub fn run_reference(
     weights: &Weights,
     input: &Input,
     sink: &mut dyn Sink,
-) -> Result<(), RunError> {
+) -> Result<Report, RunError> {
     run_reference_changed(model, weights, input, &[], sink)
 }
 
@@ -47,9 +48,10 @@ pub fn run_reference_changed(
     input: &Input,
     changes: &[Change],
     sink: &mut dyn Sink,
-) -> Result<(), RunError> {
+) -> Result<Report, RunError> {
     let prepared = Prepared::new(model, input)?;
     let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+    let mut report = Report::default();
     let mut values: Vec<Option<Arc<Kept>>> = vec![None; model.graph.nodes().len()];
     for (id, node) in model.graph.iter() {
         let shape = prepared.shape(node)?;
@@ -67,12 +69,20 @@ pub fn run_reference_changed(
         if let (true, Some(value)) = (sink.wants(id), &value) {
             sink.put(id, &shape, Values::F64(&value.values))?;
         }
+        if let (Op::Squash(_), Some(scores)) = (node.op, inputs.first()) {
+            report.add(id, scores.values.chunks(scores.width()).filter(|row| sees_nothing(row)).count());
+        }
         values[id.index()] = value;
         for dead in prepared.dead_after(node, id.index()) {
             values[dead.index()] = None;
         }
     }
-    Ok(())
+    Ok(report)
+}
+
+/// A row of scores in which every key is shut. One that is not a number is not shut, and is not hidden.
+pub fn sees_nothing(scores: &[f64]) -> bool {
+    scores.iter().all(|&x| x == f64::NEG_INFINITY)
 }
 
 /// One node's arithmetic.
@@ -108,7 +118,9 @@ impl Step<'_> {
             Op::SplitHeads(_) => self.split_heads(),
             Op::MergeHeads(_) => self.merge_heads(),
             Op::Scores { scale } => self.scores(self.factor(scale)),
-            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
+            Op::RelativeBias { stack, buckets, max_distance } => {
+                self.relative_bias(stack, buckets, max_distance)
+            }
             Op::Mask(kind) => {
                 let [batch, _, queries, keys] = self.four();
                 let cell = |i: usize| {
@@ -265,10 +277,10 @@ impl Step<'_> {
         })
     }
 
-    fn relative_bias(&self, stack: attnscope_graph::Stack, max_distance: usize) -> Vec<f64> {
+    fn relative_bias(&self, stack: attnscope_graph::Stack, buckets: usize, max_distance: usize) -> Vec<f64> {
         let [_, heads, queries, keys] = self.four();
         let table = self.weight(0);
-        let buckets = table.len() / heads.max(1);
+        let buckets = used_buckets(buckets, table.len() / heads.max(1));
         let cell = |n: usize| {
             let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
             f64::from(table[bucket(stack, t, s, buckets, max_distance) * heads + h])
@@ -295,7 +307,7 @@ impl Step<'_> {
         let row = |x: &[f64]| -> Vec<f64> {
             let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             match squash {
-                _ if most == f64::NEG_INFINITY => vec![0.0; x.len()],
+                _ if sees_nothing(x) => vec![0.0; x.len()],
                 Squash::Softmax => {
                     let sum: f64 = x.iter().map(|v| (v - most).exp()).sum();
                     x.iter().map(|v| (v - most).exp() / sum).collect()

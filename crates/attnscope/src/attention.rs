@@ -25,7 +25,7 @@ pub(crate) fn cross_attentions(batch: &Batch<'_>, kept: &BTreeMap<NodeId, Kept>)
     let graph = &batch.ready.model.graph;
     let of_cross = |(id, _): &(&NodeId, &Kept)| {
         let path = &graph.node(**id).path;
-        path.part() == "cross_attn" && path.leaf() == "weights"
+        path.is_cross_weights()
     };
     kept.iter()
         .filter(of_cross)
@@ -34,7 +34,8 @@ pub(crate) fn cross_attentions(batch: &Batch<'_>, kept: &BTreeMap<NodeId, Kept>)
 }
 
 impl Batch<'_> {
-    fn cross_attention(&self, path: &str, kept: &Kept) -> Option<CrossAttention> {
+    /// One of them: the mean over heads, padding left out, and what each head does.
+    pub(crate) fn cross_attention(&self, path: &str, kept: &Kept) -> Option<CrossAttention> {
         let [_, heads, stride, keys] = kept.shape[..] else { return None };
         let cells = heads * stride * keys;
         let values = kept.values.get(self.row * cells..(self.row + 1) * cells)?;

@@ -259,6 +259,8 @@ fn audio_has_no_padding_and_says_so() {
         &mel,
         "--tgt-ids",
         "5,6,7;5,6",
+        "--wrong",
+        "no-padding",
         "--width",
         "100",
     ]);
@@ -268,9 +270,23 @@ fn audio_has_no_padding_and_says_so() {
         "no mask: a recording always fills its window",
         "a recording fills its window: the source has no padding",
         "M_d  decoder self-attention",
+        "nothing in this input falls under that rule, so nothing differs",
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
+}
+
+#[test]
+fn a_large_batch_says_what_is_left_out() {
+    let (source, target) = (vec!["3,2,0"; 18].join(";"), vec!["4,0"; 18].join(";"));
+    let args = ["masks", "toy", "--src-ids", &source, "--tgt-ids", &target];
+    let text = stdout(&attnscope(&[&args[..], &["--width", "100"]].concat()));
+    for words in ["rows 4 to 17 are not drawn: --row N draws one", "on the first 16 of 18 rows"] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let value = json(&args);
+    assert_eq!(value["proved_rows"], 16);
+    assert_eq!(value["masks"][1]["rows"].as_array().unwrap().len(), 18);
 }
 
 #[test]
@@ -287,6 +303,12 @@ fn what_cannot_be_shown_is_refused() {
     }
 }
 
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + part.split_once('m').unwrap().1)
+}
+
 #[test]
 fn text_keeps_to_its_width_and_its_characters() {
     for width in ["60", "80", "120"] {
@@ -296,5 +318,9 @@ fn text_keeps_to_its_width_and_its_characters() {
         assert!(text.lines().all(|line| line.chars().count() <= limit || line.contains(" · ")), "{text}");
         let ascii = stdout(&attnscope(&[&["masks", "toy", "--ascii"], &args[..]].concat()));
         assert!(ascii.is_ascii(), "{ascii}");
+        let coloured =
+            stdout(&attnscope(&[&["masks", "toy", "--ascii", "--color=always"], &args[..]].concat()));
+        assert_eq!(without_colours(&coloured), ascii);
+        assert_ne!(coloured, ascii);
     }
 }

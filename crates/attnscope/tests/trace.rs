@@ -220,13 +220,14 @@ fn a_trace_that_cannot_be_written_leaves_nothing() {
     let folder = dir.path().join("t");
     // As on a full disk: no file may grow past 64 blocks of 512 bytes.
     let script = format!(
-        "ulimit -f 64; exec {} trace toy --save {}",
+        "trap '' XFSZ; ulimit -f 64; exec {} trace toy --save {}",
         env!("CARGO_BIN_EXE_attnscope"),
         folder.display()
     );
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert!(!output.status.success());
-    assert!(!folder.exists());
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("error: ") && stderr(&output).contains("help: "));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     let gone = refused(&["trace", "toy", "--save", "/nowhere/at/all/t"]);
     assert!(gone.contains("/nowhere/at/all"), "{gone}");
 }
@@ -278,4 +279,38 @@ fn batches_are_padded_and_masked() {
     assert_eq!(rows[0].as_array().unwrap().len(), rows[1].as_array().unwrap().len());
     assert_eq!(rows[0].as_array().unwrap().last().unwrap()["padding"], true);
     assert_eq!(rows[1].as_array().unwrap().last().unwrap()["padding"], false);
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_leaves_nothing_under_the_final_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("t");
+    let mut run = common::command(&["trace", "--reference", "--save", folder.to_str().unwrap()])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // Something is there: the run has begun to write.
+    while std::fs::read_dir(dir.path()).unwrap().count() == 0 && run.try_wait().unwrap().is_none() {}
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(!folder.exists() || attnscope::run::trace::Trace::open(&folder).is_ok());
+}
+
+#[test]
+fn the_tour_translates_draws_and_names_commands_that_exist() {
+    let output = attnscope(&[]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for part in ["Ein Mann in einem roten Hemd fährt Fahrrad.", "cross_attn", "█", "Next:"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let next = text.split("Next:").nth(1).unwrap();
+    let commands: Vec<&str> =
+        next.lines().filter_map(|l| l.trim().strip_prefix("attnscope ")?.split(' ').next()).collect();
+    assert!(commands.len() > 5);
+    for command in commands.iter().filter(|c| !c.starts_with('-')) {
+        assert!(attnscope(&[command, "--help"]).status.success(), "{command}");
+    }
 }

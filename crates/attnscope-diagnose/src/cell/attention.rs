@@ -1,7 +1,7 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
 use attnscope_graph::{Factor, MaskKind, Squash, Stack};
-use attnscope_run::relative_bucket;
+use attnscope_run::{relative_bucket, sees_nothing, used_buckets};
 
 use super::{Cell, CellError, Step, Term, Written, indices, products, row, value, within};
 
@@ -22,11 +22,16 @@ impl Cell<'_> {
         Ok(vec![dot, scaled])
     }
 
-    pub(super) fn relative_bias(&self, stack: Stack, max_distance: usize) -> Result<Vec<Step>, CellError> {
+    pub(super) fn relative_bias(
+        &self,
+        stack: Stack,
+        buckets: usize,
+        max_distance: usize,
+    ) -> Result<Vec<Step>, CellError> {
         let &[_, h, t, s] = self.at else { return Ok(Vec::new()) };
         let heads = self.cells.tensor(self.id)?.shape[1].max(1);
         let table = self.weight(0);
-        let bucket = relative_bucket(stack, t, s, table.len() / heads, max_distance);
+        let bucket = relative_bucket(stack, t, s, used_buckets(buckets, table.len() / heads), max_distance);
         let distance = s as i64 - t as i64;
         let formula = format!("{}[bucket {bucket}, head {h}], of distance {distance:+}", self.weight_name(0));
         let entry = table.get(bucket * heads + h).map_or(f64::NAN, |&x| f64::from(x));
@@ -34,14 +39,15 @@ impl Cell<'_> {
     }
 
     /// Why a cell is open or shut.
-    pub(super) fn mask(&self, kind: MaskKind, stored: f64) -> Step {
+    pub(super) fn mask(&self, kind: MaskKind) -> Result<Step, CellError> {
+        let derived = self.derived()?;
         let (t, s) = (self.at.get(2).copied().unwrap_or(0), self.at.get(3).copied().unwrap_or(0));
-        let reason = match (stored == 0.0, kind.causal && s > t) {
+        let reason = match (derived == 0.0, kind.causal && s > t) {
             (true, _) => format!("query {t} may see key {s}"),
             (false, true) => format!("key {s} is after query {t}"),
             (false, false) => format!("key {s} is padding"),
         };
-        Step::plain(self.leaf(), &reason, stored)
+        Ok(Step::plain(self.leaf(), &reason, derived))
     }
 
     /// scores + bias + mask, the latter two broadcast over batch or heads.
@@ -65,7 +71,7 @@ impl Cell<'_> {
         let scores = row(self.input(0)?, &[b, h, t]);
         let x = scores.get(s).copied().unwrap_or(f64::NAN);
         let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if most == f64::NEG_INFINITY {
+        if sees_nothing(scores) {
             let formula = format!("query {t} may see no key: every weight is 0");
             steps.push(Step::plain(self.leaf(), &formula, 0.0));
             return Ok(steps);

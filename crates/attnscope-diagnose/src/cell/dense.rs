@@ -1,6 +1,7 @@
 //! Cells outside of attention: lookups, maps, norms, activations.
 
-use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions};
+use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions, Side};
+use attnscope_run::Source;
 
 use super::{Cell, CellError, Step, Term, Written, products, row, value};
 
@@ -25,20 +26,34 @@ impl Cell<'_> {
         kind: Positions,
         offset: usize,
         count: PositionCount,
-        stored: f64,
+        side: Side,
     ) -> Result<Vec<Step>, CellError> {
-        let &[_, p, i] = self.at else { return Ok(Vec::new()) };
+        let &[b, p, i] = self.at else { return Ok(Vec::new()) };
         let width = self.cells.tensor(self.id)?.shape[2];
         let place = match count {
             PositionCount::Places => p.to_string(),
-            PositionCount::Tokens => format!("(tokens before {p})"),
+            PositionCount::Tokens => self.token_number(side, b, p),
         };
         let place = if offset > 0 { format!("{place} + {offset}") } else { place };
         let formula = match kind {
             Positions::Table => format!("{}[{place}, {i}]", self.weight_name(0)),
             _ => format!("sinusoid of position {place}, feature {i} of {width}"),
         };
-        Ok(vec![Step::plain(self.leaf(), &formula, stored)])
+        Ok(vec![Step::plain(self.leaf(), &formula, self.derived()?)])
+    }
+
+    /// Which token of its row stands at a place, where padding does not count.
+    fn token_number(&self, side: Side, b: usize, p: usize) -> String {
+        let rows = match (side, &self.cells.input.source) {
+            (Side::Source, Source::Tokens(rows)) => rows,
+            (Side::Source, Source::Features(_)) => return p.to_string(),
+            (Side::Target, _) => &self.cells.input.target,
+        };
+        let row = rows.open().get(b * rows.length()..(b + 1) * rows.length()).unwrap_or_default();
+        match row.get(p) {
+            Some(true) => row[..p].iter().filter(|&&open| open).count().to_string(),
+            _ => "padding".to_owned(),
+        }
     }
 
     /// out[b, o, t] = bias[o] + Σ over c, k of w[o, c, k] · x[b, c, t · stride + k − 1]

@@ -6,7 +6,7 @@ mod dense;
 use std::collections::{BTreeMap, BTreeSet};
 
 use attnscope_graph::{Factor, Graph, Model, Node, NodeId, Op, Sizes};
-use attnscope_run::{Kept, Weights};
+use attnscope_run::{Formula, Input, Kept, Weights};
 use serde::Serialize;
 
 /// How one value came about. The last step's value is the cell's.
@@ -21,6 +21,31 @@ pub struct Arithmetic {
     /// From the first product to the value.
     pub steps: Vec<Step>,
 }
+
+impl Arithmetic {
+    /// What the last step gives, in f64.
+    pub fn value(&self) -> f64 {
+        self.steps.last().map_or(f64::NAN, |step| step.value)
+    }
+
+    /// Whether the run's f32 explains what lies between the value and what was stored: a sum is off by no more than its
+    /// terms' magnitudes allow, however small it is itself.
+    pub fn agrees(&self) -> bool {
+        let (derived, stored) = (self.value(), self.stored);
+        if derived == stored || (derived.is_nan() && stored.is_nan()) {
+            return true;
+        }
+        let size = |step: &Step| {
+            let terms: f64 = step.terms.iter().map(|t| t.value.abs()).filter(|v| v.is_finite()).sum();
+            terms.max(if step.value.is_finite() { step.value.abs() } else { 0.0 })
+        };
+        let largest = self.steps.iter().map(size).fold(0.0, f64::max);
+        (derived - stored).abs() <= ROUNDINGS * f64::from(f32::EPSILON) * largest
+    }
+}
+
+/// Roundings that a kernel may take on the way to a value, in units of f32's epsilon of what is added up.
+const ROUNDINGS: f64 = 64.0;
 
 /// One step on the way to a value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -83,6 +108,9 @@ pub enum CellError {
         /// The dimension's length.
         length: usize,
     },
+    /// The tensor does not follow from the input.
+    #[error("{0}")]
+    NotDerived(String),
     /// A tensor that the arithmetic needs was not kept.
     #[error("{0} was not captured")]
     NotCaptured(String),
@@ -115,6 +143,8 @@ pub struct Cells<'a> {
     pub model: &'a Model,
     /// Its weights.
     pub weights: &'a Weights,
+    /// What it read.
+    pub input: &'a Input,
     /// Its sizes with the lengths of the input.
     pub sizes: &'a Sizes,
     /// What was captured: at least what [`needed`] names.
@@ -175,7 +205,7 @@ impl Cell<'_> {
         match self.node.op {
             Op::Ids(_) | Op::Features => Ok(vec![Step::plain(self.leaf(), "given", stored)]),
             Op::Embed { scale } => self.embed(scale),
-            Op::Positions { kind, offset, count, .. } => self.positions(kind, offset, count, stored),
+            Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
             Op::AddPositions => self.sum(&[("embedding", 1.0), ("position", 1.0)]),
             Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
             Op::Conv1d { stride } => self.conv(stride),
@@ -189,8 +219,10 @@ impl Cell<'_> {
             Op::Activate(activation) => self.activate(activation),
             Op::Gate => self.gate(),
             Op::Scores { scale } => self.scores(scale),
-            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
-            Op::Mask(kind) => Ok(vec![self.mask(kind, stored)]),
+            Op::RelativeBias { stack, buckets, max_distance } => {
+                self.relative_bias(stack, buckets, max_distance)
+            }
+            Op::Mask(kind) => Ok(vec![self.mask(kind)?]),
             Op::AddMask { .. } => self.add_mask(),
             Op::Squash(squash) => self.squash(squash),
             Op::Context => self.context(),
@@ -213,6 +245,15 @@ impl Cell<'_> {
 
     fn input_name(&self, i: usize) -> &str {
         self.node.inputs.get(i).map_or("", |&id| self.cells.model.graph.node(id).path.leaf())
+    }
+
+    /// What the formula gives for a node that reads nothing but the input: positions, masks.
+    fn derived(&self) -> Result<f64, CellError> {
+        let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
+        let Cells { model, weights, sizes, input, .. } = self.cells;
+        let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
+        let weights: Vec<&[f32]> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        Ok(value(&formula.compute(self.node, &[], &weights).map_err(impossible)?, self.at))
     }
 
     fn leaf(&self) -> &str {

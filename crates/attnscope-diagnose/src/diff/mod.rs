@@ -100,6 +100,8 @@ pub struct Divergence {
     pub grounds: Grounds,
     /// What turns one side into the other.
     pub relation: Option<Relation>,
+    /// The step that the relation is about, where it is one that was not dumped, on the way to the node.
+    pub cause: Option<String>,
     /// Which side the relation speaks of: the one that is not ours, or B.
     pub odd_one: Which,
     /// What the node is computed from, on the way back the nearest nodes that both sides have.
@@ -189,6 +191,8 @@ pub enum Judged {
     WithoutWeights,
     /// None: the model's graph or its input is not known.
     Nothing,
+    /// Nothing was run: weights are compared.
+    Weights,
 }
 
 /// Compares two runs.
@@ -200,7 +204,9 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     let mut bindings = [a, b].map(|side| Bindings::by_name(side, &frame, &options.map));
     identify(&frame, a, b, &mut bindings)?;
     let formula = frame.graph.as_ref().zip(frame.input.as_ref());
-    let formula = formula.map(|(graph, input)| (graph, Formula::new(graph, frame.sizes.clone(), input)));
+    // Shapes that do not fit the tokens beside them: nothing can be computed again, and the report says so.
+    let formula = formula
+        .and_then(|(graph, input)| Some((graph, Formula::new(graph, frame.sizes.clone(), input).ok()?)));
     // The weights count only where the graph is the model's own.
     let weights = known.filter(|k| frame.graph.as_ref() == Some(&k.model.graph)).map(|k| k.weights);
     let judge = formula.as_ref().map(|(graph, formula)| Judge { frame: &frame, graph, formula, weights });

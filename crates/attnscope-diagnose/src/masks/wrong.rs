@@ -130,6 +130,9 @@ impl Compared {
 
     /// In what the two differ, with the numbers at hand.
     pub fn difference(&self) -> String {
+        if self.right == self.wrong {
+            return "nothing in this input falls under that rule, so nothing differs".into();
+        }
         let worst = |of: fn(&RowDifference) -> f64| {
             let rows = self.rows.iter().map(of).enumerate().filter(|(query, _)| self.tokens[*query]);
             rows.fold((0, 0.0), |most, row| if row.1 > most.1 { row } else { most })
@@ -253,6 +256,8 @@ mod tests {
     fn a_query_with_nothing_to_see_has_no_weights() {
         let c = Compared::new(Mistake::NoPadding, &[1.0, 2.0], &[Some(Shut::Padding); 2], &[true]);
         close(&c.right, &[0.0, 0.0]);
+        let alone = Compared::new(Mistake::NoCausal, &[1.0], &[None], &[true]);
+        assert!(alone.difference().ends_with("nothing differs"), "{}", alone.difference());
         let padding = Compared::new(Mistake::NoPadding, &scores(), &[Some(Shut::Padding); 4], &[true, false]);
         assert!(padding.difference().contains("(query 0)"), "{}", padding.difference());
         assert!(c.wrong.iter().all(|w| w.is_finite()));

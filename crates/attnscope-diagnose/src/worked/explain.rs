@@ -181,7 +181,9 @@ impl Explanation {
                 format!("copied: {}", rows.iter().map(row).collect::<Vec<_>>().join(", "))
             }
             Self::TooCoarse { unit } => {
-                format!("rounded or cut off too coarsely: every cell is within {unit} of the truth")
+                format!(
+                    "written too coarsely: every cell is within {unit} of the truth, one of its last digit or less"
+                )
             }
         }
     }

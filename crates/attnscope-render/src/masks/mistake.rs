@@ -9,6 +9,9 @@ use crate::layout::Options;
 use crate::text::Style;
 use crate::wrap::{shown, width, wrap};
 
+/// The most keys whose weights are printed.
+const MOST_KEYS: usize = 64;
+
 /// A mistake: the right weights and the wrong ones on the same scores, beside each other where there is room.
 pub fn mistake(
     compared: &Compared,
@@ -36,7 +39,10 @@ pub fn mistake(
     let one_part = |lines: &Vec<String>| !lines.iter().any(String::is_empty);
     let fits = |lines: &Vec<String>| one_part(lines) && lines.iter().all(|l| width(l) <= half.width);
     let mut out = format!("{title}\n");
-    if side_by_side.iter().all(fits) {
+    if compared.keys > MOST_KEYS {
+        let (queries, keys) = (compared.queries, compared.keys);
+        out += &format!("{queries} × {keys} weights are too many to print: --format json has them\n");
+    } else if side_by_side.iter().all(fits) {
         let [left, _] = &side_by_side;
         let column = left.iter().map(|line| width(line)).max().unwrap_or(0);
         let coloured = [

@@ -49,7 +49,10 @@ impl Page<'_> {
         } else {
             format!("{} heads", self.example.heads)
         };
-        let mut facts = vec![heads, format!("products divided by {}", self.scale())];
+        let mut facts = vec![heads];
+        if self.judgement.truth.get(Step::Products).is_some() {
+            facts.push(format!("products divided by {}", self.scale()));
+        }
         facts.push(match &self.example.mask {
             Mask::None => "no mask".into(),
             Mask::Causal => "causal mask".into(),

@@ -10,15 +10,17 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
+use super::trace::check_layer_index;
 use super::{ModelArgs, Output, OutputArgs};
 use crate::explain::{
-    QUESTIONS, Subject, Topic, Wanted, cell_json, cell_page, index_page, node_page, parse_at, sign, walk_page,
+    QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, rule_page,
+    sign, walk_page,
 };
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// A snapshot number, a node path, an idea, a question (q1 to q7); nothing lists them. With --walk: the model
+    /// A snapshot number, a node path, an idea, a question (q1 to q7), a rule of the doctor; nothing lists them. With --walk: the model
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
     #[command(flatten)]
@@ -66,9 +68,15 @@ impl Explain {
         let Some(topic) = self.topic.as_deref().or(self.walk.then_some("")) else {
             return self.write(&output, &[index_page()], None);
         };
-        let opened = self.source.open(&self.model_args(), Some(&self.target))?;
+        let model_args = self.model_args()?;
+        let opened = self.source.open(&model_args, Some(&self.target))?;
         let model = opened.encoder_decoder()?;
+        check_layer_index(&model.graph, self.layer_index)?;
         let asked = self.asked(topic, &model.graph)?;
+        if let Asked::Topic(Topic::Rule(rule)) = asked {
+            // The same for every model.
+            return self.write(&output, &[rule_page(rule)], None);
+        }
         let ready;
         let subject = if self.has_input(&opened.name) {
             ready = self.source.ready(&opened)?;
@@ -85,16 +93,23 @@ impl Explain {
     }
 
     /// With --walk, what stands in the place of the topic is the model.
-    fn model_args(&self) -> Cow<'_, ModelArgs> {
+    fn model_args(&self) -> Result<Cow<'_, ModelArgs>, Failure> {
         match (&self.topic, self.walk) {
-            (Some(model), true) => Cow::Owned(ModelArgs { model: model.clone(), ..self.model.clone() }),
-            _ => Cow::Borrowed(&self.model),
+            (Some(topic), true) if self.model.model != "demo" => Err(Failure::new(
+                format!(
+                    "--walk goes through a whole model, and {topic:?} is given beside {:?}",
+                    self.model.model
+                ),
+                "leave the topic out",
+            )),
+            (Some(model), true) => Ok(Cow::Owned(ModelArgs { model: model.clone(), ..self.model.clone() })),
+            _ => Ok(Cow::Borrowed(&self.model)),
         }
     }
 
     /// The built-in models have something to read; others need to be given it.
     fn has_input(&self, name: &str) -> bool {
-        self.source.is_given() || matches!(name, "demo" | "toy")
+        self.source.is_given() || self.target.is_given() || matches!(name, "demo" | "toy")
     }
 
     fn asked(&self, topic: &str, graph: &Graph) -> Result<Asked, Failure> {
@@ -130,11 +145,13 @@ impl Explain {
         let mut pages = match asked {
             Asked::Walk => vec![walk_page(subject, self.layer_index)],
             Asked::Cell(node, at) => {
-                cell = Some(cell_json(subject, *node, at)?);
-                vec![cell_page(subject, *node, at, self.full)?]
+                let told = arithmetic(subject, *node, at)?;
+                cell = Some(json!(told));
+                vec![cell_page(subject, *node, &told, self.full)]
             }
             Asked::Topic(Topic::Node(node)) => vec![node_page(subject, *node)],
             Asked::Topic(Topic::Concept(concept)) => vec![concept.page(subject)],
+            Asked::Topic(Topic::Rule(rule)) => vec![rule_page(rule)],
             Asked::Topic(Topic::Questions) => QUESTIONS.iter().map(|q| q.page(subject)).collect(),
             Asked::Topic(Topic::Snapshot(number)) => {
                 let node = self.node_of(subject.graph(), *number).ok_or_else(|| self.absent(*number))?;

@@ -72,6 +72,13 @@ impl Given {
     }
 }
 
+impl TargetArgs {
+    /// Whether the user gave anything to write.
+    pub(super) fn is_given(&self) -> bool {
+        !self.tgt.is_empty() || self.tgt_ids.is_some()
+    }
+}
+
 impl SourceArgs {
     /// Opens the model; the toy's vocabulary is made of the texts that it is to read.
     pub(super) fn open(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Opened, Failure> {
@@ -104,7 +111,8 @@ impl SourceArgs {
             || self.pairs.is_some()
     }
 
-    fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
+    /// The pairs that were given; none where none were.
+    pub(super) fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
         Ok(self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default())
     }
 

@@ -63,9 +63,7 @@ fn drawing(ready: &Ready<'_>, output: &Output<'_>) -> Result<String, Failure> {
 /// The last cross-attention: the clearest of what the decoder reads.
 fn attention(ready: &Ready<'_>, input: Input, output: &Output<'_>) -> Result<String, Failure> {
     let graph = &ready.model.graph;
-    let is_weights =
-        |path: &attnscope_graph::NodePath| path.part() == "cross_attn" && path.leaf() == "weights";
-    let last = graph.iter().filter(|(_, n)| is_weights(&n.path)).map(|(id, _)| id).last();
+    let last = graph.iter().filter(|(_, n)| n.path.is_cross_weights()).map(|(id, _)| id).last();
     let mut keep = Keep::new(|id| Some(id) == last);
     Native::new().run(ready.model, &ready.weights, &input, &mut keep)?;
     let batch = Batch { ready, input: &input, row: 0 };

@@ -41,9 +41,9 @@ fn dimensions(subject: &Subject<'_>, page: &mut Page) {
     };
     page.table(&["stage", "dims", "shape", "meaning"], STAGES.into_iter().filter_map(stage).collect());
     page.words(
-        "The batch is first and never changes. Lengths change once, where the decoder takes over from the encoder. \
-         The last dimension is d_model everywhere but inside a sublayer, where it is cut into heads or widened to \
-         d_ff, and at the end, where it becomes the vocabulary.",
+        "The batch is first and never changes. From the embeddings on, lengths change once, where the decoder takes \
+         over from the encoder, and the last dimension is d_model everywhere but inside a sublayer, where it is cut \
+         into heads or widened to d_ff, and at the end, where it becomes the vocabulary.",
     );
 }
 

@@ -54,7 +54,14 @@ impl Ran<'_> {
             "heads": attnscope_graph::Stack::ALL.map(|s| self.sizes.get(attnscope_graph::Dim::Heads(s))),
             "tokens": tokens_json(self.ready, self.input, self.generated),
             "nodes": self.ready.model.graph.iter().map(node).collect::<Vec<_>>(),
+            "blind": self.blind_json(),
         })
+    }
+
+    /// Attentions with queries that may see nothing.
+    fn blind_json(&self) -> Value {
+        let path = |id: NodeId| self.ready.model.graph.node(id).path.as_str();
+        self.blind.iter().map(|&(id, rows)| json!({ "node": path(id), "rows": rows })).collect()
     }
 
     pub(super) fn json(&self, sink: &Collect) -> Value {
@@ -82,9 +89,7 @@ impl Ran<'_> {
         if let Picked::Walk(walk) = self.picked {
             value["snapshots"] = walk.iter().map(|s| self.snapshot_json(sink, s)).collect();
         }
-        let blind =
-            |(id, rows): &(NodeId, usize)| json!({ "node": graph.node(*id).path.as_str(), "rows": rows });
-        value["blind"] = self.blind.iter().map(blind).collect();
+        value["blind"] = self.blind_json();
         if self.trace.draws_attention() {
             let batch = Batch { ready: self.ready, input: self.input, row: self.trace.row };
             let cross = |c: &CrossAttention| {

@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::ready::Ready;
 use collect::{Collect, Use};
 use picked::Picked;
+pub(super) use picked::check_layer_index;
 
 #[derive(Debug, Args)]
 pub(super) struct Trace {
@@ -38,7 +39,7 @@ pub(super) struct Trace {
     /// The layer that the walk opens in each stack
     #[arg(long, value_name = "N", default_value_t = 0)]
     layer_index: usize,
-    /// The row of the batch whose attention is drawn
+    /// The row of the batch whose attention, ids and last logits are shown
     #[arg(long, value_name = "N", default_value_t = 0)]
     row: usize,
     /// Print the values, abbreviated where there are many
@@ -123,7 +124,7 @@ impl Trace {
             }
         }
         if self.draws_attention() {
-            let drawn = graph.iter().filter(|(_, n)| is_cross_weights(n));
+            let drawn = graph.iter().filter(|(_, n)| n.path.is_cross_weights());
             uses.extend(drawn.map(|(id, _)| (id, Use::Keep)));
         }
         let mut sink = Collect { uses, stats: BTreeMap::new(), kept: BTreeMap::new(), writer: None };
@@ -153,16 +154,12 @@ impl Trace {
         input: &Input,
         sink: &mut Collect,
     ) -> Result<Vec<(NodeId, usize)>, Failure> {
-        if self.reference {
-            run_reference(ready.model, &ready.weights, input, sink)?;
-            return Ok(Vec::new());
-        }
-        Ok(Native::new().run(ready.model, &ready.weights, input, sink)?.blind)
+        let report = match self.reference {
+            true => run_reference(ready.model, &ready.weights, input, sink)?,
+            false => Native::new().run(ready.model, &ready.weights, input, sink)?,
+        };
+        Ok(report.blind)
     }
-}
-
-fn is_cross_weights(node: &attnscope_graph::Node) -> bool {
-    node.path.part() == "cross_attn" && node.path.leaf() == "weights"
 }
 
 /// A run that is over, and everything there is to say about it.

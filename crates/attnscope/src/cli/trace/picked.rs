@@ -1,6 +1,6 @@
 //! What the user wants to see of a run: nodes, or stops of the walk.
 
-use attnscope_graph::{Graph, NodeId, Selector, Snapshot, View, snapshots};
+use attnscope_graph::{Graph, NodeId, Selector, Snapshot, Stack, View, snapshots};
 
 use super::Trace;
 use crate::failure::Failure;
@@ -22,23 +22,25 @@ impl Trace {
             }
             return Ok(Picked::Nodes(nodes));
         }
+        check_layer_index(graph, self.layer_index)?;
         let walk = snapshots(graph, self.layer_index);
-        if walk.iter().filter(|s| matches!(s.view, View::Absent(_))).count() > MOST_ABSENT {
-            let layers = attnscope_graph::Stack::ALL.map(|s| format!("{} {}", graph.layers(s), s.name()));
-            return Err(Failure::new(
-                format!("--layer-index {}: the model has {} layers", self.layer_index, layers.join(" and ")),
-                "layers are counted from 0",
-            ));
-        }
         let Some(numbers) = &self.snapshots else { return Ok(Picked::Walk(walk)) };
         let numbers = parse_numbers(numbers)?;
         Ok(Picked::Walk(walk.into_iter().filter(|s| numbers.contains(&s.number)).collect()))
     }
 }
 
-/// More rows than this are missing only from a layer that neither stack has: 14 are of the encoder's, 20 of the
-/// decoder's.
-const MOST_ABSENT: usize = 30;
+/// Refuses a layer that neither stack has. Where only one has it, the walk says what is absent.
+pub(crate) fn check_layer_index(graph: &Graph, index: usize) -> Result<(), Failure> {
+    if Stack::ALL.iter().any(|&stack| index < graph.layers(stack)) {
+        return Ok(());
+    }
+    let layers = Stack::ALL.map(|s| format!("{} {}", graph.layers(s), s.name()));
+    Err(Failure::new(
+        format!("--layer-index {index}: the model has {} layers", layers.join(" and ")),
+        "layers are counted from 0",
+    ))
+}
 
 /// What the user wants to see.
 pub(super) enum Picked {

@@ -1,7 +1,7 @@
 //! A run in print.
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{NodeId, Snapshot, View};
+use attnscope_graph::{Cut, NodeId, Snapshot, View};
 use attnscope_render::trace::{CrossAttention, TensorRow, cross_attention, shape_text, tensor_table};
 use attnscope_render::{Array, Heatmap};
 
@@ -107,7 +107,8 @@ impl Ran<'_> {
     /// The shape, statistics and, where they are kept, values of a snapshot.
     pub(super) fn snapshot_values(&self, sink: &Collect, snapshot: &Snapshot) -> Option<Shown> {
         let cut = |whole: &[usize], value: &dyn Fn(usize) -> Option<f64>| {
-            let values: Vec<f64> = snapshot.view.places(whole).into_iter().filter_map(value).collect();
+            let values: Vec<f64> =
+                snapshot.view.places(whole, self.cut()).into_iter().filter_map(value).collect();
             Shown { shape: snapshot.view.shape(whole), stats: Stats::of_f64(&values), values }
         };
         match &snapshot.view {
@@ -128,6 +129,13 @@ impl Ran<'_> {
                 Some(Shown { shape, stats: *sink.stats.get(&first)?, values })
             }
         }
+    }
+
+    /// The row that the user asked for, and where its sentence ends.
+    fn cut(&self) -> Cut {
+        let (row, length) = (self.trace.row, self.input.target.length());
+        let open = self.input.target.open().get(row * length..(row + 1) * length).unwrap_or_default();
+        Cut { row, last: open.iter().rposition(|&open| open).unwrap_or(0) }
     }
 
     /// The values of everything that was picked, each under its name.
