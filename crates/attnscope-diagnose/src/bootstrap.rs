@@ -33,7 +33,7 @@ pub fn bootstrap(sums: &[f64], tokens: &[usize], resamples: usize) -> Estimate {
             sum / length.max(1) as f64
         })
         .collect();
-    let none = means.iter().filter(|mean| !(**mean > 0.0)).count();
+    let none = means.iter().filter(|mean| mean.is_nan() || **mean <= 0.0).count();
     means.sort_by(f64::total_cmp);
     let at = |share: f64| means[((means.len() - 1) as f64 * share).round() as usize];
     Estimate {
