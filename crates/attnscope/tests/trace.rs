@@ -115,6 +115,16 @@ fn the_text_has_tokens_walk_and_attention() {
 }
 
 #[test]
+fn nothing_is_wider_than_the_terminal() {
+    for width in ["60", "80", "120"] {
+        let text = stdout(&attnscope(&["trace", "toy", "--width", width]));
+        let most: usize = width.parse().unwrap();
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > most).collect();
+        assert!(wide.is_empty(), "{width}: {wide:#?}");
+    }
+}
+
+#[test]
 fn a_selection_prints_its_values() {
     let args = ["trace", "toy", "--layer", "cross_attn", "--payload"];
     let text = stdout(&attnscope(&args));
@@ -283,21 +293,33 @@ fn batches_are_padded_and_masked() {
     assert_eq!(rows[1].as_array().unwrap().last().unwrap()["padding"], false);
 }
 
+/// Ends a run with a signal as soon as it has begun to write, and says what is left beside the trace's name.
+#[cfg(unix)]
+fn interrupted(signal: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("t");
+    let words = vec!["man"; 300].join(" ");
+    let args = ["trace", "--reference", "--src", &words, "--tgt", &words, "--save", folder.to_str().unwrap()];
+    let quiet = || std::process::Stdio::null();
+    let mut run = common::command(&args).stdout(quiet()).stderr(quiet()).spawn().unwrap();
+    while std::fs::read_dir(dir.path()).unwrap().count() == 0 && run.try_wait().unwrap().is_none() {}
+    // The handler is there a moment after the folder is.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let id = run.id().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+    assert!(!run.wait().unwrap().success());
+    let name =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().into_owned();
+    std::fs::read_dir(dir.path()).unwrap().map(name).collect()
+}
+
 #[test]
 #[cfg(unix)]
 fn an_interrupted_run_leaves_nothing_under_the_final_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("t");
-    let mut run = common::command(&["trace", "--reference", "--save", folder.to_str().unwrap()])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    // Something is there: the run has begun to write.
-    while std::fs::read_dir(dir.path()).unwrap().count() == 0 && run.try_wait().unwrap().is_none() {}
-    run.kill().unwrap();
-    run.wait().unwrap();
-    assert!(!folder.exists() || attnscope::run::trace::Trace::open(&folder).is_ok());
+    assert_eq!(interrupted("-INT"), [""; 0]);
+    assert_eq!(interrupted("-TERM"), [""; 0]);
+    // Nobody can clean up after this one; what is left is hidden, and is not the trace's name.
+    assert!(interrupted("-KILL").iter().all(|name| name.starts_with(".attnscope-trace-")));
 }
 
 #[test]
