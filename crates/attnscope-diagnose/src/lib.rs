@@ -3,6 +3,7 @@
 mod attention;
 mod bootstrap;
 pub mod cell;
+mod contribution;
 mod corpus;
 mod doctor;
 mod exam;
