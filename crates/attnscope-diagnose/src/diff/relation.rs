@@ -144,7 +144,10 @@ pub enum Relation {
         cells: usize,
     },
     /// Nothing but zeros on one side.
-    AllZero,
+    AllZero {
+        /// The weight that is all zero, where the tensor itself is not.
+        weight: Option<String>,
+    },
 }
 
 impl Relation {
@@ -179,7 +182,7 @@ impl Relation {
             Self::SomeRows { .. } => "some_rows",
             Self::SomePositions { .. } => "some_positions",
             Self::NotANumber { .. } => "not_a_number",
-            Self::AllZero => "all_zero",
+            Self::AllZero { .. } => "all_zero",
         }
     }
 
@@ -211,12 +214,12 @@ impl Relation {
             Self::SomeRows { rows } => json!({ "rows": rows }),
             Self::SomePositions { positions } => json!({ "positions": positions }),
             Self::NotANumber { cells } => json!({ "cells": cells }),
+            Self::AllZero { weight } => json!({ "weight": weight }),
             Self::SwappedHalves
             | Self::Interleaved
             | Self::AddedVector
             | Self::NotApplied
-            | Self::BiasNotAdded
-            | Self::AllZero => json!({}),
+            | Self::BiasNotAdded => json!({}),
         }
     }
 
@@ -296,7 +299,10 @@ impl Relation {
             Self::SomeRows { rows } => format!("only {}", numbered("row", rows, " of the batch")),
             Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
             Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
-            Self::AllZero => format!("{it} is all zero"),
+            Self::AllZero { weight: None } => format!("{it} is all zero"),
+            Self::AllZero { weight: Some(weight) } => {
+                format!("{it} is what comes out when {weight} is all zero")
+            }
         }
     }
 
