@@ -71,3 +71,4 @@ pub use scene::{Boxed, Role, Route, Run, Scene};
 pub use svg::{svg, svg_sheet};
 pub use table::{Align, Column, Table};
 pub use text::{Style, draw, text};
+pub use wrap::wrap_plain;

@@ -60,6 +60,29 @@ pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distan
         return first + distance;
     }
     let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
-    let far = exact + (ratio * (buckets - exact) as f32) as usize;
+    let rest = (buckets - exact) as f32;
+    // Before the cast: a distance that is no larger than what is exact makes the ratio infinite.
+    let far = exact + (ratio * rest).min(rest) as usize;
     first + far.min(buckets.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_distance_has_a_bucket_of_the_table_whatever_a_config_says() {
+        for buckets in 1..=34 {
+            for max_distance in 0..=40 {
+                for (query, key) in (0..40).flat_map(|q| [(q, 0), (0, q), (39, q)]) {
+                    for stack in Stack::ALL {
+                        let row = bucket(stack, query, key, buckets, max_distance);
+                        assert!(row < buckets, "{stack:?}: {query}, {key}, {buckets}, {max_distance}");
+                    }
+                }
+            }
+        }
+        // As many exact distances as the largest.
+        assert_eq!(bucket(Stack::Decoder, 17, 0, 32, 16), 31);
+    }
 }
