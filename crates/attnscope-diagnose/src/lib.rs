@@ -2,9 +2,32 @@
 
 mod attention;
 pub mod audit;
+mod bootstrap;
 pub mod cell;
+mod corpus;
 pub mod diff;
+mod doctor;
+mod exam;
+mod finding;
+mod heads;
 pub mod masks;
+mod observe;
+mod place;
+mod rule;
+mod rules;
+mod score;
+mod thresholds;
+mod wiring;
 pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};
+pub use bootstrap::{Estimate, bootstrap};
+pub use corpus::Corpus;
+pub use doctor::{Diagnosis, examine};
+pub use exam::{Patient, Sample, TooLong};
+pub use finding::{Finding, Severity};
+pub use rule::{NotChecked, Rule};
+pub use rules::rules;
+pub use score::Progress;
+pub use thresholds::Thresholds;
+pub use wiring::{Better, Change, Search, Trial, search};

@@ -4,8 +4,8 @@ use crate::dim::{Dim, Side, Stack};
 use crate::graph::{Graph, NodeId, WeightId};
 use crate::op::{Factor, MaskKind, Op};
 use crate::wiring::{
-    CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormPlace, Positions, ScoreScale, Switch,
-    Wiring,
+    CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormPlace, Positions, ScoreScale,
+    Switch, Wiring,
 };
 
 /// How many layers each stack has.
@@ -135,7 +135,7 @@ impl Builder {
 
     /// A sublayer with its residual sum and its norm, before or after.
     fn sublayer(&mut self, path: &str, x: NodeId, body: impl FnOnce(&mut Self, NodeId) -> NodeId) -> NodeId {
-        let residual = Op::Residual { gain: self.wiring.residual_gain };
+        let residual = Op::Residual { gain: self.gain(path) };
         let (norm_path, sum_path) = (format!("{path}.norm"), format!("{path}.residual"));
         match self.wiring.norm_place {
             NormPlace::Pre => {
@@ -149,6 +149,15 @@ impl Builder {
                 self.norm(norm_path, sum)
             }
         }
+    }
+
+    /// How often a sublayer is added: once, but for the attentions that a wiring speaks of.
+    fn gain(&self, path: &str) -> f32 {
+        let here = match self.wiring.residual_gain_at {
+            GainAt::EveryAttention => !path.ends_with("ffn"),
+            GainAt::Encoder => path.starts_with(Stack::Encoder.name()) && !path.ends_with("ffn"),
+        };
+        if here { self.wiring.residual_gain } else { 1.0 }
     }
 
     /// Queries from `x`, keys and values from `memory`: the same node for self-attention.
@@ -187,7 +196,8 @@ impl Builder {
                 format!("{}.0.self_attn.bias.weight", stack.name()),
                 vec![Dim::Buckets(stack), Dim::Heads(stack)],
             );
-            let op = Op::RelativeBias { stack, max_distance: self.wiring.relative_max_distance };
+            let (buckets, max_distance) = (self.wiring.relative_buckets, self.wiring.relative_max_distance);
+            let op = Op::RelativeBias { stack, buckets, max_distance };
             sum.push(self.graph.add(format!("{path}.bias"), op, &[], &[table]));
         }
         let mask = MaskKind {

@@ -156,6 +156,11 @@ impl Graph {
         self.by_path.get(path).copied()
     }
 
+    /// The weight of that path.
+    pub fn find_weight(&self, path: &str) -> Option<WeightId> {
+        self.weight_by_path.get(path).copied()
+    }
+
     /// How many layers a stack has.
     pub fn layers(&self, stack: Stack) -> usize {
         self.by_layer.keys().filter(|(s, _)| *s == stack).count()

@@ -26,6 +26,7 @@ mod observe;
 mod op;
 mod other;
 mod recognise;
+mod rewire;
 mod select;
 mod snapshot;
 mod wiring;
@@ -45,6 +46,6 @@ pub use recognise::{Model, Recognised, recognise};
 pub use select::Selector;
 pub use snapshot::{Cut, SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
-    Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormKind, NormPlace,
-    PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,
+    Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
+    NormPlace, PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,
 };

@@ -60,6 +60,8 @@ pub enum Op {
     RelativeBias {
         /// Whose self-attention: the encoder's looks both ways.
         stack: Stack,
+        /// Rows of the table that distances are shared out to; 0 for all that it has.
+        buckets: usize,
         /// Distances from here on share the last bucket.
         max_distance: usize,
     },

@@ -169,6 +169,7 @@ fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact
         "position_offset" => positions.iter().all(|p| *p == Positions::None),
         "position_count" => wiring.position_count == PositionCount::Places,
         "cross_mask" => wiring.padding_mask == Switch::Off && wiring.cross_mask == CrossMask::Padding,
+        "residual_gain_at" => wiring.residual_gain == 1.0,
         "scales_target" => wiring.embedding_scale == EmbeddingScale::None,
         _ => false,
     };
@@ -207,7 +208,7 @@ fn token_facts(configs: &Configs<'_>) -> Vec<Fact> {
 }
 
 /// Everything that stands in the way of a run, in words.
-fn obstacles_of(graph: &Graph, sizes: &Sizes, binding: &Binding, facts: &[Fact]) -> Vec<String> {
+pub(crate) fn obstacles_of(graph: &Graph, sizes: &Sizes, binding: &Binding, facts: &[Fact]) -> Vec<String> {
     let mut obstacles = Vec::new();
     for stack in Stack::ALL {
         let (inner, heads) = (sizes.get(Dim::Inner(stack)), sizes.get(Dim::Heads(stack)));

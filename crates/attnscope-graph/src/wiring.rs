@@ -14,8 +14,10 @@ pub struct Wiring {
     pub score_scale: ScoreScale,
     /// What turns scores into weights.
     pub squash: Squash,
-    /// How often a sublayer's output is added to the stream.
+    /// How often an attention's output is added to the stream.
     pub residual_gain: f32,
+    /// Which attentions that is about.
+    pub residual_gain_at: GainAt,
     /// The feed-forward layer's activation.
     pub activation: Activation,
     /// Whether the activation multiplies a second projection.
@@ -82,6 +84,16 @@ pub enum ScoreScale {
     DModel,
     /// Nothing: T5 folds the scale into its weights.
     None,
+}
+
+/// Which attentions are added to the stream more than once, where some are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GainAt {
+    /// All of them.
+    EveryAttention,
+    /// The encoder's only.
+    Encoder,
 }
 
 /// What turns a row of scores into weights.
@@ -294,6 +306,7 @@ impl Wiring {
         score_scale: ScoreScale::DHead,
         squash: Squash::Softmax,
         residual_gain: 1.0,
+        residual_gain_at: GainAt::EveryAttention,
         activation: Activation::Relu,
         gated: false,
         norm: NormKind::Layer,

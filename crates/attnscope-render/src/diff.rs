@@ -38,8 +38,10 @@ pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options)
     if let Some(remark) = judged(report) {
         out += &fill(remark, options, 0);
     }
-    out.push('\n');
-    out += &table(report, full, options);
+    let table = table(report, full, options);
+    if !table.is_empty() {
+        out += &format!("\n{table}");
+    }
     out + &not_compared(report, options)
 }
 
@@ -65,11 +67,20 @@ fn exact(x: f64) -> String {
         _ if x.is_nan() => "NaN".into(),
         _ if x.is_infinite() => if x > 0.0 { "∞" } else { "−∞" }.into(),
         0.0 => "0".into(),
-        a if a < 1e-4 || a >= 1e7 => format!("{x:.6e}"),
+        a if !(1e-4..1e7).contains(&a) => format!("{x:.6e}"),
         _ => {
             let text = format!("{x:.7}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
+    }
+}
+
+/// A part of the largest value.
+fn share(relative: f64) -> String {
+    match relative {
+        r if r >= 0.1 => format!("{:.0} %", 100.0 * r),
+        r if r >= 1e-3 => format!("{:.1} %", 100.0 * r),
+        r => format!("{r:.1e}"),
     }
 }
 
@@ -97,16 +108,17 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     let mut lines =
         vec![format!("first divergence: {} {}", first.node, shape_text(&row.shape)), verdict.to_owned()];
     if let Some(relation) = &first.relation {
-        lines.push(relation.sentence(first.odd_one.name()));
+        let about = first.cause.as_ref().map(|cause| format!(", at {cause} on the way")).unwrap_or_default();
+        lines.push(format!("{}{about}", relation.sentence(first.odd_one.name())));
     }
     let m = &row.measure;
     let cell = shape_text(&place(&row.shape, m.at));
     lines.push(match m.max_abs {
         0.0 => format!("at {cell}: A {}, B {}; {} cells are like that", exact(m.a), exact(m.b), m.apart),
         _ => format!(
-            "largest difference {} ({:.1e} of the largest value) at {cell}: A {}, B {}",
+            "largest difference {} ({} of the largest value) at {cell}: A {}, B {}",
             number(m.max_abs),
-            m.relative(),
+            share(m.relative()),
             exact(m.a),
             exact(m.b)
         ),
@@ -119,26 +131,32 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     lines.iter().enumerate().map(indented).collect()
 }
 
+/// What is compared.
+fn noun(report: &Report) -> &'static str {
+    if report.judged == Judged::Weights { "weights" } else { "nodes" }
+}
+
 fn agreement(report: &Report) -> String {
+    let noun = noun(report);
     let count = report.nodes.len();
     let same = report.nodes.iter().filter(|n| n.state == State::Same).count();
     let furthest = report.nodes.iter().max_by(|a, b| a.measure.relative().total_cmp(&b.measure.relative()));
     match furthest {
         Some(row) if same < count => format!(
-            "no divergence: {count} nodes compared, {same} the same bit for bit, {} apart by rounding, at most {:.1e} of the \
+            "no divergence: {count} {noun} compared, {same} the same bit for bit, {} apart by rounding, at most {:.1e} of the \
              largest value ({})",
             count - same,
             row.measure.relative(),
             row.node
         ),
-        _ => format!("no divergence: {count} nodes compared, all the same bit for bit"),
+        _ => format!("no divergence: {count} {noun} compared, all the same bit for bit"),
     }
 }
 
 /// What the verdict rests on, where it is not everything.
 fn judged(report: &Report) -> Option<&'static str> {
     match report.judged {
-        Judged::All => None,
+        Judged::All | Judged::Weights => None,
         Judged::WithoutWeights => Some(
             "The model is not at hand, so nodes with weights could not be computed again; --model FILE gives it.",
         ),
@@ -155,7 +173,7 @@ fn table(report: &Report, full: bool, options: Options) -> String {
         None => return String::new(),
     };
     let columns = vec![
-        Column::left("node"),
+        Column::left(if report.judged == Judged::Weights { "weight" } else { "node" }),
         Column::left("shape"),
         Column::right("max |A−B|"),
         Column::right("of largest"),
@@ -167,11 +185,14 @@ fn table(report: &Report, full: bool, options: Options) -> String {
     }
     let mut out = String::new();
     if from > 0 {
-        out += &format!("{from} nodes before, all equal but for rounding\n\n");
+        out += &format!("{from} {} before, all equal but for rounding\n\n", noun(report));
     }
     out += &table.render(options.width);
     if to < report.nodes.len() {
-        out += &format!("\n{} nodes after; --full shows them\n", report.nodes.len() - to);
+        let left = &report.nodes[to..];
+        let apart = left.iter().filter(|row| row.state == State::After).count();
+        out +=
+            &format!("\n{} {} after, {apart} of which differ; --full shows them\n", left.len(), noun(report));
     }
     if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
 }
@@ -181,7 +202,7 @@ fn cells(row: &Compared) -> [String; 5] {
     let (difference, relative) = match (m.max_abs, m.apart) {
         (0.0, 0) => ("0".to_owned(), String::new()),
         (0.0, apart) => (format!("{apart} cells"), String::new()),
-        (max, _) => (number(max), format!("{:.1e}", m.relative())),
+        (max, _) => (number(max), share(m.relative())),
     };
     let state = match row.state {
         State::Same => "same",
@@ -221,6 +242,7 @@ pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
             Judged::All => "all",
             Judged::WithoutWeights => "without_weights",
             Judged::Nothing => "nothing",
+            Judged::Weights => "weights",
         },
         "nodes": nodes,
         "not_compared": { "a": report.left[0], "b": report.left[1] },
@@ -236,6 +258,7 @@ fn first_json(report: &Report, first: &Divergence) -> Value {
         "kind": first.kind.name(),
         "detail": first.relation.as_ref().map(|r| r.detail()),
         "sentence": first.relation.as_ref().map(|r| r.sentence(first.odd_one.name())),
+        "cause": first.cause,
         "grounds": match first.grounds {
             Grounds::Recomputed => "recomputed",
             Grounds::Growth => "growth",

@@ -39,6 +39,7 @@ mod canvas;
 mod diagram;
 pub mod diff;
 mod dot;
+pub mod findings;
 mod flow;
 mod glyphs;
 mod heatmap;

@@ -44,6 +44,11 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
     }
 }
 
+/// How many rows of a bias table are in use: what a graph says, never more than there are.
+pub fn used_buckets(said: usize, rows: usize) -> usize {
+    if said == 0 { rows } else { said.min(rows) }
+}
+
 /// The row of T5's bias table for a distance: exact near by, logarithmic further away, in f32 as it was trained.
 pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
     let relative = key as i64 - query as i64;
@@ -60,9 +65,8 @@ pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distan
         return first + distance;
     }
     let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
-    let rest = (buckets - exact) as f32;
-    // Before the cast: a distance that is no larger than what is exact makes the ratio infinite.
-    let far = exact + (ratio * rest).min(rest) as usize;
+    // A table for distances that are all near has no far ones: the ratio is then no number to count on.
+    let far = exact.saturating_add((ratio * (buckets - exact) as f32) as usize);
     first + far.min(buckets.saturating_sub(1))
 }
 

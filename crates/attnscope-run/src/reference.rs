@@ -9,7 +9,7 @@ use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
 use crate::native::Report;
-use crate::position::{Place, bucket, places, sinusoid, table_row};
+use crate::position::{Place, bucket, places, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
@@ -118,7 +118,9 @@ impl Step<'_> {
             Op::SplitHeads(_) => self.split_heads(),
             Op::MergeHeads(_) => self.merge_heads(),
             Op::Scores { scale } => self.scores(self.factor(scale)),
-            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
+            Op::RelativeBias { stack, buckets, max_distance } => {
+                self.relative_bias(stack, buckets, max_distance)
+            }
             Op::Mask(kind) => {
                 let [batch, _, queries, keys] = self.four();
                 let cell = |i: usize| {
@@ -275,10 +277,10 @@ impl Step<'_> {
         })
     }
 
-    fn relative_bias(&self, stack: attnscope_graph::Stack, max_distance: usize) -> Vec<f64> {
+    fn relative_bias(&self, stack: attnscope_graph::Stack, buckets: usize, max_distance: usize) -> Vec<f64> {
         let [_, heads, queries, keys] = self.four();
         let table = self.weight(0);
-        let buckets = table.len() / heads.max(1);
+        let buckets = used_buckets(buckets, table.len() / heads.max(1));
         let cell = |n: usize| {
             let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
             f64::from(table[bucket(stack, t, s, buckets, max_distance) * heads + h])

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use attnscope_checkpoint::Checkpoint;
-use attnscope_graph::{Model, Slot, WeightId};
+use attnscope_graph::{Graph, Model, Slot, WeightId};
 
 use crate::error::RunError;
 
@@ -52,6 +52,24 @@ impl Weights {
             weights.push(Weight { tensor, from, to });
         }
         Ok(Self(weights))
+    }
+
+    /// The same weights in the order of another graph over the same tensors, without a copy. `None` where that graph
+    /// asks for a weight which this one does not have.
+    pub fn reordered(&self, from: &Graph, to: &Graph) -> Option<Self> {
+        let weight = |weight: &attnscope_graph::Weight| {
+            Some(self.0.get(from.find_weight(&weight.path)?.index())?.clone())
+        };
+        to.weights().iter().map(weight).collect::<Option<_>>().map(Self)
+    }
+
+    /// The same weights with the values of one of them replaced.
+    pub fn with(&self, id: WeightId, values: Vec<f32>) -> Self {
+        let mut weights = self.0.clone();
+        if let Some(weight) = weights.get_mut(id.index()) {
+            *weight = Weight { from: 0, to: values.len(), tensor: values.into() };
+        }
+        Self(weights)
     }
 
     /// The values of a weight, row-major.

@@ -13,6 +13,7 @@ mod attention;
 pub mod cli;
 mod explain;
 mod failure;
+mod judged;
 mod near;
 mod open;
 mod ready;

@@ -161,3 +161,30 @@ fn padding_on_either_side_is_the_same_where_positions_do_not_count_it() {
     }
     assert!(seen >= 6, "{seen}");
 }
+
+/// A query that is not a number sees every key, so its weights are no numbers either; nothing passes it for a query with
+/// nothing to see.
+#[test]
+fn what_is_not_a_number_stays_one() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.encoder_decoder().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let input = Trace::open("bart").input();
+    let find = |path: &str| model.graph.find(path).unwrap();
+    let width = 32;
+    let change = Change { node: find("decoder.0.cross_attn.q"), first: 0, values: vec![f32::NAN; width] };
+    let all = |_: NodeId| true;
+    let (mut native, mut reference) = (Keep::new(all), Keep::new(all));
+    let changes = [change];
+    let reports = [
+        Native::new().run_changed(model, &weights, &input, &changes, &mut native).unwrap(),
+        run_reference_changed(model, &weights, &input, &changes, &mut reference).unwrap(),
+    ];
+    for (kept, report) in [native, reference].iter().zip(&reports) {
+        assert!(report.blind.is_empty());
+        let weights = &kept.tensors[&find("decoder.0.cross_attn.weights")];
+        let keys = weights.shape[3];
+        assert!(weights.values[..keys].iter().all(|w| w.is_nan()), "{:?}", &weights.values[..keys]);
+        assert!(kept.tensors[&find("logits")].values[0].is_nan());
+    }
+}

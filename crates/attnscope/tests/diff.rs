@@ -97,8 +97,14 @@ fn save(file: &Path, tensors: Vec<Tensor>) {
 }
 
 /// Runs a model and keeps every tensor in one file, as another program might.
-fn dump(model: &Model, weights: &Weights, input: &Input, file: &Path) -> String {
-    let mut kept = Keep::new(|_| true);
+fn dump(
+    model: &Model,
+    weights: &Weights,
+    input: &Input,
+    wanted: &dyn Fn(&str) -> bool,
+    file: &Path,
+) -> String {
+    let mut kept = Keep::new(|id| wanted(model.graph.node(id).path.as_str()));
     Native::new().run(model, weights, input, &mut kept).unwrap();
     let tensor = |(id, kept): (&attnscope::graph::NodeId, &Kept)| {
         let bytes = kept.values.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
@@ -172,7 +178,7 @@ fn weight_fault(case: &Case, edit: impl Fn(&mut Vec<(String, Vec<usize>, Vec<f32
     let opened = open(&edited(case, dir.path(), edit), case.heads);
     let model = opened.encoder_decoder().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
-    let theirs = dump(model, &weights, &case.input(), &dir.path().join("theirs.safetensors"));
+    let theirs = dump(model, &weights, &case.input(), &|_| true, &dir.path().join("theirs.safetensors"));
     let (code, report) = diff(&[&ours, &theirs]);
     assert_eq!(code, 1);
     first(&report)
@@ -289,6 +295,13 @@ fn a_corrupted_row_is_named() {
 
 /// A fault in the wiring: the same weights, joined in another way.
 fn wiring_fault(case: &Case, edit: impl Fn(&mut Wiring)) -> String {
+    let (code, report) = wired(case, &edit, &|_| true);
+    assert_eq!(code, 1, "{}", report["nodes"]);
+    first(&report)
+}
+
+/// Our trace against a dump of the nodes that `kept` picks from a run under another wiring.
+fn wired(case: &Case, edit: &dyn Fn(&mut Wiring), kept: &dyn Fn(&str) -> bool) -> (i32, Value) {
     let dir = tempfile::tempdir().unwrap();
     let ours = case.trace(dir.path());
     let opened = open(&case.path(), case.heads);
@@ -299,10 +312,8 @@ fn wiring_fault(case: &Case, edit: impl Fn(&mut Wiring)) -> String {
     let graph = build(Layers { encoder, decoder }, &model.wiring);
     assert_eq!(graph.weights(), model.graph.weights());
     model.graph = graph;
-    let theirs = dump(&model, &weights, &case.input(), &dir.path().join("theirs.safetensors"));
-    let (code, report) = diff(&[&ours, &theirs]);
-    assert_eq!(code, 1, "{}", report["nodes"]);
-    first(&report)
+    let theirs = dump(&model, &weights, &case.input(), kept, &dir.path().join("theirs.safetensors"));
+    diff(&[&ours, &theirs])
 }
 
 #[test]
@@ -394,6 +405,7 @@ fn dumps_of_other_programs_agree_with_ours() {
         ("npy", "arrays", 10),
         ("hooks.npz", "arrays", 20),
         ("hooks.pt", "arrays", 20),
+        ("archive.zip", "arrays", 20),
         ("lists.json", "JSON", 5),
         ("polygraphy.json", "Polygraphy", 5),
     ];
@@ -442,6 +454,36 @@ fn a_fault_in_a_sparse_dump_is_found() {
     assert_eq!(report["first_divergence"]["detail"]["known"], "1/2");
 }
 
+/// Only what hooks on modules see: what lies between is wired in every other way.
+#[test]
+fn a_fault_between_the_tensors_of_a_dump_is_named() {
+    use attnscope::graph::ScoreScale;
+    let hooked = |path: &str| {
+        let inside =
+            ["_heads", "scores", "mask", "weights", ".residual", ".act", ".positions", "embed", ".bias"];
+        !inside.iter().any(|end| path.ends_with(end))
+    };
+    for case in [DEMO, T5, BART] {
+        let said = |edit: &dyn Fn(&mut Wiring)| {
+            let (code, report) = wired(&case, edit, &hooked);
+            let cause = report["first_divergence"]["cause"].as_str().unwrap_or("–").to_owned();
+            (code, format!("{} {cause}", first(&report)))
+        };
+        let mask = said(&|w| w.padding_mask = Switch::Off);
+        let expected = "encoder.0.self_attn.context bug mask_not_applied encoder.0.self_attn.mask";
+        assert_eq!((mask.0, mask.1.as_str()), (1, expected), "{}", case.model);
+        let scale = said(&|w| w.score_scale = ScoreScale::DModel);
+        let expected = "encoder.0.self_attn.context bug scale encoder.0.self_attn.scores";
+        assert_eq!((scale.0, scale.1.as_str()), (1, expected), "{}", case.model);
+        let activation = said(&|w| w.activation = Activation::Tanh);
+        let expected = "encoder.0.ffn.out bug other_activation encoder.0.ffn.act";
+        assert_eq!((activation.0, activation.1.as_str()), (1, expected), "{}", case.model);
+        assert_eq!(said(&|_| {}).0, 0, "{}", case.model);
+    }
+    let (_, report) = wired(&DEMO, &|w| w.position_offset = 1, &hooked);
+    assert_eq!(first(&report), "src.embed_pos bug off_by_one_position");
+}
+
 #[test]
 fn names_come_from_a_map_or_from_the_values() {
     let dir = tempfile::tempdir().unwrap();
@@ -485,7 +527,7 @@ fn without_the_model_a_jump_is_a_bug() {
     );
     let model = opened.encoder_decoder().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
-    let theirs = dump(model, &weights, &BART.input(), &dir.path().join("theirs.safetensors"));
+    let theirs = dump(model, &weights, &BART.input(), &|_| true, &dir.path().join("theirs.safetensors"));
     let (code, report) = diff(&[&ours, &theirs]);
     assert_eq!((code, first(&report).as_str()), (1, "decoder.0.ffn.hidden bug –"));
     assert_eq!(report["judged"], "without_weights");
@@ -679,4 +721,18 @@ fn memory_does_not_grow_with_the_dumps() {
         .output()
         .unwrap();
     assert_eq!(status.status.code(), Some(0), "{}", String::from_utf8_lossy(&status.stderr));
+}
+
+/// Two dumps of the same exercise, right and with its doubled residual, by its own code: files list names by the alphabet,
+/// and the encoder comes first all the same.
+#[test]
+fn dumps_of_node_paths_are_walked_in_the_order_of_computation() {
+    let [right, wrong] =
+        ["trace", "trace_faulty"].map(|n| fixture(&format!("tiny-transformer/{n}.safetensors")));
+    let (code, report) = diff(&[&right, &wrong]);
+    assert_eq!((code, first(&report).as_str()), (1, "encoder.0.self_attn.residual"), "{report:#}");
+    let model = fixture("tiny-transformer/tiny.pt");
+    let (_, report) = diff(&[&right, &wrong, "--model", &model, "--heads", "4"]);
+    assert_eq!(report["first_divergence"]["node"], "encoder.0.self_attn.residual", "{report:#}");
+    assert!(report["first_divergence"]["relation"].to_string().contains("gain"), "{report:#}");
 }

@@ -303,6 +303,12 @@ fn what_cannot_be_shown_is_refused() {
     }
 }
 
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + part.split_once('m').unwrap().1)
+}
+
 #[test]
 fn text_keeps_to_its_width_and_its_characters() {
     for width in ["60", "80", "120"] {
@@ -312,5 +318,9 @@ fn text_keeps_to_its_width_and_its_characters() {
         assert!(text.lines().all(|line| line.chars().count() <= limit || line.contains(" · ")), "{text}");
         let ascii = stdout(&attnscope(&[&["masks", "toy", "--ascii"], &args[..]].concat()));
         assert!(ascii.is_ascii(), "{ascii}");
+        let coloured =
+            stdout(&attnscope(&[&["masks", "toy", "--ascii", "--color=always"], &args[..]].concat()));
+        assert_eq!(without_colours(&coloured), ascii);
+        assert_ne!(coloured, ascii);
     }
 }

@@ -1,7 +1,7 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
 use attnscope_graph::{Factor, MaskKind, Squash, Stack};
-use attnscope_run::{relative_bucket, sees_nothing};
+use attnscope_run::{relative_bucket, sees_nothing, used_buckets};
 
 use super::{Cell, CellError, Step, Term, Written, indices, products, row, value, within};
 
@@ -22,11 +22,16 @@ impl Cell<'_> {
         Ok(vec![dot, scaled])
     }
 
-    pub(super) fn relative_bias(&self, stack: Stack, max_distance: usize) -> Result<Vec<Step>, CellError> {
+    pub(super) fn relative_bias(
+        &self,
+        stack: Stack,
+        buckets: usize,
+        max_distance: usize,
+    ) -> Result<Vec<Step>, CellError> {
         let &[_, h, t, s] = self.at else { return Ok(Vec::new()) };
         let heads = self.cells.tensor(self.id)?.shape[1].max(1);
         let table = self.weight(0);
-        let bucket = relative_bucket(stack, t, s, table.len() / heads, max_distance);
+        let bucket = relative_bucket(stack, t, s, used_buckets(buckets, table.len() / heads), max_distance);
         let distance = s as i64 - t as i64;
         let formula = format!("{}[bucket {bucket}, head {h}], of distance {distance:+}", self.weight_name(0));
         let entry = table.get(bucket * heads + h).map_or(f64::NAN, |&x| f64::from(x));

@@ -219,7 +219,9 @@ impl Cell<'_> {
             Op::Activate(activation) => self.activate(activation),
             Op::Gate => self.gate(),
             Op::Scores { scale } => self.scores(scale),
-            Op::RelativeBias { stack, max_distance } => self.relative_bias(stack, max_distance),
+            Op::RelativeBias { stack, buckets, max_distance } => {
+                self.relative_bias(stack, buckets, max_distance)
+            }
             Op::Mask(kind) => Ok(vec![self.mask(kind)?]),
             Op::AddMask { .. } => self.add_mask(),
             Op::Squash(squash) => self.squash(squash),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, Op, Sizes, Stack, Wiring, build};
+use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, NodePath, Op, Sizes, Stack, Wiring, build};
 use attnscope_run::trace::Trace;
 use attnscope_run::{Input, Rows, sizes_of};
 
@@ -18,6 +18,25 @@ pub(super) struct Frame {
     pub(super) sizes: Sizes,
     /// What the traced model was given to read.
     pub(super) input: Option<Input>,
+}
+
+/// Layers of a graph that is built for the order of its names alone.
+const MOST_LAYERS: usize = 256;
+
+/// Names that are node paths, in the order in which any model computes them; files list theirs by the alphabet. Other names
+/// stay as they are, after them.
+fn in_order<T>(mut named: Vec<(&str, T)>) -> Vec<(&str, T)> {
+    let layers = |stack: Stack| {
+        let of =
+            |(name, _): &(&str, T)| NodePath::from((*name).to_owned()).layer().filter(|(s, _)| *s == stack);
+        named.iter().filter_map(of).map(|(_, n)| n + 1).max().unwrap_or(0).min(MOST_LAYERS)
+    };
+    let layers = Layers { encoder: layers(Stack::Encoder), decoder: layers(Stack::Decoder) };
+    // Every node that a family may have beside the paper's.
+    let wiring = Wiring { gated: true, relative_bias: true, ..Wiring::VASWANI };
+    let graph = build(layers, &wiring);
+    named.sort_by_key(|(name, _)| graph.find(name).map_or(usize::MAX, NodeId::index));
+    named
 }
 
 /// The cells of a node's tensor that stand for tokens. What is computed at padding is nobody's business, and programs
@@ -94,12 +113,12 @@ impl Frame {
                 }
             }
             None => {
-                for (i, tensor) in a.dump.tensors().iter().enumerate() {
-                    let shape = Some(tensor.shape.clone());
+                let named = a.dump.tensors().iter().map(|t| (t.name.as_str(), t.shape.clone()));
+                for (i, (name, shape)) in in_order(named.collect()).into_iter().enumerate() {
                     nodes.push(FrameNode {
-                        path: tensor.name.clone(),
+                        path: name.to_owned(),
                         inputs: i.checked_sub(1).into_iter().collect(),
-                        shape,
+                        shape: Some(shape),
                     });
                 }
             }

@@ -129,6 +129,20 @@ impl<'a> Judge<'a> {
         self.walk(tensors, given, false, unit).value(node)
     }
 
+    /// A node as it comes out when one of the steps before it gives another value.
+    pub(super) fn carried(
+        &self,
+        node: usize,
+        (step, value): (usize, Kept),
+        tensors: Tensors<'_>,
+        given: Tensors<'_>,
+    ) -> Result<Option<Kept>, Error> {
+        let mut walk = self.walk(tensors, given, false, 0.0);
+        walk.made.insert(step, Arc::new(value));
+        let inputs = walk.inputs(node)?;
+        Ok(inputs.and_then(|inputs| self.compute(self.node(node), &inputs, None)))
+    }
+
     /// A node, or an edited copy of one, with the weights of the graph or with others.
     pub(super) fn compute(
         &self,

@@ -100,6 +100,8 @@ pub struct Divergence {
     pub grounds: Grounds,
     /// What turns one side into the other.
     pub relation: Option<Relation>,
+    /// The step that the relation is about, where it is one that was not dumped, on the way to the node.
+    pub cause: Option<String>,
     /// Which side the relation speaks of: the one that is not ours, or B.
     pub odd_one: Which,
     /// What the node is computed from, on the way back the nearest nodes that both sides have.
@@ -189,6 +191,8 @@ pub enum Judged {
     WithoutWeights,
     /// None: the model's graph or its input is not known.
     Nothing,
+    /// Nothing was run: weights are compared.
+    Weights,
 }
 
 /// Compares two runs.

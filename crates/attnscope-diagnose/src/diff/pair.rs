@@ -137,16 +137,20 @@ pub(super) fn by_values(
         .filter(|&node| own.1.of[node].is_some() && bindings.of[node].is_none())
         .collect();
     let small = |tensor: &&DumpTensor| (8..=MOST_VALUES).contains(&tensor.elements());
+    let left = bindings.left(side);
+    let counts: HashSet<usize> = left.iter().map(|&i| side.dump.tensors()[i].elements()).collect();
     let mut prints = Vec::new();
     for &node in &open {
         let Some(bound) = &own.1.of[node] else { continue };
+        // Most of a large trace need not be read.
+        let small = |tensor: &&DumpTensor| small(tensor) && counts.contains(&tensor.elements());
         if let Some(tensor) = Some(&own.0.dump.tensors()[bound.tensor]).filter(small)
             && let Some(print) = Print::of(own.0, tensor)?
         {
             prints.push((node, print));
         }
     }
-    for i in bindings.left(side) {
+    for i in left {
         let Some(tensor) = Some(&side.dump.tensors()[i]).filter(small) else { continue };
         // Values of a type that is not read identify nothing.
         let Ok(Some(print)) = Print::of(side, tensor) else { continue };

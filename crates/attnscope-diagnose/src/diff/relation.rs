@@ -286,16 +286,15 @@ impl Relation {
             Self::OtherInput { node } => format!("{it} is computed from {node}"),
             Self::OtherWeights { node } => format!("{it} is what the weights of {node} give"),
             Self::OtherLayer { node } => format!("{it} is what the weights of another layer give, of {node}"),
-            Self::CorruptedRow { rows, weight } => {
-                let noun = if rows.len() == 1 { "row" } else { "rows" };
-                match weight {
-                    Some(weight) => format!("only {noun} {} of {weight} differ in {it}", list(rows)),
-                    None => format!("only {noun} {} differ in {it}", list(rows)),
-                }
+            Self::CorruptedRow { rows, weight: Some(weight) } => {
+                format!("in {it} only {}", numbered("row", rows, &format!(" of {weight}")))
             }
-            Self::SomeHeads { heads } => format!("only heads {} differ", list(heads)),
-            Self::SomeRows { rows } => format!("only rows {} of the batch differ", list(rows)),
-            Self::SomePositions { positions } => format!("only positions {} differ", list(positions)),
+            Self::CorruptedRow { rows, weight: None } => {
+                format!("in {it} only {}", numbered("feature", rows, ", at every position,"))
+            }
+            Self::SomeHeads { heads } => format!("only {}", numbered("head", heads, "")),
+            Self::SomeRows { rows } => format!("only {}", numbered("row", rows, " of the batch")),
+            Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
             Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
             Self::AllZero => format!("{it} is all zero"),
         }
@@ -304,6 +303,14 @@ impl Relation {
     /// Whether the two tensors say the same all the same: a shorter type keeps what it can.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Cast { .. })
+    }
+}
+
+/// `row 3 of it differs`, `rows 3, 4 of it differ`.
+fn numbered(noun: &str, numbers: &[usize], of: &str) -> String {
+    match numbers {
+        [one] => format!("{noun} {one}{of} differs"),
+        several => format!("{noun}s {}{of} differ", list(several)),
     }
 }
 

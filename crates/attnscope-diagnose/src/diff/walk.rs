@@ -6,7 +6,7 @@ use super::judge::{Judge, Tensors, close};
 use super::measure::{Cells, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
-use super::rewired::Suspect;
+use super::rewired::{Found, Suspect};
 use super::side::Side;
 use super::{Compared, DiffError, Divergence, Grounds, Kind, Options, State, Which};
 
@@ -26,12 +26,15 @@ pub(super) struct Walk<'w, 'a> {
     /// For each node its own difference, or the largest of the nodes before it that both sides have.
     carried: Vec<f64>,
     rows: Vec<Compared>,
+    /// Nodes of which one side holds a shorter type's worth.
+    rounded: Vec<(usize, Relation)>,
 }
 
 /// What became of a node under suspicion.
 enum Verdict {
-    Rounding,
-    Step(Grounds, Option<Relation>),
+    /// Nothing but rounding, to a shorter type where a relation says so.
+    Rounding(Option<Relation>),
+    Step(Grounds, Option<Found>),
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -42,7 +45,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         judge: Option<&'w Judge<'a>>,
         options: &'w Options,
     ) -> Self {
-        Self { sides, frame, bindings, judge, options, carried: Vec::new(), rows: Vec::new() }
+        Self {
+            sides,
+            frame,
+            bindings,
+            judge,
+            options,
+            carried: Vec::new(),
+            rows: Vec::new(),
+            rounded: Vec::new(),
+        }
     }
 
     /// Every compared node, and the first at which the sides part.
@@ -56,18 +68,18 @@ impl<'w, 'a> Walk<'w, 'a> {
             };
             let relative = if measure.apart > 0 { f64::INFINITY } else { measure.relative() };
             let mut state = if measure.is_same() { State::Same } else { State::Rounding };
+            let floor = FLOOR * self.unit(node);
             if first.is_some() {
-                state = if measure.is_same() || relative <= FLOOR * self.unit(node) {
-                    state
-                } else {
-                    State::After
-                };
-            } else if relative > FLOOR * self.unit(node)
-                && relative > CARRIED * inherited
-                && let Verdict::Step(grounds, relation) = self.verdict(node, &measure, inherited)?
-            {
-                state = State::First;
-                first = Some(self.divergence(node, Kind::Bug, grounds, relation));
+                state = if measure.is_same() || relative <= floor { state } else { State::After };
+            } else if relative > floor && relative > CARRIED * inherited {
+                match self.verdict(node, &measure, inherited)? {
+                    Verdict::Rounding(None) => {}
+                    Verdict::Rounding(Some(relation)) => self.rounded.push((node, relation)),
+                    Verdict::Step(grounds, found) => {
+                        state = State::First;
+                        first = Some(self.divergence(node, Kind::Bug, grounds, found));
+                    }
+                }
             }
             self.carried.push(relative);
             self.rows.push(self.row(node, measure, state));
@@ -88,7 +100,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         self.rows[at].state = State::First;
         let node = self.frame.find(&self.rows[at].node)?;
-        let mut divergence = self.divergence(node, Kind::Drift, Grounds::Growth, None);
+        // A type that is too short somewhere before is where it comes from.
+        let source = self.rounded.iter().rfind(|(at, _)| *at <= node);
+        let found = source.map(|(at, relation)| (relation.clone(), (*at != node).then_some(*at)));
+        let mut divergence = self.divergence(node, Kind::Drift, Grounds::Growth, found);
         divergence.row = at;
         if self.judge.is_some() {
             divergence.grounds = Grounds::Recomputed;
@@ -160,16 +175,15 @@ impl<'w, 'a> Walk<'w, 'a> {
             && let Some(local) = judge.local(node, theirs, ours)?
         {
             if local.worst <= 1.0 {
-                return Ok(Verdict::Rounding);
+                return Ok(Verdict::Rounding(None));
             }
             // A model that does not describe our own side has no say about the other.
             let trusted = judge.local(node, ours, ours)?.is_some_and(|own| own.worst <= 1.0);
             if trusted {
-                let suspect = Suspect { judge, node, local: &local, tensors: theirs, given: ours };
-                let relation = suspect.relation()?;
-                return Ok(match relation {
-                    Some(relation) if relation.is_harmless() => Verdict::Rounding,
-                    relation => Verdict::Step(Grounds::Recomputed, relation),
+                let suspect = Suspect::new(judge, node, &local, theirs, ours);
+                return Ok(match suspect.relation()? {
+                    Some((relation, _)) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
+                    found => Verdict::Step(Grounds::Recomputed, found),
                 });
             }
         }
@@ -177,12 +191,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         let large =
             measure.relative() > self.options.tolerance && measure.relative() > STEP * inherited.max(unit);
         if measure.apart == 0 && !large {
-            return Ok(Verdict::Rounding);
+            return Ok(Verdict::Rounding(None));
         }
         let relation = self.plain_relation(node, unit, inherited)?;
         Ok(match relation {
-            Some(relation) if relation.is_harmless() => Verdict::Rounding,
-            relation => Verdict::Step(Grounds::Growth, relation),
+            Some(relation) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
+            relation => Verdict::Step(Grounds::Growth, relation.map(|relation| (relation, None))),
         })
     }
 
@@ -213,18 +227,15 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(direct::relation(&two, self.frame).or_else(|| direct::part(&two, None)))
     }
 
-    fn divergence(
-        &self,
-        node: usize,
-        kind: Kind,
-        grounds: Grounds,
-        relation: Option<Relation>,
-    ) -> Divergence {
+    fn divergence(&self, node: usize, kind: Kind, grounds: Grounds, found: Option<Found>) -> Divergence {
         let odd_one = if self.expected() == 0 { Which::B } else { Which::A };
         let mut reads = Vec::new();
         self.nearest(node, &mut reads);
         let node = self.frame.nodes[node].path.clone();
-        Divergence { row: self.rows.len(), node, kind, grounds, relation, odd_one, reads }
+        let step = found.as_ref().and_then(|(_, step)| *step);
+        let cause = step.map(|step| self.frame.nodes[step].path.clone());
+        let relation = found.map(|(relation, _)| relation);
+        Divergence { row: self.rows.len(), node, kind, grounds, relation, cause, odd_one, reads }
     }
 
     /// The nearest nodes before this one that both sides have.
@@ -248,7 +259,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         let seen_as = |which: usize| {
             let bound = self.bindings[which].of[node].as_ref()?;
             let layout = bound.layout.words().map(str::to_owned);
-            let scale = (bound.scale != 1.0).then(|| format!("× {:.6}", bound.scale));
+            let scale = (bound.scale != 1.0).then(|| {
+                let factor = format!("{:.6}", bound.scale);
+                format!("× {}", factor.trim_end_matches('0').trim_end_matches('.'))
+            });
             let values = bound.by_values.then(|| "by its values".to_owned());
             let words: Vec<String> = [values, layout, scale].into_iter().flatten().collect();
             (!words.is_empty()).then(|| words.join(", "))

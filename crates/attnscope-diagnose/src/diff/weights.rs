@@ -116,7 +116,7 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
         let used: std::collections::HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
         all[which].iter().map(Weight::name).filter(|name| !used.contains(name.as_str())).collect()
     });
-    Ok(Report { first, nodes, left, judged: Judged::All })
+    Ok(Report { first, nodes, left, judged: Judged::Weights })
 }
 
 struct Comparison<'c, 'a> {
@@ -179,6 +179,7 @@ impl Comparison<'_, '_> {
             kind: if small { Kind::Drift } else { Kind::Bug },
             grounds: Grounds::Weights,
             relation,
+            cause: None,
             odd_one: Which::B,
             reads: Vec::new(),
         }

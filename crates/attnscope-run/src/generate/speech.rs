@@ -331,6 +331,7 @@ mod tests {
             transcribe: 5,
             translate: 6,
             no_times: 8,
+            first_time: Some(10),
             no_speech: Some(7),
             marks,
         }

@@ -3,6 +3,8 @@
 use attnscope_graph::{Activation, NormKind};
 use pulp::{Arch, Simd, WithSimd};
 
+use super::tile::Rows;
+
 /// Sums are kept in this many parts, so that they can be added side by side.
 const LANES: usize = 16;
 
@@ -175,6 +177,15 @@ pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
     }))
 }
 
+/// ln Σ exp of one row.
+pub(crate) fn log_sum_exp(arch: Arch, row: &[f32]) -> f64 {
+    let (most, total) = arch.dispatch(kernel!(LogSumExp { row: &'a [f32] } -> (f32, f32) {
+        let most = greatest(row);
+        (most, sum(row, |x| exp(x - most)))
+    }));
+    f64::from(most) + f64::from(total).ln()
+}
+
 /// The logistic function of one row, in place; 0 where the score is −∞.
 pub(crate) fn logistic(arch: Arch, row: &mut [f32]) {
     arch.dispatch(kernel!(Logistic { row: &'a mut [f32] } -> () {
@@ -189,6 +200,51 @@ pub(crate) fn add(arch: Arch, to: &mut [f32], from: &[f32]) {
     arch.dispatch(kernel!(Add { to: &'a mut [f32], from: &'a [f32] } -> () {
         for (to, from) in to.iter_mut().zip(from) {
             *to += from;
+        }
+    }));
+}
+
+/// out = x + gain · y
+pub(crate) fn add_scaled(arch: Arch, x: &[f32], gain: f32, y: &[f32], out: &mut [f32]) {
+    arch.dispatch(kernel!(AddScaled { x: &'a [f32], gain: f32, y: &'a [f32], out: &'a mut [f32] } -> () {
+        for ((o, x), y) in out.iter_mut().zip(x).zip(y) {
+            *o = x + gain * y;
+        }
+    }));
+}
+
+/// out = x · y, element by element.
+pub(crate) fn times(arch: Arch, x: &[f32], y: &[f32], out: &mut [f32]) {
+    arch.dispatch(kernel!(Times { x: &'a [f32], y: &'a [f32], out: &'a mut [f32] } -> () {
+        for ((o, x), y) in out.iter_mut().zip(x).zip(y) {
+            *o = x * y;
+        }
+    }));
+}
+
+/// out = Σₖ weights[k] · values[k]
+pub(crate) fn blend(arch: Arch, weights: &[f32], values: Rows<'_>, out: &mut [f32]) {
+    /// Columns whose sums stay in registers.
+    const SOME: usize = 64;
+    arch.dispatch(kernel!(Blend { weights: &'a [f32], values: Rows<'a>, out: &'a mut [f32] } -> () {
+        let mut parts = out.chunks_exact_mut(SOME);
+        let mut from = 0;
+        for part in &mut parts {
+            let mut sums = [0f32; SOME];
+            for (k, &weight) in weights.iter().enumerate() {
+                for (sum, &x) in sums.iter_mut().zip(&values.row(k)[from..from + SOME]) {
+                    *sum += weight * x;
+                }
+            }
+            part.copy_from_slice(&sums);
+            from += SOME;
+        }
+        let rest = parts.into_remainder();
+        rest.fill(0.0);
+        for (k, &weight) in weights.iter().enumerate() {
+            for (sum, &x) in rest.iter_mut().zip(&values.row(k)[from..]) {
+                *sum += weight * x;
+            }
         }
     }));
 }
@@ -237,6 +293,27 @@ mod tests {
             let total: f64 = before.iter().map(|b| (b - most).exp()).sum();
             for (&x, b) in x.iter().zip(&before) {
                 prop_assert!((f64::from(x) - (b - most).exp() / total).abs() <= 1e-6);
+            }
+        }
+
+        #[test]
+        fn log_sums_agree(x in prop::collection::vec(-50f32..50.0, 1..300)) {
+            let total: f64 = x.iter().map(|&x| f64::from(x).exp()).sum();
+            prop_assert!((log_sum_exp(Arch::new(), &x) - total.ln()).abs() <= 2e-6 * total.ln().abs().max(1.0));
+        }
+
+        #[test]
+        fn blends_are_sums(keys in 0usize..9, size in 1usize..140, gap in 0usize..3) {
+            let data: Vec<f32> = (0..keys * (size + gap)).map(|i| (i % 23) as f32 / 5.0 - 2.0).collect();
+            let weights: Vec<f32> = (0..keys).map(|k| 0.5 - k as f32 / 4.0).collect();
+            let values = Rows::new(&data, keys, size, size + gap);
+            for arch in [Arch::new(), Arch::Scalar] {
+                let mut out = vec![f32::NAN; size];
+                blend(arch, &weights, values, &mut out);
+                for (i, &o) in out.iter().enumerate() {
+                    let sum: f64 = (0..keys).map(|k| f64::from(weights[k]) * f64::from(values.row(k)[i])).sum();
+                    prop_assert!((f64::from(o) - sum).abs() <= 1e-5, "{i}: {o} {sum}");
+                }
             }
         }
 

@@ -4,16 +4,19 @@ mod attention;
 mod cache;
 mod decode;
 mod kernels;
-mod matmul;
 mod ops;
 mod pass;
 mod plan;
 mod pool;
+mod product;
+mod stream;
+mod team;
+mod tile;
 mod window;
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Model, NodeId};
+use attnscope_graph::{Dim, Model, NodeId, Sizes};
 use pulp::Arch;
 
 use crate::change::{Change, Changes};
@@ -26,13 +29,23 @@ pub use decode::Decoding;
 use pass::{Part, Pass};
 use plan::Plan;
 use pool::Pool;
+pub use pool::Shared;
+use product::Machine;
+use team::Team;
 use window::Window;
 
 /// The executor and the buffers that it keeps from run to run.
 #[derive(Debug)]
 pub struct Native {
     pool: Pool,
+    team: Team,
     arch: Arch,
+}
+
+/// What a run does not compute itself.
+struct Known<'a> {
+    changes: &'a [Change],
+    encoder_out: Option<&'a [f32]>,
 }
 
 /// What a run has to say besides its tensors.
@@ -61,7 +74,11 @@ impl Default for Native {
 impl Native {
     /// An executor without buffers; the first run makes them.
     pub fn new() -> Self {
-        Self { pool: Pool::default(), arch: Arch::new() }
+        Self { pool: Pool::default(), team: Team::new(), arch: Arch::new() }
+    }
+
+    fn machine(&self) -> Machine<'_> {
+        Machine { arch: self.arch, team: &self.team, pool: &self.pool }
     }
 
     /// Runs a model on an input and hands every wanted tensor to the sink.
@@ -90,12 +107,45 @@ impl Native {
         changes: &[Change],
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, Known { changes, encoder_out: None }, sink)
+    }
+
+    /// Runs what comes after the encoder, whose output is known from another run of the same encoder.
+    ///
+    /// # Errors
+    /// When the input or the output does not fit the model, or the sink refuses a tensor.
+    pub fn run_after_encoder(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        encoder_out: &[f32],
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
+        self.run_part(model, weights, input, Known { changes: &[], encoder_out: Some(encoder_out) }, sink)
+    }
+
+    fn run_part(
+        &mut self,
+        model: &Model,
+        weights: &Weights,
+        input: &Input,
+        known: Known<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Report, RunError> {
         let prepared = Prepared::new(model, input)?;
-        let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+        let changes = Changes::new(model, known.changes, |node| prepared.shape(node))?;
         let sizes = prepared.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
         let plan = Plan::new(&model.graph, &changes);
-        let mut values = vec![Vec::new(); model.graph.nodes().len()];
+        let mut values = vec![Shared::default(); model.graph.nodes().len()];
+        let part = match (known.encoder_out, model.graph.find("encoder.out")) {
+            (Some(known), Some(at)) => {
+                values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?.into();
+                Part::After(at)
+            }
+            _ => Part::All,
+        };
         let mut report = Report::default();
         let pass = Pass {
             model,
@@ -112,9 +162,8 @@ impl Native {
                 rows: &rows,
                 sizes: &sizes,
             },
-            part: Part::All,
-            pool: &mut self.pool,
-            arch: self.arch,
+            part,
+            machine: self.machine(),
             values: &mut values,
             caches: None,
             last_logits: &mut Vec::new(),
@@ -123,7 +172,25 @@ impl Native {
             report: &mut report,
         };
         pass.run(sink)?;
-        values.into_iter().for_each(|buffer| self.pool.give(buffer));
         Ok(report)
     }
+}
+
+/// The encoder's output as another run made it, if it is of the right size.
+fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Result<Vec<f32>, RunError> {
+    let expected = sizes.shape(&model.graph.node(at).dims).map(|shape| shape.iter().product::<usize>());
+    if expected != Some(known.len()) {
+        return Err(RunError::Input {
+            place: "encoder.out".into(),
+            found: format!("{} values", known.len()),
+            expected: format!("this input makes {}", expected.unwrap_or(0)),
+            help: "give the encoder's output for the same source".into(),
+        });
+    }
+    Ok(known.to_vec())
+}
+
+/// ln Σ exp of a row of logits: what turns a logit into the logarithm of a probability.
+pub fn log_sum_exp(row: &[f32]) -> f64 {
+    kernels::log_sum_exp(Arch::new(), row)
 }

@@ -32,6 +32,9 @@ pub(super) struct Diff {
     /// The model that was traced [default: the one that the trace names]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// With --model: the number of attention heads, where the file does not say
+    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    heads: Option<u32>,
     /// The difference, in terms of a tensor's largest value, from which smoothly grown rounding counts
     #[arg(long, value_name = "X", default_value_t = TOLERANCE)]
     tolerance: f64,
@@ -103,7 +106,8 @@ impl Diff {
     /// The model that was given, or the one that a trace names, if it is still there and the same.
     fn model(&self, a: &Side, b: &Side, output: &Output<'_>) -> Result<Option<Opened>, Failure> {
         let about = a.about().or_else(|| b.about());
-        let heads = about.and_then(|about| about["heads"][0].as_u64()).and_then(|n| usize::try_from(n).ok());
+        let heads = self.heads.map(u64::from).or_else(|| about?["heads"][0].as_u64());
+        let heads = heads.and_then(|n| usize::try_from(n).ok());
         if let Some(name) = &self.model {
             return Opened::open(name, heads).map(Some);
         }

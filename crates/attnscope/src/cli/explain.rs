@@ -13,14 +13,14 @@ use super::input::{SourceArgs, TargetArgs};
 use super::trace::check_layer_index;
 use super::{ModelArgs, Output, OutputArgs};
 use crate::explain::{
-    QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, sign,
-    walk_page,
+    QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, rule_page,
+    sign, walk_page,
 };
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// A snapshot number, a node path, an idea, a question (q1 to q7); nothing lists them. With --walk: the model
+    /// A snapshot number, a node path, an idea, a question (q1 to q7), a rule of the doctor; nothing lists them. With --walk: the model
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
     #[command(flatten)]
@@ -73,6 +73,10 @@ impl Explain {
         let model = opened.encoder_decoder()?;
         check_layer_index(&model.graph, self.layer_index)?;
         let asked = self.asked(topic, &model.graph)?;
+        if let Asked::Topic(Topic::Rule(rule)) = asked {
+            // The same for every model.
+            return self.write(&output, &[rule_page(rule)], None);
+        }
         let ready;
         let subject = if self.has_input(&opened.name) {
             ready = self.source.ready(&opened)?;
@@ -147,6 +151,7 @@ impl Explain {
             }
             Asked::Topic(Topic::Node(node)) => vec![node_page(subject, *node)],
             Asked::Topic(Topic::Concept(concept)) => vec![concept.page(subject)],
+            Asked::Topic(Topic::Rule(rule)) => vec![rule_page(rule)],
             Asked::Topic(Topic::Questions) => QUESTIONS.iter().map(|q| q.page(subject)).collect(),
             Asked::Topic(Topic::Snapshot(number)) => {
                 let node = self.node_of(subject.graph(), *number).ok_or_else(|| self.absent(*number))?;

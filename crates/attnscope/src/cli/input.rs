@@ -115,7 +115,8 @@ impl SourceArgs {
             || self.pairs.is_some()
     }
 
-    fn read_pairs(&self) -> Result<&[Pair], Failure> {
+    /// The pairs that were given; none where none were.
+    pub(super) fn read_pairs(&self) -> Result<&[Pair], Failure> {
         if let Some(pairs) = self.read_pairs.get() {
             return Ok(pairs);
         }

@@ -171,8 +171,13 @@ impl Shown<'_> {
         for (compared, input) in &self.wrong {
             sections.push(self.mistake(compared, input, output));
         }
-        sections
-            .push(format!("Proofs on the model itself\n\n{}", render::proof_table(&self.proofs, options)));
+        let batch = self.input.target.batch();
+        let rows = match batch > PROVED_ROWS {
+            true => format!(", on the first {PROVED_ROWS} of {batch} rows"),
+            false => String::new(),
+        };
+        let table = render::proof_table(&self.proofs, options);
+        sections.push(format!("Proofs on the model itself{rows}\n\n{table}"));
         sections.push(render::measure_note(&self.proofs, options));
         output.glyphs_text(&sections.join("\n"))
     }

@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod diff;
+mod doctor;
 mod explain;
 mod flow;
 mod generate;
@@ -11,6 +12,7 @@ mod input;
 mod inspect;
 mod masks;
 mod output;
+mod progress;
 mod summary;
 mod tokens;
 mod tour;
@@ -48,14 +50,16 @@ enum Command {
     Trace(trace::Trace),
     /// Translate or transcribe, and say which part of the source each word came from
     Generate(generate::Generate),
-    /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
+    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    Masks(masks::Masks),
+    /// Explain a tensor, one cell of it, an idea, a question or a rule, with the numbers of the model at hand
     Explain(explain::Explain),
     /// Check a worked example of attention, claim by claim, or a saved trace against its model
     Check(check::Check),
+    /// Say what is wrong with a model, and why
+    Doctor(doctor::Doctor),
     /// Say where two runs part: two traces, or a trace and another program's dump
     Diff(diff::Diff),
-    /// The three masks of a model for an input, and the proof that nothing leaks past them
-    Masks(masks::Masks),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -140,6 +144,7 @@ pub fn main() -> ExitCode {
         Some(Command::Flow(c)) => c.run().map(fine),
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
+        Some(Command::Doctor(c)) => c.run(),
         Some(Command::Explain(c)) => c.run().map(fine),
         Some(Command::Check(c)) => c.run(),
         Some(Command::Generate(c)) => c.run().map(fine),

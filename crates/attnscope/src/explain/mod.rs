@@ -11,7 +11,7 @@ mod topic;
 pub(crate) use cell::{arithmetic, cell_page, parse_at};
 pub(crate) use node::{node_page, walk_page};
 pub(crate) use subject::{Subject, Wanted};
-pub(crate) use topic::{Topic, index_page};
+pub(crate) use topic::{Topic, index_page, rule_page};
 
 use attnscope_render::page::Page;
 

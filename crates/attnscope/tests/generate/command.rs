@@ -301,9 +301,9 @@ fn numbers_without_bounds_are_noted() {
 
 #[test]
 fn no_room_for_a_token_is_said_by_every_search() {
-    let full = vec!["5"; 24].join(",");
+    let (bart, full) = (fixture("bart"), ["5"; 24].join(","));
     for beams in ["1", "2"] {
-        let args = [&fixture("bart"), "--src-ids", "5,6", "--tgt-ids", &full, "--beams", beams, "--align"];
+        let args = [bart.as_str(), "--src-ids", "5,6", "--tgt-ids", &full, "--beams", beams, "--align"];
         assert!(text(&args).contains("(the limit leaves no room for a token)"), "{beams} beams");
         assert_eq!(json(&args)["outputs"][0]["hypotheses"], serde_json::json!([]));
     }
@@ -331,7 +331,8 @@ fn pairs_may_come_through_a_pipe() {
 /// The recording is 1.5 s long, of which the model hears 0.6 s at once.
 #[test]
 fn what_is_not_heard_is_said() {
-    let args = ["trace", &fixture("whisper"), "--audio", &fixture("audio/tone.wav"), "--tgt-ids", "97,5"];
+    let (model, sound) = (fixture("whisper"), fixture("audio/tone.wav"));
+    let args = ["trace", &model, "--audio", &sound, "--tgt-ids", "97,5"];
     let shown = stdout(&attnscope(&args));
     assert!(shown.contains("frames: the first 0.6 s of 1.50 s\n"), "{shown}");
     let found: Value =

@@ -1,0 +1,94 @@
+//! How sure a mean over sentences is: the paired bootstrap (Koehn 2004), which resamples whole sentences.
+
+/// A mean a token over resampled sentences.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// Of the sentences as they are.
+    pub mean: f64,
+    /// 2.5 % of the resamples lie below.
+    pub low: f64,
+    /// 2.5 % lie above.
+    pub high: f64,
+    /// The share of resamples whose mean is not above 0: how likely the effect is none. Never quite 0.
+    pub p: f64,
+}
+
+/// The mean of a sum a sentence, a token. The same numbers give the same estimate.
+pub fn bootstrap(sums: &[f64], tokens: &[usize], resamples: usize) -> Estimate {
+    let n = sums.len().min(tokens.len());
+    let all: f64 = sums.iter().take(n).sum();
+    let count: usize = tokens.iter().take(n).sum();
+    if n == 0 || count == 0 {
+        return Estimate { mean: f64::NAN, low: f64::NAN, high: f64::NAN, p: 1.0 };
+    }
+    let mut random = SplitMix(0x5EED);
+    let mut means: Vec<f64> = (0..resamples.max(1))
+        .map(|_| {
+            let (mut sum, mut length) = (0.0, 0);
+            for _ in 0..n {
+                let i = random.below(n);
+                sum += sums[i];
+                length += tokens[i];
+            }
+            sum / length.max(1) as f64
+        })
+        .collect();
+    let none = means.iter().filter(|mean| !(**mean > 0.0)).count();
+    means.sort_by(f64::total_cmp);
+    let at = |share: f64| means[((means.len() - 1) as f64 * share).round() as usize];
+    Estimate {
+        mean: all / count as f64,
+        low: at(0.025),
+        high: at(0.975),
+        p: (none + 1) as f64 / (means.len() + 1) as f64,
+    }
+}
+
+/// SplitMix64: a small generator, so that a report is the same twice.
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`; 0 where there is none.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_effect_is_sure_and_noise_is_not() {
+        let steady: Vec<f64> = (0..100).map(|i| 1.0 + f64::from(i % 7) * 0.1).collect();
+        let tokens = vec![10; 100];
+        let estimate = bootstrap(&steady, &tokens, 2000);
+        assert!((estimate.mean - 0.13).abs() < 1e-9 && estimate.p < 0.001, "{estimate:?}");
+        assert!(estimate.low > 0.12 && estimate.high < 0.14, "{estimate:?}");
+        let noise: Vec<f64> = (0..100).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
+        let estimate = bootstrap(&noise, &tokens, 2000);
+        assert!(estimate.p > 0.2 && estimate.low < 0.0 && estimate.high > 0.0, "{estimate:?}");
+    }
+
+    /// The interval of a mean of n values has the width that theory gives it: 2 · 1.96 · s / √n.
+    #[test]
+    fn the_interval_is_as_wide_as_theory_says() {
+        let mut random = SplitMix(7);
+        let values: Vec<f64> = (0..400).map(|_| random.below(1000) as f64 / 1000.0).collect();
+        let estimate = bootstrap(&values, &vec![1; 400], 4000);
+        let expected = 2.0 * 1.96 * (1.0 / 12f64).sqrt() / 20.0;
+        assert!(((estimate.high - estimate.low) / expected - 1.0).abs() < 0.15, "{estimate:?}");
+    }
+
+    #[test]
+    fn nothing_gives_no_certainty() {
+        assert_eq!(bootstrap(&[], &[], 10).p, 1.0);
+    }
+}

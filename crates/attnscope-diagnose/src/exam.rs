@@ -1,0 +1,163 @@
+//! What rules look at: a model, its weights, an input, pairs, and what was measured on the way, each measured once.
+
+use std::cell::OnceCell;
+
+use attnscope_checkpoint::{Checkpoint, Stats};
+use attnscope_graph::{Model, Side, Slot, WeightId};
+use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
+
+use crate::corpus::Corpus;
+use crate::observe::{Observed, observe};
+use crate::rule::NotChecked;
+use crate::score::Progress;
+use crate::thresholds::Thresholds;
+use crate::wiring::{Search, search};
+
+/// An input that rules run the model on.
+#[derive(Debug)]
+pub struct Sample {
+    /// Source and decoder input.
+    pub input: Input,
+    /// Sentences that somebody wrote, not made-up tokens: what heads do with the latter says little.
+    pub real: bool,
+}
+
+/// A sentence for which the model has no positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    /// The pair, counted from 1.
+    pub line: usize,
+    /// Which of its sentences.
+    pub side: Side,
+    /// Its tokens.
+    pub length: usize,
+    /// The positions that there are.
+    pub room: usize,
+}
+
+/// A model, and everything that is known beside it.
+#[derive(Clone, Copy)]
+pub struct Patient<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Its file.
+    pub checkpoint: &'a Checkpoint,
+    /// Its weights; absent where it does not run.
+    pub weights: Option<&'a Weights>,
+    /// Its tokenizer, where one is known.
+    pub tokenizer: Option<&'a Tokenizer>,
+    /// What fills the shorter rows of a batch.
+    pub pad: u32,
+    /// How its decoder begins, where that is known.
+    pub shift: Option<&'a Shift>,
+    /// What it is run on.
+    pub sample: Option<&'a Sample>,
+    /// Sentence pairs that it is judged on.
+    pub corpus: Option<&'a Corpus>,
+    /// Pairs that were left out since the model has no positions for them.
+    pub too_long: &'a [TooLong],
+    /// The numbers that are decided by.
+    pub thresholds: &'a Thresholds,
+    /// Told how far the search has come.
+    pub progress: &'a Progress<'a>,
+}
+
+/// A patient under examination: what several rules want to know is measured once, when the first asks.
+pub(crate) struct Exam<'a> {
+    pub(crate) patient: &'a Patient<'a>,
+    stats: OnceCell<Vec<Option<Stats>>>,
+    search: OnceCell<Result<Search, RunError>>,
+    observed: OnceCell<Result<Observed, RunError>>,
+}
+
+impl<'a> Exam<'a> {
+    pub(crate) fn new(patient: &'a Patient<'a>) -> Self {
+        Self { patient, stats: OnceCell::new(), search: OnceCell::new(), observed: OnceCell::new() }
+    }
+
+    pub(crate) fn model(&self) -> &'a Model {
+        self.patient.model
+    }
+
+    pub(crate) fn thresholds(&self) -> &'a Thresholds {
+        self.patient.thresholds
+    }
+
+    /// The weights, or why there is no run.
+    pub(crate) fn weights(&self) -> Result<&'a Weights, NotChecked> {
+        self.patient.weights.ok_or_else(|| {
+            let why =
+                self.model().obstacles.first().cloned().unwrap_or_else(|| "the model does not run".into());
+            NotChecked::new(why, "mend that first; `attnscope inspect` says who says what")
+        })
+    }
+
+    /// The input, or how to give one.
+    pub(crate) fn sample(&self) -> Result<&'a Sample, NotChecked> {
+        self.weights()?;
+        let how = "give a text with --src, token ids with --src-ids, or a recording with --audio";
+        self.patient.sample.ok_or_else(|| NotChecked::new("there is nothing to run the model on", how))
+    }
+
+    /// The pairs, or how to give some.
+    pub(crate) fn corpus(&self) -> Result<&'a Corpus, NotChecked> {
+        self.weights()?;
+        let how = "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for";
+        self.patient
+            .corpus
+            .filter(|c| !c.is_empty())
+            .ok_or_else(|| NotChecked::new("there are no sentence pairs", how))
+    }
+
+    /// Statistics of the file's tensors, in its order; `None` for one that cannot be read.
+    pub(crate) fn stats(&self) -> &[Option<Stats>] {
+        self.stats.get_or_init(|| self.patient.checkpoint.stats().into_iter().map(Result::ok).collect())
+    }
+
+    /// The tensor of a weight that is bound.
+    pub(crate) fn tensor(&self, weight: WeightId) -> Option<usize> {
+        match self.model().binding.slot(weight) {
+            Slot::Bound(found) => Some(found.tensor),
+            Slot::Missing { .. } | Slot::Mismatched { .. } => None,
+        }
+    }
+
+    /// What the file calls a tensor.
+    pub(crate) fn name(&self, tensor: usize) -> &'a str {
+        self.model().tensors.get(tensor).map_or("", |t| t.name.as_str())
+    }
+
+    /// One run of the sample.
+    pub(crate) fn observed(&self) -> Result<&Observed, NotChecked> {
+        let (weights, sample) = (self.weights()?, self.sample()?);
+        let seen = self.observed.get_or_init(|| observe(self.model(), weights, &sample.input));
+        seen.as_ref().map_err(NotChecked::from)
+    }
+
+    /// The same where the sample is of sentences and all of it is finite: what is to be said of heads.
+    pub(crate) fn behaviour(&self) -> Result<&Observed, NotChecked> {
+        if !self.sample()?.real {
+            let how = "give sentences: --src TEXT, --audio FILE or --pairs FILE";
+            return Err(NotChecked::new("made-up tokens say nothing of what heads do", how));
+        }
+        let seen = self.observed()?;
+        match seen.broken {
+            Some(_) => Err(NotChecked::new("the run is not finite", "see first-nan, which comes first")),
+            None => Ok(seen),
+        }
+    }
+
+    /// The search, if any rule asked for it.
+    pub(crate) fn into_search(self) -> Option<Search> {
+        self.search.into_inner().and_then(Result::ok)
+    }
+
+    /// The search for a better wiring.
+    pub(crate) fn search(&self) -> Result<&Search, NotChecked> {
+        let (weights, corpus) = (self.weights()?, self.corpus()?);
+        let found = self
+            .search
+            .get_or_init(|| search(self.model(), weights, corpus, self.thresholds(), self.patient.progress));
+        found.as_ref().map_err(NotChecked::from)
+    }
+}

@@ -1,0 +1,179 @@
+//! What the heads of an attention do, measured as its tensors go by.
+
+/// The sizes of an attention, and which of its positions are tokens.
+pub(crate) struct Extent<'a> {
+    pub(crate) batch: usize,
+    pub(crate) heads: usize,
+    pub(crate) queries: usize,
+    pub(crate) keys: usize,
+    /// A query sees no key after it.
+    pub(crate) causal: bool,
+    /// [batch, query]; all where absent.
+    pub(crate) query_open: Option<&'a [bool]>,
+    /// [batch, key]; all where absent.
+    pub(crate) key_open: Option<&'a [bool]>,
+}
+
+/// What one head does, the mean over queries that are tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HeadSeen {
+    /// −Σ a ln a / ln S over queries with at least four keys; `None` where there are none.
+    pub(crate) entropy: Option<f64>,
+    /// The position with the largest mean weight, and that weight.
+    pub(crate) sink: (usize, f64),
+    /// Root mean square of the norm of what it adds to the stream.
+    pub(crate) norm: f64,
+}
+
+/// How alike two heads of an attention are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pairwise {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+    /// Jensen-Shannon divergence of their weights in nats, the mean over queries.
+    pub(crate) divergence: f64,
+    /// Cosine of what they add to the stream.
+    pub(crate) cosine: f64,
+}
+
+/// Fewer keys than this have no entropy worth the name.
+const LEAST_KEYS: usize = 4;
+/// Queries that are looked at.
+const MOST_QUERIES: usize = 256;
+
+impl Extent<'_> {
+    /// The queries that are tokens: (row of the batch, query). Of very many, some evenly spaced stand for all.
+    fn tokens(&self) -> Vec<(usize, usize)> {
+        let open = |b: usize, q: usize| self.query_open.is_none_or(|open| open[b * self.queries + q]);
+        let all = (0..self.batch).flat_map(|b| (0..self.queries).map(move |q| (b, q)));
+        let tokens: Vec<(usize, usize)> = all.filter(|&(b, q)| open(b, q)).collect();
+        let step = tokens.len().div_ceil(MOST_QUERIES).max(1);
+        tokens.into_iter().step_by(step).collect()
+    }
+
+    /// How many keys a query may see.
+    fn visible(&self, b: usize, query: usize) -> usize {
+        let last = if self.causal { (query + 1).min(self.keys) } else { self.keys };
+        (0..last).filter(|&key| self.key_open.is_none_or(|open| open[b * self.keys + key])).count()
+    }
+}
+
+/// Entropy, sink and likeness of heads from their weights, [batch, head, query, key].
+pub(crate) fn weights_seen(extent: &Extent<'_>, values: &[f32]) -> (Vec<HeadSeen>, Vec<Pairwise>) {
+    let Extent { heads, queries, keys, .. } = *extent;
+    let row = |b: usize, h: usize, q: usize| &values[((b * heads + h) * queries + q) * keys..][..keys];
+    let tokens = extent.tokens();
+    let head = |h: usize| {
+        let (mut entropy, mut counted) = (0.0, 0usize);
+        let mut mean = vec![0f64; keys];
+        for &(b, q) in &tokens {
+            let row = row(b, h, q);
+            mean.iter_mut().zip(row).for_each(|(m, &a)| *m += f64::from(a) / tokens.len() as f64);
+            let visible = extent.visible(b, q);
+            if visible >= LEAST_KEYS {
+                entropy += entropy_of(row) / (visible as f64).ln();
+                counted += 1;
+            }
+        }
+        let sink = mean.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
+        HeadSeen { entropy: (counted > 0).then(|| entropy / counted as f64), sink, norm: 0.0 }
+    };
+    let pair = |(first, second): (usize, usize)| {
+        let each = tokens.iter().map(|&(b, q)| jensen_shannon(row(b, first, q), row(b, second, q)));
+        let divergence = each.sum::<f64>() / tokens.len().max(1) as f64;
+        Pairwise { first, second, divergence, cosine: 0.0 }
+    };
+    let all = (0..heads).flat_map(|i| (i + 1..heads).map(move |j| (i, j)));
+    ((0..heads).map(head).collect(), all.map(pair).collect())
+}
+
+fn entropy_of(row: &[f32]) -> f64 {
+    -row.iter().filter(|&&a| a > 0.0).map(|&a| f64::from(a) * f64::from(a).ln()).sum::<f64>()
+}
+
+/// Half the divergence of each from their mean.
+fn jensen_shannon(a: &[f32], b: &[f32]) -> f64 {
+    let part = |p: f64, m: f64| if p > 0.0 { p * (p / m).ln() } else { 0.0 };
+    let each = a.iter().zip(b).map(|(&a, &b)| {
+        let (a, b) = (f64::from(a), f64::from(b));
+        let mean = 0.5 * (a + b);
+        0.5 * (part(a, mean) + part(b, mean))
+    });
+    each.sum()
+}
+
+/// What each head adds to the stream: root mean square norms, and cosines, [head, head]. `context` is
+/// [batch, head, query, size], `out` the output projection, [width, head · size].
+pub(crate) fn head_outputs(
+    extent: &Extent<'_>,
+    size: usize,
+    context: &[f32],
+    out: &[f32],
+) -> (Vec<f64>, Vec<f64>) {
+    let Extent { heads, queries, .. } = *extent;
+    let inner = heads * size;
+    let mut products = vec![0f64; heads * heads];
+    let tokens = extent.tokens();
+    let mut feature = vec![0f64; heads];
+    for &(b, q) in &tokens {
+        for weights in out.chunks(inner.max(1)) {
+            // One feature of the stream, as each head makes it.
+            for (h, feature) in feature.iter_mut().enumerate() {
+                let context = &context[((b * heads + h) * queries + q) * size..][..size];
+                *feature = context.iter().zip(&weights[h * size..]).map(|(&c, &w)| f64::from(c * w)).sum();
+            }
+            for i in 0..heads {
+                for j in i..heads {
+                    products[i * heads + j] += feature[i] * feature[j];
+                }
+            }
+        }
+    }
+    let square = |i: usize| products[i * heads + i];
+    let norms = (0..heads).map(|i| (square(i) / tokens.len().max(1) as f64).sqrt()).collect();
+    let cosine = |n: usize| {
+        let (i, j) = (n / heads, n % heads);
+        products[n] / (square(i) * square(j)).sqrt()
+    };
+    (norms, (0..heads * heads).map(cosine).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(heads: usize, queries: usize, keys: usize) -> Extent<'static> {
+        Extent { batch: 1, heads, queries, keys, causal: false, query_open: None, key_open: None }
+    }
+
+    #[test]
+    fn entropy_is_of_the_keys_that_can_be_seen() {
+        // One head looks evenly, one at a single key.
+        let values = [0.25f32, 0.25, 0.25, 0.25, 0.0, 1.0, 0.0, 0.0];
+        let (heads, pairs) = weights_seen(&extent(2, 1, 4), &values);
+        assert!((heads[0].entropy.unwrap() - 1.0).abs() < 1e-9);
+        assert_eq!((heads[1].entropy, heads[1].sink), (Some(0.0), (1, 1.0)));
+        assert!(pairs[0].divergence > 0.2);
+        // Two of four keys are padding: too few to speak of entropy.
+        let open = [true, true, false, false];
+        let narrow = Extent { key_open: Some(&open), ..extent(2, 1, 4) };
+        assert_eq!(weights_seen(&narrow, &values).0[0].entropy, None);
+    }
+
+    #[test]
+    fn equal_heads_do_not_diverge() {
+        assert!(jensen_shannon(&[0.5, 0.5], &[0.5, 0.5]).abs() < 1e-12);
+        assert!((jensen_shannon(&[1.0, 0.0], &[0.0, 1.0]) - 2f64.ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn outputs_go_through_the_projection() {
+        // Two heads of size 1, a stream of width 2; the second head's columns are 0.
+        let (norms, cosines) = head_outputs(&extent(2, 1, 0), 1, &[3.0, 5.0], &[1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(norms, [3.0, 0.0]);
+        assert!(cosines[1].is_nan());
+        // Two heads that add the same.
+        let (_, cosines) = head_outputs(&extent(2, 1, 0), 1, &[3.0, 6.0], &[2.0, 1.0, 4.0, 2.0]);
+        assert!((cosines[1] - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,209 @@
+//! One run of the sample, looked at as it goes by: where numbers end, what heads do, how branches stand to their stream.
+
+use std::collections::BTreeMap;
+
+use attnscope_graph::{Dim, Graph, Model, NodeId, Op, Side, Stack};
+use attnscope_run::{Input, Native, Report, RunError, Sink, Values, Weights};
+
+use crate::heads::{Extent, HeadSeen, Pairwise, head_outputs, weights_seen};
+
+/// What one run has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    /// The first tensor with a value that is none.
+    pub(crate) broken: Option<Broken>,
+    /// Every attention, by the path of its part: `decoder.0.cross_attn`.
+    pub(crate) attentions: Vec<AttentionSeen>,
+    /// Norms of the stream and of the branch that joins it, by the residual's path.
+    pub(crate) residuals: Vec<Joined>,
+    /// Attentions with queries that had nothing to see.
+    pub(crate) blind: Report,
+}
+
+/// The first tensor that is not finite.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Broken {
+    pub(crate) node: NodeId,
+    pub(crate) at: Vec<usize>,
+    pub(crate) value: f32,
+    /// How many are.
+    pub(crate) count: usize,
+    pub(crate) total: usize,
+}
+
+/// What an attention did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AttentionSeen {
+    pub(crate) path: String,
+    pub(crate) heads: Vec<HeadSeen>,
+    /// How alike two heads are.
+    pub(crate) pairs: Vec<Pairwise>,
+}
+
+impl AttentionSeen {
+    /// The mean over heads, where they have an entropy.
+    pub(crate) fn mean_entropy(&self) -> Option<f64> {
+        let entropies: Vec<f64> = self.heads.iter().filter_map(|head| head.entropy).collect();
+        (!entropies.is_empty()).then(|| entropies.iter().sum::<f64>() / entropies.len() as f64)
+    }
+}
+
+/// A branch and the stream that it joins.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Joined {
+    pub(crate) path: String,
+    pub(crate) stream: f64,
+    pub(crate) branch: f64,
+}
+
+impl Joined {
+    /// The branch's norm, of the stream's.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.branch / self.stream
+    }
+}
+
+/// Runs the sample and looks.
+pub(crate) fn observe(model: &Model, weights: &Weights, input: &Input) -> Result<Observed, RunError> {
+    let graph = &model.graph;
+    let mut watch = Watch {
+        model,
+        weights,
+        input,
+        norms: BTreeMap::new(),
+        seen: Observed::default(),
+        open: BTreeMap::new(),
+    };
+    let blind = Native::new().run(model, weights, input, &mut watch)?;
+    let norms = watch.norms;
+    let joined = |(_, node): (NodeId, &attnscope_graph::Node)| match (node.op, &node.inputs[..]) {
+        (Op::Residual { .. }, &[stream, branch]) => Some(Joined {
+            path: node.path.as_str().to_owned(),
+            stream: *norms.get(&stream)?,
+            branch: *norms.get(&branch)?,
+        }),
+        _ => None,
+    };
+    let residuals = graph.iter().filter_map(joined).collect();
+    Ok(Observed { residuals, blind, attentions: watch.open.into_values().collect(), ..watch.seen })
+}
+
+struct Watch<'a> {
+    model: &'a Model,
+    weights: &'a Weights,
+    input: &'a Input,
+    /// Of tensors of the stream's width, over positions that are tokens.
+    norms: BTreeMap<NodeId, f64>,
+    seen: Observed,
+    /// Attentions by the number of their weights' node.
+    open: BTreeMap<NodeId, AttentionSeen>,
+}
+
+impl Sink for Watch<'_> {
+    fn wants(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn put(&mut self, id: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        let Values::F32(values) = values else { return Ok(()) };
+        let node = self.model.graph.node(id);
+        if self.seen.broken.is_none() {
+            self.seen.broken = broken(id, &node.op, shape, values);
+        }
+        if let [Dim::Batch, length, Dim::Model] = node.dims[..] {
+            let side = if length == Dim::Target { Side::Target } else { Side::Source };
+            self.norms.insert(id, self.norm(side, shape, values));
+        }
+        match node.op {
+            Op::Squash(_) => self.look_at_weights(id, shape, values),
+            Op::Context => self.look_at_context(id, shape, values),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Watch<'_> {
+    /// Which positions of a side are tokens, [batch, length]; all where there are none to tell.
+    fn is_token(&self, side: Side) -> Option<&[bool]> {
+        match side {
+            Side::Source => self.input.source_rows().map(|rows| rows.open()),
+            Side::Target => Some(self.input.target.open()),
+        }
+    }
+
+    fn norm(&self, side: Side, shape: &[usize], values: &[f32]) -> f64 {
+        let width = shape.last().copied().unwrap_or(1).max(1);
+        let open = self.is_token(side);
+        let rows = values
+            .chunks(width)
+            .enumerate()
+            .filter(|(i, _)| open.is_none_or(|open| open.get(*i).copied().unwrap_or(true)));
+        rows.flat_map(|(_, row)| row).map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt()
+    }
+
+    fn extent<'s>(&'s self, graph: &Graph, id: NodeId, shape: &[usize], keys: usize) -> Option<Extent<'s>> {
+        let stack = graph.node(id).path.layer().map(|(stack, _)| stack)?;
+        let cross = graph.node(id).path.part() == "cross_attn";
+        let key_side = if cross { Side::Source } else { stack.side() };
+        let &[batch, heads, queries, _] = shape else { return None };
+        let causal = stack == Stack::Decoder && !cross;
+        Some(Extent {
+            batch,
+            heads,
+            queries,
+            keys,
+            causal,
+            query_open: self.is_token(stack.side()),
+            key_open: self.is_token(key_side),
+        })
+    }
+
+    /// [batch, head, query, key]
+    fn look_at_weights(&mut self, id: NodeId, shape: &[usize], values: &[f32]) {
+        let keys = shape.last().copied().unwrap_or(0);
+        let Some(extent) = self.extent(&self.model.graph, id, shape, keys) else { return };
+        let path = self.model.graph.node(id).path.as_str();
+        let path = path.strip_suffix(".weights").unwrap_or(path).to_owned();
+        let (heads, pairs) = weights_seen(&extent, values);
+        self.open.insert(id, AttentionSeen { path, heads, pairs });
+    }
+
+    /// [batch, head, query, head size]: what each head adds to the stream, through its columns of the output projection.
+    fn look_at_context(&mut self, id: NodeId, shape: &[usize], values: &[f32]) {
+        let graph = &self.model.graph;
+        let Some(&weights) = graph.node(id).inputs.first() else { return };
+        let Some(path) = self.open.get(&weights).map(|seen| seen.path.clone()) else { return };
+        let Some(out) = graph.find_weight(&format!("{path}.out.weight")).map(|id| self.weights.get(id))
+        else {
+            return;
+        };
+        let Some(extent) = self.extent(graph, id, shape, 0) else { return };
+        let size = shape.last().copied().unwrap_or(1);
+        let (norms, cosines) = head_outputs(&extent, size, values, out);
+        let Some(seen) = self.open.get_mut(&weights) else { return };
+        seen.heads.iter_mut().zip(norms).for_each(|(head, norm)| head.norm = norm);
+        for pair in &mut seen.pairs {
+            pair.cosine = cosines[pair.first * extent_heads(shape) + pair.second];
+        }
+    }
+}
+
+fn extent_heads(shape: &[usize]) -> usize {
+    shape.get(1).copied().unwrap_or(0)
+}
+
+/// The first value of a tensor that has no place there. A mask is −∞ by design, and so is what it hides.
+fn broken(node: NodeId, op: &Op, shape: &[usize], values: &[f32]) -> Option<Broken> {
+    let hides = matches!(op, Op::Mask(_) | Op::AddMask { .. });
+    let bad = |x: &f32| !(x.is_finite() || (hides && *x == f32::NEG_INFINITY));
+    let first = values.iter().position(bad)?;
+    let count = values.iter().filter(|x| bad(x)).count();
+    Some(Broken {
+        node,
+        at: crate::place::place(first, shape),
+        value: values[first],
+        count,
+        total: values.len(),
+    })
+}

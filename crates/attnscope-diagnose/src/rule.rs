@@ -1,0 +1,67 @@
+//! A rule: what it reports, why, how it is measured, by which number it decides, what to try; and its check.
+
+use serde_json::Map;
+
+use crate::exam::Exam;
+use crate::finding::{Finding, Severity};
+
+/// One rule. Its texts are what `explain RULE` says and what the rules' page is made of.
+#[derive(Debug)]
+pub struct Rule {
+    /// Its name: the defect, in kebab case.
+    pub id: &'static str,
+    /// How bad its findings are, unless one says otherwise.
+    pub severity: Severity,
+    /// What it reports.
+    pub what: &'static str,
+    /// Why that matters.
+    pub why: &'static str,
+    /// How it is measured.
+    pub how: &'static str,
+    /// The number that it decides by, and where that comes from.
+    pub threshold: &'static str,
+    /// What to try.
+    pub try_next: &'static str,
+    pub(crate) check: for<'a> fn(&Exam<'a>) -> Checked,
+}
+
+/// What a check gives: findings, perhaps none, or why it could not be made.
+pub(crate) type Checked = Result<Vec<Finding>, NotChecked>;
+
+/// A rule that could not be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotChecked {
+    /// What is missing.
+    pub why: String,
+    /// How to have it checked.
+    pub how: String,
+}
+
+impl NotChecked {
+    pub(crate) fn new(why: impl Into<String>, how: impl Into<String>) -> Self {
+        Self { why: why.into(), how: how.into() }
+    }
+}
+
+impl From<&attnscope_run::RunError> for NotChecked {
+    fn from(e: &attnscope_run::RunError) -> Self {
+        Self::new(e.to_string(), e.help())
+    }
+}
+
+impl Rule {
+    /// A finding of this rule, with the rule's own severity and advice.
+    pub(crate) fn finding(&self, evidence: impl Into<String>) -> Finding {
+        Finding {
+            rule: self.id,
+            severity: self.severity,
+            node: None,
+            slice: None,
+            number: None,
+            threshold: None,
+            evidence: evidence.into(),
+            try_next: self.try_next.to_owned(),
+            extra: Map::new(),
+        }
+    }
+}

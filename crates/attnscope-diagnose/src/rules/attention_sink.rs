@@ -1,0 +1,43 @@
+//! Heads that park their attention on one position.
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    id: "attention-sink",
+    severity: Severity::Info,
+    what: "Heads that put much of their attention on one position, whatever is there.",
+    why: "A head with nothing to do parks its attention, often on the first or the last token. No fault, but a picture of its weights says little about the sentence.",
+    how: "The mean weight on each position over all queries that are tokens; a head counts where the largest mean is above the threshold.",
+    threshold: "A mean above sink = 0.3 (Xiao et al. 2023 speak of sinks from about there).",
+    try_next: "Look at measures without the end token, which `attnscope trace` prints beside the others.",
+    check,
+};
+
+/// Heads that are named in the evidence.
+const SHOWN: usize = 4;
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let (seen, limit) = (exam.behaviour()?, exam.thresholds().sink);
+    let total: usize = seen.attentions.iter().map(|a| a.heads.len()).sum();
+    let mut sinks = Vec::new();
+    for attention in &seen.attentions {
+        for (h, head) in attention.heads.iter().enumerate().filter(|(_, head)| head.sink.1 > limit) {
+            sinks.push((head.sink.1, format!("{} head {h}", attention.path), head.sink.0));
+        }
+    }
+    if sinks.is_empty() {
+        return Ok(Vec::new());
+    }
+    sinks.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let share = sinks.len() as f64 / total.max(1) as f64;
+    let named: Vec<String> = sinks
+        .iter()
+        .take(SHOWN)
+        .map(|(mean, head, position)| format!("{head} ({mean:.2} on position {position})"))
+        .collect();
+    let more = if sinks.len() > SHOWN { format!(" and {} more", sinks.len() - SHOWN) } else { String::new() };
+    let evidence = format!("{} of {total} heads: {}{more}", sinks.len(), named.join(", "));
+    Ok(vec![RULE.finding(evidence).number(share, limit)])
+}

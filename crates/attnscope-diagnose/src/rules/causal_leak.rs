@@ -1,0 +1,22 @@
+//! The decoder sees tokens that it has yet to write.
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::masks::Claim;
+use crate::rule::{Checked, Rule};
+use crate::rules::leak::prove;
+
+pub(super) const RULE: Rule = Rule {
+    id: "causal-leak",
+    severity: Severity::Error,
+    what: "A position of the decoder depends on a target token after it.",
+    why: "In training the model learns to copy what it is to predict; its loss falls to nothing and it cannot generate.",
+    how: "One target token after another is replaced; the logits before it must stay. The first tensor that moves is named.",
+    threshold: "More than 1e-5 of the tensor's largest value: what f32 loses in a sum that is taken in another order.",
+    try_next: "See M_d with `attnscope masks MODEL`; a mask that is built for another length, or multiplied instead of added, is the usual cause.",
+    check,
+};
+
+fn check(exam: &Exam<'_>) -> Checked {
+    prove(exam, &RULE, &[Claim::Causal])
+}

@@ -1,0 +1,32 @@
+//! A matrix of one repeated value.
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, Rule};
+use crate::rules::is_matrix;
+
+pub(super) const RULE: Rule = Rule {
+    id: "constant-weight",
+    severity: Severity::Error,
+    what: "A matrix or a table in which every value is the same.",
+    why: "It maps every input to one direction, and every token or position looks alike behind it.",
+    how: "Every matrix that the model uses is read; its least value equals its greatest.",
+    threshold: "None: there is one value. All zeros are zero-weight's.",
+    try_next: "Compare with the file it was converted from; a tensor that was filled and never copied looks like this.",
+    check,
+};
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let model = exam.model();
+    let mut findings = Vec::new();
+    for (id, _) in model.binding.iter() {
+        let weight = model.graph.weight(id);
+        let Some(tensor) = exam.tensor(id).filter(|_| is_matrix(weight)) else { continue };
+        let Some(Some(stats)) = exam.stats().get(tensor) else { continue };
+        if stats.count > 1 && stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0 {
+            let evidence = format!("all {} values of {} are {}", stats.count, exam.name(tensor), stats.min);
+            findings.push(RULE.finding(evidence).at(&weight.path));
+        }
+    }
+    Ok(findings)
+}

@@ -1,0 +1,100 @@
+//! A head that adds next to nothing and is not missed.
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, NotChecked, Rule};
+use crate::score::{Candidate, Padding, score};
+
+pub(super) const RULE: Rule = Rule {
+    id: "dead-head",
+    severity: Severity::Warning,
+    what: "A head that adds next to nothing to the stream and is not missed when it is taken out.",
+    why: "Its parameters do no work: a part of training went wrong, or the model is wider than its task.",
+    how: "The norm of what each head adds through its columns of the output projection, against the mean of the heads beside it; then the negative log-likelihood of the pairs with those columns set to 0.",
+    threshold: "A norm below dead_norm = 0.1 of the mean and a change below dead_cost = 0.001 nats a token, the values used in the pruning literature.",
+    try_next: "Look at its weights with `attnscope trace MODEL --layer ATTENTION`; prune it, or train on with more regularisation of the rest.",
+    check,
+};
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let seen = exam.behaviour()?;
+    let limit = exam.thresholds().dead_norm;
+    let mut suspects = Vec::new();
+    for attention in &seen.attentions {
+        let mean = attention.heads.iter().map(|h| h.norm).sum::<f64>() / attention.heads.len().max(1) as f64;
+        let weak = attention.heads.iter().enumerate().filter(|(_, head)| head.norm < limit * mean);
+        suspects.extend(weak.map(|(h, head)| (attention, h, head.norm / mean)));
+    }
+    if suspects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (corpus, weights) = (exam.corpus()?, exam.weights()?);
+    let model = exam.model();
+    let tokens: usize = corpus.tokens().iter().sum();
+    let mut findings = Vec::new();
+    for (attention, head, norm) in suspects {
+        let heads = attention.heads.len();
+        let path = format!("{}.out.weight", attention.path);
+        let Some(id) = model.graph.find_weight(&path) else { continue };
+        let whole = weights.get(id);
+        let without = weights.with(id, without_head(whole, model_inner(exam, &attention.path), heads, head));
+        let candidates = [weights.clone(), without].map(|weights| Candidate {
+            model: model.rewired(&model.wiring, None),
+            weights,
+            shift: corpus.shift.clone(),
+            padding: Padding::None,
+        });
+        // The graph is built by the same rule, so that weights keep their order.
+        if candidates[0].model.graph.weights() != model.graph.weights() {
+            continue;
+        }
+        let scores =
+            score(&[&candidates[0], &candidates[1]], corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?;
+        let sum = |n: usize| scores[n].nll.iter().sum::<f64>();
+        let cost = (sum(1) - sum(0)) / tokens.max(1) as f64;
+        if cost.abs() < exam.thresholds().dead_cost {
+            let evidence = format!(
+                "adds {:.1} % of the mean of its {heads} heads, and {cost:+.4} nats a token are the difference without it",
+                100.0 * norm
+            );
+            findings.push(
+                RULE.finding(evidence)
+                    .at(&attention.path)
+                    .slice(format!("head {head}"))
+                    .number(norm, limit)
+                    .with("cost", cost),
+            );
+        }
+    }
+    Ok(findings)
+}
+
+fn model_inner(exam: &Exam<'_>, attention: &str) -> usize {
+    let stack = if attention.starts_with("encoder") {
+        attnscope_graph::Stack::Encoder
+    } else {
+        attnscope_graph::Stack::Decoder
+    };
+    exam.model().sizes.get(attnscope_graph::Dim::Inner(stack)).unwrap_or(1)
+}
+
+/// An output projection, [width, head · size], with the columns of one head set to 0.
+fn without_head(weights: &[f32], inner: usize, heads: usize, head: usize) -> Vec<f32> {
+    let size = inner / heads.max(1);
+    let mut weights = weights.to_vec();
+    weights.chunks_mut(inner.max(1)).for_each(|row| row[head * size..(head + 1) * size].fill(0.0));
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_columns_of_the_head_go() {
+        assert_eq!(
+            without_head(&[1., 2., 3., 4., 5., 6., 7., 8.], 4, 2, 1),
+            [1., 2., 0., 0., 5., 6., 0., 0.]
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! What the three rules about masks share: a proof on the model itself, turned into a finding.
+
+use attnscope_run::PadSide;
+
+use crate::exam::Exam;
+use crate::masks::{Bench, Claim, Padding, Proof, Verdict};
+use crate::rule::{Checked, NotChecked, Rule};
+
+/// Proves some claims; each that fails is a finding. Not checked where none could be tried.
+pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
+    let (weights, sample) = (exam.weights()?, exam.sample()?);
+    let padding = Padding { id: exam.patient.pad, side: PadSide::Right };
+    let failed = |e| NotChecked::from(&e);
+    let mut bench = Bench::new(exam.model(), weights, &sample.input, padding).map_err(failed)?;
+    let mut findings = Vec::new();
+    let mut not_run = None;
+    let mut tried = false;
+    for &claim in claims {
+        let proof = bench.prove(claim).map_err(failed)?;
+        match &proof.verdict {
+            Verdict::Holds => tried = true,
+            Verdict::Fails(leak) => {
+                tried = true;
+                findings.push(
+                    rule.finding(sentence(&proof, &leak.cause, leak.movement))
+                        .at(&leak.node)
+                        .slice(format!("{:?}", leak.at))
+                        .number(leak.movement, proof.threshold)
+                        .with("claim", claim.id()),
+                );
+            }
+            Verdict::NotRun(why) => not_run = not_run.or(Some(why.clone())),
+        }
+    }
+    match not_run {
+        Some(why) if !tried => Err(NotChecked::new(why, "`attnscope masks` shows what there is to prove")),
+        _ => Ok(findings),
+    }
+}
+
+fn sentence(proof: &Proof, cause: &str, movement: f64) -> String {
+    let expected = proof.claim.expected();
+    match proof.claim.must_move() {
+        true => format!("{cause}: {expected}, and this one does not"),
+        false => format!("{cause}: {expected}, and this one moves by {movement:.2e} of its largest value"),
+    }
+}

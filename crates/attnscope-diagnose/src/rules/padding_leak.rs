@@ -1,0 +1,36 @@
+//! What is written depends on padding.
+
+use attnscope_graph::{Front, Switch};
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::masks::Claim;
+use crate::rule::{Checked, NotChecked, Rule};
+use crate::rules::leak::prove;
+
+pub(super) const RULE: Rule = Rule {
+    id: "padding-leak",
+    severity: Severity::Error,
+    what: "The output of a row depends on the padding beside it.",
+    why: "The same sentence is translated differently in another batch; results change with the batch size.",
+    how: "Every row alone against the same row in a padded batch; the embeddings of padding replaced; the encoder's output at padding overwritten; and a row of nothing but padding, which must give numbers.",
+    threshold: "More than 1e-5 of the tensor's largest value: what f32 loses in a sum that is taken in another order.",
+    try_next: "See M_e and M_x with `attnscope masks MODEL --pairs FILE`; a mask that reaches the encoder and not cross-attention is the usual cause.",
+    check,
+};
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let wiring = &exam.model().wiring;
+    // By design: such a model hears windows of one length only.
+    if wiring.front == Front::Audio && wiring.padding_mask == Switch::Off {
+        return Err(NotChecked::new(
+            "audio is always of full length: there is no padding",
+            "nothing: it cannot leak",
+        ));
+    }
+    prove(
+        exam,
+        &RULE,
+        &[Claim::PaddingAlone, Claim::PaddingEmbeddings, Claim::PaddingStates, Claim::AllPadding],
+    )
+}

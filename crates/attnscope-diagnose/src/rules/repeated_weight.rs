@@ -1,0 +1,66 @@
+//! Two matrices of layers that hold the same values.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, Rule};
+use crate::rules::is_matrix;
+
+pub(super) const RULE: Rule = Rule {
+    id: "repeated-weight",
+    severity: Severity::Warning,
+    what: "Two matrices of layers that hold the same values though nothing ties them.",
+    why: "Training never makes two matrices equal to the last bit: one was copied over the other, and what it held is lost.",
+    how: "The values of every matrix of the layers are compared; tensors that the file itself stores once under two names, tables of embeddings and positions are left out.",
+    threshold: "None: every value is the same, and not all are one.",
+    try_next: "Compare both with the file they were converted from; an index that was not advanced writes one layer into two.",
+    check,
+};
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let (model, weights) = (exam.model(), exam.weights()?);
+    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let mut findings = Vec::new();
+    for (id, _) in model.binding.iter() {
+        let weight = model.graph.weight(id);
+        let in_layer = weight.path.starts_with("encoder.") || weight.path.starts_with("decoder.");
+        let values = weights.get(id);
+        let varied = values.iter().any(|x| Some(x) != values.first());
+        if !in_layer || !is_matrix(weight) || !varied {
+            continue;
+        }
+        let Some(&before) = seen.get(&digest(values)) else {
+            seen.insert(digest(values), id.index());
+            continue;
+        };
+        let Some((other, _)) = model.binding.iter().nth(before) else { continue };
+        let (Some(a), Some(b)) = (exam.tensor(other), exam.tensor(id)) else { continue };
+        let tied = a == b || model.tensors[a].storage == model.tensors[b].storage;
+        if !tied && weights.get(other) == values {
+            let other = &model.graph.weight(other).path;
+            let evidence = format!("{} holds the same {} values as {other}", exam.name(b), values.len());
+            findings.push(RULE.finding(evidence).at(&weight.path).with("same_as", other.as_str()));
+        }
+    }
+    Ok(findings)
+}
+
+fn digest(values: &[f32]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    values.iter().for_each(|x| x.to_bits().hash(&mut hasher));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_have_equal_digests_and_others_do_not() {
+        assert_eq!(digest(&[1.0, 2.0]), digest(&[1.0, 2.0]));
+        assert_ne!(digest(&[1.0, 2.0]), digest(&[2.0, 1.0]));
+    }
+}

@@ -1,0 +1,103 @@
+//! The decoder writes the same whatever the source says.
+
+use attnscope_run::Weights;
+use serde_json::json;
+
+use crate::bootstrap::bootstrap;
+use crate::corpus::Corpus;
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, NotChecked, Rule};
+use crate::score::{Candidate, Padding, score};
+
+pub(super) const RULE: Rule = Rule {
+    id: "source-ignored",
+    severity: Severity::Error,
+    what: "The decoder finds a target as likely behind a foreign source as behind its own.",
+    why: "Such a model is a language model with an encoder for show: fluent output that has nothing to do with the input. Its attention can look healthy, so that it is decided by cause.",
+    how: "Every pair's source is swapped for another pair's of about the same length; the cost is the rise of the target's negative log-likelihood, with a bootstrap interval over sentences. Under a wiring that explains the weights better than the declared one, where there is one.",
+    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats.",
+    try_next: "Check that sources and targets were still paired in training, that the encoder's output reaches cross-attention, and its mask.",
+    check,
+};
+
+const RESAMPLES: usize = 10_000;
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let (weights, corpus) = (exam.weights()?, exam.corpus()?);
+    if corpus.len() < 2 {
+        return Err(NotChecked::new(
+            "one pair has no other source to swap with",
+            "give more pairs with --pairs",
+        ));
+    }
+    let search = exam.search()?;
+    let declared;
+    let (candidate, wiring) = match &search.better {
+        Some(better) => (&better.candidate, " under the wiring that explains the weights best"),
+        None => {
+            declared = as_declared(exam, weights, corpus);
+            (&declared, "")
+        }
+    };
+    let own = score(&[candidate], corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
+    let swapped = Corpus { sources: swapped(&corpus.sources), ..corpus.clone() };
+    let foreign = score(&[candidate], &swapped, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
+    let costs: Vec<f64> = foreign.nll.iter().zip(&own.nll).map(|(a, b)| a - b).collect();
+    if costs.iter().any(|cost| !cost.is_finite()) {
+        return Err(NotChecked::new("the likelihood is not finite", "see first-nan, which comes first"));
+    }
+    let cost = bootstrap(&costs, &corpus.tokens(), RESAMPLES);
+    let limit = exam.thresholds().source_cost;
+    if cost.mean >= limit || (cost.low > 0.0 && cost.high >= limit) {
+        return Ok(Vec::new());
+    }
+    let evidence = format!(
+        "a foreign source costs {:.3} nats a token (95 %: {:.3} to {:.3} over {} pairs){wiring}",
+        cost.mean,
+        cost.low,
+        cost.high,
+        corpus.len()
+    );
+    let interval = json!([cost.low, cost.high]);
+    Ok(vec![
+        RULE.finding(evidence).number(cost.mean, limit).at("decoder.*.cross_attn").with("interval", interval),
+    ])
+}
+
+fn as_declared(exam: &Exam<'_>, weights: &Weights, corpus: &Corpus) -> Candidate {
+    let model = exam.model().rewired(&exam.model().wiring, None);
+    let weights = weights.reordered(&exam.model().graph, &model.graph).unwrap_or_else(|| weights.clone());
+    Candidate { model, weights, shift: corpus.shift.clone(), padding: Padding::None }
+}
+
+/// Every source in another's place: of those sorted by length, each gets the next that differs from it.
+fn swapped(sources: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let n = sources.len();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by_key(|&i| sources[i].len());
+    let mut swapped = sources.to_vec();
+    for (rank, &i) in order.iter().enumerate() {
+        let other = (1..n).map(|step| order[(rank + step) % n]).find(|&j| sources[j] != sources[i]);
+        if let Some(j) = other {
+            swapped[i].clone_from(&sources[j]);
+        }
+    }
+    swapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_keeps_a_source_and_lengths_stay_close() {
+        let sources: Vec<Vec<u32>> = (0..20).map(|i| vec![i; 3 + (i as usize * 7) % 5]).collect();
+        let swapped = swapped(&sources);
+        for (a, b) in sources.iter().zip(&swapped) {
+            assert!(a != b && sources.contains(b));
+        }
+        let far = sources.iter().zip(&swapped).filter(|(a, b)| a.len().abs_diff(b.len()) > 1).count();
+        assert!(far <= 1, "{far}");
+    }
+}

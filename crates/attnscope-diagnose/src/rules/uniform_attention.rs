@@ -1,0 +1,30 @@
+//! Cross-attention that looks everywhere alike.
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    id: "uniform-attention",
+    severity: Severity::Info,
+    what: "Cross-attention whose weights are nearly the same for every source token.",
+    why: "The decoder gets the mean of the source, not its words. Untrained models look like this; trained ones that ignore their source often do not, so that this is no verdict: source-ignored decides by cause.",
+    how: "The normalised entropy of the weights over the source's tokens, the mean over queries and heads.",
+    threshold: "A mean above uniform_entropy = 0.98. No validated number exists; this one is for illustration.",
+    try_next: "Run with --pairs, so that source-ignored can decide.",
+    check,
+};
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let (seen, limit) = (exam.behaviour()?, exam.thresholds().uniform_entropy);
+    let mut findings = Vec::new();
+    for attention in seen.attentions.iter().filter(|a| a.path.ends_with("cross_attn")) {
+        let Some(mean) = attention.mean_entropy().filter(|mean| *mean > limit) else { continue };
+        let evidence = format!(
+            "the mean entropy of its {} heads is {mean:.3} of what is possible",
+            attention.heads.len()
+        );
+        findings.push(RULE.finding(evidence).at(&attention.path).number(mean, limit));
+    }
+    Ok(findings)
+}

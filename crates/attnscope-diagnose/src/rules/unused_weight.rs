@@ -1,0 +1,39 @@
+//! Tensors of the model that no node uses.
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    id: "unused-weight",
+    severity: Severity::Warning,
+    what: "Tensors that are named like the model's own and that no node of it uses.",
+    why: "What was trained and is not used is missing somewhere: an adapter, a bias or a layer that this wiring leaves out.",
+    how: "Tensors under the model's prefix that are bound to no weight and are no other name of one; single numbers and what an optimizer keeps are left out.",
+    threshold: "None: a tensor is used or it is not.",
+    try_next: "See which they are with `attnscope inspect MODEL --tensors`, and whether the family or the config is the right one.",
+    check,
+};
+
+/// Names that are listed in the evidence.
+const SHOWN: usize = 3;
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let model = exam.model();
+    let own = |&&i: &&usize| {
+        let tensor = &model.tensors[i];
+        tensor.name.starts_with(&model.prefix) && tensor.shape.iter().product::<usize>() > 1
+    };
+    let unused: Vec<&str> = model.binding.unused.iter().filter(own).map(|&i| exam.name(i)).collect();
+    if unused.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = unused.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let more =
+        if unused.len() > SHOWN { format!(" and {} more", unused.len() - SHOWN) } else { String::new() };
+    let evidence = match unused.len() {
+        1 => format!("{names} is used by no node"),
+        n => format!("{n} tensors are used by no node: {names}{more}"),
+    };
+    Ok(vec![RULE.finding(evidence).number(unused.len() as f64, 0.0).with("tensors", unused)])
+}

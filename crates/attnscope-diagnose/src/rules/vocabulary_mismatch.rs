@@ -1,0 +1,51 @@
+//! A tokenizer that is not of the model's vocabulary.
+
+use attnscope_graph::{Dim, Front, Side};
+
+use crate::exam::Exam;
+use crate::finding::Severity;
+use crate::rule::{Checked, NotChecked, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    id: "vocabulary-mismatch",
+    severity: Severity::Error,
+    what: "A tokenizer with more tokens than the embedding has rows, or far fewer.",
+    why: "Ids past the table crash or read foreign memory; a tokenizer of another model gives every word a foreign meaning.",
+    how: "The tokenizer's largest id against the rows of the embedding tables.",
+    threshold: "More tokens than rows is an error. Fewer by more than a tenth is a warning: padding to a round number explains less than that.",
+    try_next: "Put the tokenizer that belongs to these weights beside them.",
+    check,
+};
+
+/// Rows without a token that need no explanation.
+const SPARE: f64 = 0.1;
+
+fn check(exam: &Exam<'_>) -> Checked {
+    let Some(tokenizer) = exam.patient.tokenizer else {
+        return Err(NotChecked::new("no tokenizer is known", "put tokenizer.json beside the weights"));
+    };
+    let model = exam.model();
+    let tokens = tokenizer.len();
+    let mut findings = Vec::new();
+    let sides: &[Side] = if model.wiring.front == Front::Audio || model.wiring.shared_embeddings {
+        &[Side::Target]
+    } else {
+        &[Side::Source, Side::Target]
+    };
+    for &side in sides {
+        let Some(rows) = model.sizes.get(Dim::Vocab(side)) else { continue };
+        let finding = |evidence| {
+            RULE.finding(evidence).at(format!("{}.embed", side.name())).number(tokens as f64, rows as f64)
+        };
+        if tokens > rows {
+            findings.push(finding(format!("the tokenizer has {tokens} ids and the embedding {rows} rows")));
+        } else if (tokens as f64) < (1.0 - SPARE) * rows as f64 {
+            let evidence = format!(
+                "the tokenizer has {tokens} ids, and {} of the embedding's {rows} rows have none",
+                rows - tokens
+            );
+            findings.push(finding(evidence).severity(Severity::Warning));
+        }
+    }
+    Ok(findings)
+}

@@ -1,0 +1,218 @@
+//! What was found: for a reader, for programs, for continuous integration.
+
+use attnscope_diagnose::{Diagnosis, Finding, NotChecked, Rule, Search, Severity, Trial, rules};
+use serde_json::{Value, json};
+
+use crate::layout::Options;
+use crate::text::Style;
+use crate::wrap::{shown, wrap};
+
+/// What a report begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    /// The MODEL as given.
+    pub model: String,
+    /// Its family's name to a reader.
+    pub title: String,
+    /// The family's id.
+    pub family: &'static str,
+    /// What it was run and judged on, in a few words.
+    pub basis: String,
+}
+
+const INDENT: &str = "  ";
+
+/// The report for a reader: the worst first, what was not checked and why, counts.
+pub fn text(heading: &Heading, diagnosis: &Diagnosis, options: Options, style: Style) -> String {
+    let page = Page { options, style };
+    let mut out = page.line(&format!("{}: {}", heading.model, heading.title), "");
+    out += &page.line(&heading.basis, INDENT);
+    for group in groups(&diagnosis.findings) {
+        out.push('\n');
+        out += &page.group(group);
+    }
+    if !diagnosis.not_checked.is_empty() {
+        out.push('\n');
+        out += &page.not_checked(&diagnosis.not_checked);
+    }
+    out.push('\n');
+    out + &page.line(&counts(diagnosis), "")
+}
+
+/// Findings of one rule and severity that follow each other.
+fn groups(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
+    findings.chunk_by(|a, b| a.rule == b.rule && a.severity == b.severity && a.try_next == b.try_next)
+}
+
+/// `1 error, 2 warnings, 3 notes. 17 rules checked, 2 not.`
+fn counts(diagnosis: &Diagnosis) -> String {
+    let plural = |n: usize, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
+    let words = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "note")];
+    let found: Vec<String> = words
+        .iter()
+        .map(|&(s, word)| (diagnosis.count(s), word))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, w)| plural(n, w))
+        .collect();
+    let found = if found.is_empty() { "nothing found".to_owned() } else { found.join(", ") };
+    let rest = match diagnosis.not_checked.len() {
+        0 => String::new(),
+        n => format!(", {n} not"),
+    };
+    format!("{found}; {} checked{rest}", plural(diagnosis.checked.len(), "rule"))
+}
+
+struct Page {
+    options: Options,
+    style: Style,
+}
+
+impl Page {
+    /// A paragraph, wrapped and indented.
+    fn line(&self, text: &str, indent: &str) -> String {
+        let columns = self.options.width.saturating_sub(indent.len()).max(20);
+        let lines = wrap(&shown(text, self.options.glyphs), columns);
+        lines.iter().map(|line| format!("{indent}{line}\n")).collect()
+    }
+
+    fn group(&self, findings: &[Finding]) -> String {
+        let Some(first) = findings.first() else { return String::new() };
+        let heading = match findings.len() {
+            1 => format!("{} {}", first.severity.name(), first.rule),
+            n => format!("{} {} × {n}", first.severity.name(), first.rule),
+        };
+        let mut out = self.colored(&shown(&heading, self.options.glyphs), first.severity);
+        for finding in findings {
+            let place = [finding.node.as_deref(), finding.slice.as_deref()]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(" ");
+            let place = if place.is_empty() { place } else { format!("{place}: ") };
+            out += &self.line(&format!("{place}{}", finding.evidence), INDENT);
+        }
+        out += &self.line(&format!("try: {}", first.try_next), INDENT);
+        out + &self.line(&format!("why: attnscope explain {}", first.rule), INDENT)
+    }
+
+    fn colored(&self, text: &str, severity: Severity) -> String {
+        let code = match severity {
+            Severity::Error => "1;31",
+            Severity::Warning => "1;33",
+            Severity::Info => "1;36",
+        };
+        if self.style.color { format!("\x1b[{code}m{text}\x1b[0m\n") } else { format!("{text}\n") }
+    }
+
+    /// Rules with the same reason stand together.
+    fn not_checked(&self, rules: &[(&'static str, NotChecked)]) -> String {
+        let mut reasons: Vec<(&NotChecked, Vec<&str>)> = Vec::new();
+        for (rule, reason) in rules {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, rules)) => rules.push(rule),
+                None => reasons.push((reason, vec![rule])),
+            }
+        }
+        let mut out = "not checked\n".to_owned();
+        for (reason, rules) in reasons {
+            out += &self.line(&format!("{}: {}", rules.join(", "), reason.why), INDENT);
+            out += &self.line(&format!("try: {}", reason.how), "    ");
+        }
+        out
+    }
+}
+
+/// The report for programs.
+pub fn json(heading: &Heading, diagnosis: &Diagnosis) -> Value {
+    let not_checked =
+        |(rule, reason): &(&str, NotChecked)| json!({ "rule": rule, "why": reason.why, "how": reason.how });
+    let counts: serde_json::Map<String, Value> =
+        Severity::ALL.into_iter().map(|s| (s.name().to_owned(), json!(diagnosis.count(s)))).collect();
+    json!({
+        "schema": crate::json::SCHEMA,
+        "model": heading.model,
+        "family": heading.family,
+        "basis": heading.basis,
+        "findings": diagnosis.findings.iter().map(finding_json).collect::<Vec<_>>(),
+        "counts": counts,
+        "checked": diagnosis.checked,
+        "wiring": diagnosis.search.as_ref().map(search_json),
+        "not_checked": diagnosis.not_checked.iter().map(not_checked).collect::<Vec<_>>(),
+    })
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    let mut value = json!({
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "node": finding.node,
+        "slice": finding.slice,
+        "number": finding.number,
+        "threshold": finding.threshold,
+        "evidence": finding.evidence,
+        "try_next": finding.try_next,
+        "explain": explain(finding.rule),
+    });
+    for (key, own) in &finding.extra {
+        value[key] = own.clone();
+    }
+    value
+}
+
+/// The declared wiring and every other, the best first.
+fn search_json(search: &Search) -> Value {
+    let trial = |t: &Trial| {
+        let field = t.change.field();
+        json!({ "field": field, "value": t.change.value(), "what": t.change.words(), "nll_declared": t.nll_declared, "nll": t.nll })
+    };
+    json!({ "pairs": search.pairs, "nll": search.nll, "trials": search.trials.iter().map(trial).collect::<Vec<_>>() })
+}
+
+fn explain(rule: &str) -> String {
+    format!("attnscope explain {rule}")
+}
+
+/// The report as SARIF 2.1.0, which code hosts show beside a change.
+pub fn sarif(heading: &Heading, diagnosis: &Diagnosis) -> Value {
+    let rule = |rule: &&Rule| {
+        json!({
+            "id": rule.id,
+            "shortDescription": { "text": rule.what },
+            "fullDescription": { "text": rule.why },
+            "help": { "text": format!("{} {} {}", rule.how, rule.threshold, rule.try_next) },
+            "defaultConfiguration": { "level": level(rule.severity) },
+        })
+    };
+    let result = |finding: &Finding| {
+        json!({
+            "ruleId": finding.rule,
+            "level": level(finding.severity),
+            "message": { "text": format!("{}. {}", finding.evidence, finding.try_next) },
+            "locations": [{
+                "physicalLocation": { "artifactLocation": { "uri": heading.model } },
+                "logicalLocations": finding.node.iter().map(|node| json!({ "fullyQualifiedName": node })).collect::<Vec<_>>(),
+            }],
+            "properties": finding_json(finding),
+        })
+    };
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "attnscope",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules().iter().map(rule).collect::<Vec<_>>(),
+            } },
+            "results": diagnosis.findings.iter().map(result).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    }
+}

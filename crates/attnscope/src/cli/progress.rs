@@ -1,0 +1,44 @@
+//! A line on standard error that says how far something has come; only on a terminal.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Cells of the bar.
+const CELLS: usize = 30;
+/// How often the line is written anew.
+const PAUSE: Duration = Duration::from_millis(80);
+
+/// The line.
+pub(super) struct Bar {
+    what: &'static str,
+    /// When it was last written; absent where it is not to be.
+    written: Option<Mutex<Option<Instant>>>,
+}
+
+impl Bar {
+    /// A bar, silent where standard error is no terminal.
+    pub(super) fn new(wanted: bool, what: &'static str) -> Self {
+        let visible = wanted && std::io::stderr().is_terminal();
+        Self { what, written: visible.then(Mutex::default) }
+    }
+
+    /// Called from any thread, as often as it likes.
+    pub(super) fn show(&self, done: usize, total: usize) {
+        let Some(Ok(mut last)) = self.written.as_ref().map(Mutex::lock) else { return };
+        if last.is_some_and(|at| at.elapsed() < PAUSE) && done < total {
+            return;
+        }
+        *last = Some(Instant::now());
+        let full = CELLS * done / total.max(1);
+        let bar = format!("{}{}", "#".repeat(full), ".".repeat(CELLS - full.min(CELLS)));
+        let _ = write!(std::io::stderr(), "\r{} [{bar}] {:3} %", self.what, 100 * done / total.max(1));
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&self) {
+        if self.written.as_ref().is_some_and(|last| last.lock().is_ok_and(|last| last.is_some())) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

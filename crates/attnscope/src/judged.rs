@@ -1,0 +1,196 @@
+//! What the doctor runs a model on: sentences that were given, pairs, or tokens made up where there are none.
+
+use attnscope_diagnose::{Corpus, Sample, TooLong};
+use attnscope_graph::{Dim, Front, Model, Positions, Side};
+use attnscope_run::{
+    Features, Input, Pair, Rows, Shift, Source, Tokenizer, Weights, check_rows, parse_pairs,
+};
+
+use crate::failure::Failure;
+use crate::ready::Ready;
+
+/// Pairs in the manner of captions, written for the built-in model.
+const DEMO_PAIRS: &[u8] = include_bytes!("../data/demo-pairs.tsv");
+/// Pairs that one run shows tensors of.
+const SAMPLED: usize = 8;
+/// Rows and tokens of an input that is made up: T5's buckets hide a leak from shorter ones.
+const MADE_UP: [usize; 2] = [14, 10];
+
+/// A model that is ready, and what it is to be run on.
+pub(crate) struct Judged<'a> {
+    ready: Option<Ready<'a>>,
+    /// How the decoder begins.
+    pub(crate) shift: Option<Shift>,
+    /// One batch.
+    pub(crate) sample: Option<Sample>,
+    /// Many pairs.
+    pub(crate) corpus: Option<Corpus>,
+    /// Pairs that have no room in the model's positions.
+    pub(crate) too_long: Vec<TooLong>,
+}
+
+impl<'a> Judged<'a> {
+    /// A model that does not run.
+    pub(crate) fn at_rest() -> Self {
+        Self { ready: None, shift: None, sample: None, corpus: None, too_long: Vec::new() }
+    }
+
+    /// Sentence pairs: those given, the built-in model's own, or none.
+    pub(crate) fn on_pairs(ready: Ready<'a>, mut pairs: Vec<Pair>) -> Result<Self, Failure> {
+        if pairs.is_empty() && ready.opened.name == "demo" {
+            pairs = parse_pairs(std::path::Path::new("demo-pairs.tsv"), DEMO_PAIRS)?;
+        }
+        let shift = ready.shift().ok();
+        let mut judged = Self { shift, ..Self::at_rest() };
+        if pairs.is_empty() {
+            judged.sample = Some(made_up(&ready, judged.shift.as_ref()));
+        } else {
+            let (corpus, too_long) = corpus(&ready, &pairs)?;
+            judged.too_long = too_long;
+            judged.sample = sample(&ready, &corpus);
+            judged.corpus = Some(corpus);
+        }
+        judged.ready = Some(ready);
+        Ok(judged)
+    }
+
+    /// One input of the user's. The model writes the target where none is given.
+    pub(crate) fn on_input(ready: Ready<'a>, source: Source, target: Option<Rows>) -> Result<Self, Failure> {
+        let shift = ready.shift().ok();
+        let target = match target {
+            Some(target) => target,
+            // A broken model writes nothing; tokens that are made up show where it breaks.
+            None => match ready.written(&source) {
+                Ok(target) => target,
+                Err(_) => made_up_target(&ready, shift.as_ref(), source.batch()),
+            },
+        };
+        let sample = Some(Sample { input: Input { source, target }, real: true });
+        Ok(Self { ready: Some(ready), shift, sample, corpus: None, too_long: Vec::new() })
+    }
+
+    pub(crate) fn weights(&self) -> Option<&Weights> {
+        self.ready.as_ref().map(|ready| &ready.weights)
+    }
+
+    pub(crate) fn pad(&self) -> u32 {
+        self.ready.as_ref().map_or(0, |ready| ready.pad)
+    }
+
+    pub(crate) fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.ready.as_ref().and_then(|ready| ready.tokenizer.as_ref())
+    }
+
+    /// What findings rest on, in a few words.
+    pub(crate) fn basis(&self) -> String {
+        let rows = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+        match (&self.corpus, &self.sample) {
+            (Some(corpus), _) => format!("judged on {}", rows(corpus.len(), "sentence pair")),
+            (None, Some(sample)) if sample.real => {
+                format!("run on {}", rows(sample.input.target.batch(), "row"))
+            }
+            (None, Some(sample)) => {
+                format!("run on {} made up of random tokens", rows(sample.input.target.batch(), "row"))
+            }
+            (None, None) => "not run: only weights are looked at".into(),
+        }
+    }
+}
+
+/// The pairs in ids, but for those that are too long.
+fn corpus(ready: &Ready<'_>, pairs: &[Pair]) -> Result<(Corpus, Vec<TooLong>), Failure> {
+    if ready.model.wiring.front == Front::Audio {
+        return Err(Failure::new(
+            format!("{}: --pairs are of text, and the model hears", ready.opened.name),
+            "give a recording with --audio FILE, and what is said in it with --tgt TEXT",
+        ));
+    }
+    let (tokenizer, shift) = (ready.tokenizer()?, ready.shift()?);
+    let (mut sources, mut targets, mut too_long) = (Vec::new(), Vec::new(), Vec::new());
+    for (line, pair) in (1..).zip(pairs) {
+        let source = tokenizer.encode_source(&pair.source)?;
+        let target = tokenizer.encode_target(&pair.target)?;
+        let read = shift.apply(&target);
+        let longest = if read.len() > target.len() { &read } else { &target };
+        let long = [(Side::Source, &source), (Side::Target, longest)].into_iter().find_map(|(side, ids)| {
+            let (length, room) = (ids.len(), room(ready.model, side));
+            (length > room).then_some(TooLong { line, side, length, room })
+        });
+        if let Some(long) = long {
+            too_long.push(long);
+            continue;
+        }
+        // An id past the vocabulary is another matter.
+        for (side, ids) in [(Side::Source, &source), (Side::Target, &target), (Side::Target, &read)] {
+            check_rows(ready.model, side, std::slice::from_ref(ids))?;
+        }
+        sources.push(source);
+        targets.push(target);
+    }
+    if sources.is_empty() {
+        return Err(Failure::new(
+            "--pairs: none of the pairs fits the model's positions".to_owned(),
+            "give shorter sentences",
+        ));
+    }
+    Ok((Corpus { sources, targets, shift, pad: ready.pad }, too_long))
+}
+
+/// Positions that a side has: no end to those that are computed.
+fn room(model: &Model, side: Side) -> usize {
+    let table = model.wiring.positions(side) == Positions::Table;
+    let rows = model.sizes.get(Dim::Positions(side)).filter(|_| table);
+    rows.map_or(usize::MAX, |rows| rows.saturating_sub(model.wiring.position_offset))
+}
+
+/// The first pairs as one batch.
+fn sample(ready: &Ready<'_>, corpus: &Corpus) -> Option<Sample> {
+    let first = corpus.first(SAMPLED);
+    let inputs: Vec<Vec<u32>> = first.targets.iter().map(|target| first.shift.apply(target)).collect();
+    let source = Source::Tokens(Rows::new(&first.sources, ready.pad));
+    let target = Rows::checked(ready.model, Side::Target, &inputs, ready.pad).ok()?;
+    Some(Sample { input: Input { source, target }, real: true })
+}
+
+/// Tokens at random, always the same ones.
+fn made_up(ready: &Ready<'_>, shift: Option<&Shift>) -> Sample {
+    let model = ready.model;
+    let source = match (model.wiring.front, ready.window("")) {
+        (Front::Audio, Ok((mels, frames))) => Source::Features(noise(mels, frames)),
+        _ => Source::Tokens(Rows::new(&random_rows(model, Side::Source, &MADE_UP), ready.pad)),
+    };
+    let target = made_up_target(ready, shift, source.batch());
+    Sample { input: Input { source, target }, real: false }
+}
+
+fn made_up_target(ready: &Ready<'_>, shift: Option<&Shift>, rows: usize) -> Rows {
+    let lengths: Vec<usize> = MADE_UP.iter().copied().cycle().take(rows).collect();
+    let mut tokens = random_rows(ready.model, Side::Target, &lengths);
+    if let Some(shift) = shift {
+        tokens.iter_mut().for_each(|row| {
+            row.truncate(row.len().saturating_sub(shift.apply(&[]).len()).max(1));
+            *row = shift.apply(row);
+        });
+    }
+    Rows::new(&tokens, ready.pad)
+}
+
+fn random_rows(model: &Model, side: Side, lengths: &[usize]) -> Vec<Vec<u32>> {
+    let vocabulary =
+        model.sizes.get(Dim::Vocab(side)).or(model.sizes.get(Dim::Vocab(Side::Source))).unwrap_or(1);
+    let room = room(model, side).max(1);
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The first ids are often special tokens.
+        let special = vocabulary.min(8) / 2;
+        (special + (state >> 33) as usize % (vocabulary - special).max(1)) as u32
+    };
+    lengths.iter().map(|&n| (0..n.min(room)).map(|_| next()).collect()).collect()
+}
+
+/// Features between −1 and 1, as a mel spectrogram is.
+fn noise(mels: usize, frames: usize) -> Features {
+    let value = |i: usize| ((i as f32 * 12.9898).sin() * 43758.547).fract();
+    Features { values: (0..mels * frames).map(value).collect(), batch: 1, mels, frames }
+}
