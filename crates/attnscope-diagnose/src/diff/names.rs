@@ -109,11 +109,14 @@ impl Names {
         }
         let parts: Vec<&str> = name.split('.').collect();
         for (node, pattern) in &self.plain {
-            let node = filled(node, pattern, &parts);
+            let Some(node) = filled(node, pattern, &parts) else { continue };
             // After the last layer comes the end of the stack.
-            let past_the_end = node.as_deref().filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
+            let past_the_end =
+                Some(node.as_str()).filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
             let end = past_the_end.and_then(|n| n.split_once('.')).map(|(stack, _)| format!("{stack}.out"));
-            add(2, end.or(node));
+            add(2, end.or(Some(node)));
+            // The more particular name stands first in the table.
+            break;
         }
         let (module, port) = split(&parts);
         let is_first =

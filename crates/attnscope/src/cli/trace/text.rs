@@ -85,7 +85,7 @@ impl Ran<'_> {
             Some(first) if first.part() == path.part() => path.leaf().to_owned(),
             _ => path.within_layer().to_owned(),
         };
-        let beside: Vec<String> = paths.iter().skip(1).map(|p| name(p)).collect();
+        let beside: Vec<String> = paths.iter().skip(1).map(name).collect();
         match beside.is_empty() {
             true => snapshot.what.to_owned(),
             false => format!("{}, with {}", snapshot.what, beside.join(", ")),
