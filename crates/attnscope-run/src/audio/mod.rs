@@ -101,8 +101,9 @@ impl Recording {
     }
 }
 
-/// The samples and the length of the recording in seconds, or an error: symphonia 0.6.1 multiplies two fields of a wav's header unchecked, which panics in a build
-/// with overflow checks. A file must not end the process, there or in a place like it that is not known yet.
+/// The samples and the length of the recording in seconds, or an error: symphonia 0.6.1 multiplies two fields of a wav's
+/// header unchecked, which panics in a build with overflow checks. A file must not end the process, there or in a place
+/// like it that is not known yet.
 fn samples(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioError> {
     catch(|| read(path, limit)).unwrap_or_else(|_| {
         let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");

@@ -360,3 +360,19 @@ fn a_value_that_is_no_number_is_placed_in_its_sentence() {
         assert!(error.contains("src.embed: NaN at [1, 1, 0]"), "{error}");
     }
 }
+
+/// A header that brings the decoder of wav files down where arithmetic is checked, as in these tests.
+#[test]
+fn a_recording_that_stops_the_decoder_is_an_error_and_no_more() {
+    let mut bytes = b"RIFF\x64\0\0\0WAVEfmt \x10\0\0\0".to_vec();
+    // PCM, 65535 channels, 16 kHz, bytes a second, bytes a frame, 16 bits.
+    bytes.extend([1u16, 65535].into_iter().flat_map(u16::to_le_bytes));
+    bytes.extend([16_000u32, 32_000].into_iter().flat_map(u32::to_le_bytes));
+    bytes.extend([4u16, 16].into_iter().flat_map(u16::to_le_bytes));
+    bytes.extend(b"data\x40\0\0\0".iter().chain(&[0; 64]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wav");
+    std::fs::write(&file, bytes).unwrap();
+    let error = refused(&[fixture("whisper").as_str(), "--audio", file.to_str().unwrap()]);
+    assert!(error.starts_with("error: "), "{error}");
+}
