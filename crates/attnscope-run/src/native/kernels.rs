@@ -162,7 +162,8 @@ pub(crate) fn norm(
 pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
     arch.dispatch(kernel!(Softmax { row: &'a mut [f32] } -> bool {
         let most = greatest(row);
-        if most == f32::NEG_INFINITY {
+        // What is not a number is greater than nothing, too: it must not pass for a shut key.
+        if most == f32::NEG_INFINITY && row.iter().all(|&x| x == f32::NEG_INFINITY) {
             row.fill(0.0);
             return false;
         }
@@ -175,6 +176,15 @@ pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
         }
         true
     }))
+}
+
+/// ln Σ exp of one row.
+pub(crate) fn log_sum_exp(arch: Arch, row: &[f32]) -> f64 {
+    let (most, total) = arch.dispatch(kernel!(LogSumExp { row: &'a [f32] } -> (f32, f32) {
+        let most = greatest(row);
+        (most, sum(row, |x| exp(x - most)))
+    }));
+    f64::from(most) + f64::from(total).ln()
 }
 
 /// The logistic function of one row, in place; 0 where the score is −∞.
@@ -285,6 +295,12 @@ mod tests {
             for (&x, b) in x.iter().zip(&before) {
                 prop_assert!((f64::from(x) - (b - most).exp() / total).abs() <= 1e-6);
             }
+        }
+
+        #[test]
+        fn log_sums_agree(x in prop::collection::vec(-50f32..50.0, 1..300)) {
+            let total: f64 = x.iter().map(|&x| f64::from(x).exp()).sum();
+            prop_assert!((log_sum_exp(Arch::new(), &x) - total.ln()).abs() <= 2e-6 * total.ln().abs().max(1.0));
         }
 
         #[test]

@@ -36,7 +36,9 @@ impl Ran<'_> {
                     Source::Tokens(_) => "source across",
                     Source::Features(_) => "source across, in seconds",
                 };
-                sections.push(format!("Cross-attention: {across}, target down.\n{legend}\n"));
+                sections.push(format!(
+                    "Cross-attention: {across}; down, the token that is read ⇒ the one to be written.\n{legend}\n"
+                ));
             }
             sections.extend(drawn.iter().map(draw));
         }
