@@ -179,7 +179,7 @@ pub(super) unsafe fn fill(
     let mut row = 0;
     macro_rules! tiles {
         ($($rows:literal)*) => {
-            $(if row + $rows <= left.count {
+            $(if left.count - row >= $rows {
                 row = arch.dispatch(Tiles::<$rows> { canvas, left, panel, finish, columns, row });
             })*
         };
