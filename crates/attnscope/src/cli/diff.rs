@@ -137,13 +137,13 @@ fn file(opened: &Opened) -> File<'_> {
 }
 
 fn open(path: &Path) -> Result<Side, Failure> {
-    Ok(Side::open(path).map_err(|e| match path.exists() {
+    Side::open(path).map_err(|e| match path.exists() {
         true => Failure::new(e.to_string(), e.help()),
         false => Failure::new(
             format!("{}: no such file or folder", path.display()),
             "give two traces, or a trace and a dump; `attnscope trace --save DIR` makes a trace",
         ),
-    })?)
+    })
 }
 
 /// Whether the weights are those that were traced.
