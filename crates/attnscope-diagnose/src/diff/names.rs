@@ -4,7 +4,7 @@
 use attnscope_graph::FAMILIES;
 
 /// What a name means: a node, and how sure that is. Lower is surer.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) rank: u8,
     pub(super) node: String,
@@ -113,7 +113,11 @@ impl Names {
             // After the last layer comes the end of the stack.
             let past_the_end = node.as_deref().filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
             let end = past_the_end.and_then(|n| n.split_once('.')).map(|(stack, _)| format!("{stack}.out"));
-            add(2, end.or(node));
+            // The first that fits is the most particular.
+            if let Some(node) = end.or(node).filter(|node| is_node(node)) {
+                add(2, Some(node));
+                break;
+            }
         }
         let (module, port) = split(&parts);
         let is_first =
@@ -139,7 +143,7 @@ impl Names {
                 _ => {}
             }
         }
-        found.sort();
+        found.sort_by_key(|meaning| meaning.rank);
         found
     }
 }
