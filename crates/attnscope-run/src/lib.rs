@@ -1,7 +1,11 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
+//!
+//! Tokenizers and recordings are read by other crates, which may panic on a damaged file. Such a panic becomes an error and
+//! is not printed: the first read puts a panic hook before the process's own, which all other panics still reach.
 
 pub mod align;
 pub mod audio;
+mod caught;
 mod change;
 mod error;
 mod formula;

@@ -90,8 +90,13 @@ fn a_change_that_does_not_fit_is_refused() {
     let input = Trace::open("bart").input();
     let refused = |path: &str, first: usize, count: usize| {
         let change = Change { node: model.graph.find(path).unwrap(), first, values: vec![1.0; count] };
-        let slow =
-            run_reference_changed(model, &weights, &input, &[change.clone()], &mut Keep::new(|_| false));
+        let slow = run_reference_changed(
+            model,
+            &weights,
+            &input,
+            std::slice::from_ref(&change),
+            &mut Keep::new(|_| false),
+        );
         let fast = Native::new().run_changed(model, &weights, &input, &[change], &mut Keep::new(|_| false));
         let (slow, fast) = (slow.unwrap_err(), fast.unwrap_err());
         assert_eq!(slow.to_string(), fast.to_string());

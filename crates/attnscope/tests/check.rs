@@ -1,5 +1,7 @@
 //! `check`: the published examples with their published mistakes, and everything that can be wrong with a file.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
 mod common;
 
 use common::{attnscope, fixture, root, stderr, stdout};

@@ -33,7 +33,7 @@ fn every_example_prints_what_it_says() {
 fn same(printed: &str, expected: &str) -> bool {
     let number = |word: &str| word.replace('−', "-").parse::<f64>().ok();
     let word =
-        |(a, b): (&str, &str)| a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= 3e-7);
+        |(a, b): (&str, &str)| a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= 2e-6);
     let line = |(a, b): (&str, &str)| {
         let (a, b): (Vec<_>, Vec<_>) = (a.split_whitespace().collect(), b.split_whitespace().collect());
         a.len() == b.len() && a.into_iter().zip(b).all(word)

@@ -148,8 +148,10 @@ mod tests {
     fn heads_are_found_where_they_are() {
         // A node [batch, head, length, size] of a program that keeps [batch, length, head × size].
         let found = layouts(&[2, 3, 5, 4], &[2, 5, 12], Some(3));
-        // The plainest of those that fit comes first.
-        assert_eq!(found[0], Layout::Permuted { shape: vec![2, 5, 3, 4], axes: vec![0, 2, 1, 3] });
+        let usual = Layout::Permuted { shape: vec![2, 5, 3, 4], axes: vec![0, 2, 1, 3] };
+        // Features of a head apart from each other, as some programs keep them.
+        let interleaved = Layout::Permuted { shape: vec![2, 5, 4, 3], axes: vec![0, 3, 1, 2] };
+        assert_eq!(found, [usual, interleaved]);
         let one = Layout::Permuted { shape: vec![2, 3], axes: vec![1, 0] };
         assert_eq!(one.apply(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
         assert_eq!(layouts(&[2, 5, 12], &[5, 2, 12], Some(3))[0].words(), Some("time before batch"));

@@ -4,7 +4,7 @@
 use attnscope_graph::FAMILIES;
 
 /// What a name means: a node, and how sure that is. Lower is surer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Meaning {
     pub(super) rank: u8,
     pub(super) node: String,
@@ -109,15 +109,14 @@ impl Names {
         }
         let parts: Vec<&str> = name.split('.').collect();
         for (node, pattern) in &self.plain {
-            let node = filled(node, pattern, &parts);
+            let Some(node) = filled(node, pattern, &parts) else { continue };
             // After the last layer comes the end of the stack.
-            let past_the_end = node.as_deref().filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
+            let past_the_end =
+                Some(node.as_str()).filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
             let end = past_the_end.and_then(|n| n.split_once('.')).map(|(stack, _)| format!("{stack}.out"));
-            // The first that fits is the most particular.
-            if let Some(node) = end.or(node).filter(|node| is_node(node)) {
-                add(2, Some(node));
-                break;
-            }
+            add(2, end.or(Some(node)));
+            // The more particular name stands first in the table.
+            break;
         }
         let (module, port) = split(&parts);
         let is_first =
@@ -143,7 +142,7 @@ impl Names {
                 _ => {}
             }
         }
-        found.sort_by_key(|meaning| meaning.rank);
+        found.sort();
         found
     }
 }

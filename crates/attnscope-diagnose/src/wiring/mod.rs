@@ -21,7 +21,9 @@ const RUNNERS_UP: usize = 3;
 /// Enough that p can fall below 0.001 after a correction for a hundred hypotheses.
 const RESAMPLES: usize = 100_000;
 /// Nats a token within which two explanations are as good as each other.
-const TIE: f64 = 0.002;
+const TIE: f64 = 0.001;
+/// How much more a further change must gain than the first: near ties add up to something when one looks for them.
+const FURTHER: f64 = 2.0;
 
 /// One hypothesis and how it did.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +122,7 @@ impl Searcher<'_> {
         };
         let trials: Vec<Trial> = first.iter().map(trial).collect();
         let others = self.runners_up(&first);
-        let better = match self.pick(first, trials.len()) {
+        let better = match self.pick(first, self.thresholds.wiring_gain, trials.len()) {
             Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
             None => None,
         };
@@ -166,23 +168,26 @@ impl Searcher<'_> {
         Ok((self.mean(&scores[0]), tried))
     }
 
-    /// The largest gain, if it is large enough and sure, with what does as well. `hypotheses` are all that were looked at:
-    /// who stands in a later round was chosen from them.
-    fn pick(&self, tried: Vec<Tried>, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
-        let mut tried = tried.into_iter();
-        let best = tried.next()?;
+    /// The largest gain, if it is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
+    /// that were looked at: who stands in a later round was chosen from them.
+    fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
+        let best = tried.first()?;
         let gain = self.gain(&best.base, &best.scores, hypotheses);
-        if !(gain.mean >= self.thresholds.wiring_gain && gain.p <= self.thresholds.wiring_p) {
+        if !(gain.mean >= least && gain.p <= self.thresholds.wiring_p) {
             return None;
         }
-        let nll = self.mean(&best.scores);
+        let (nll, field, padding) = (self.mean(&best.scores), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
             (self.mean(&t.scores) - nll).abs() < TIE
-                && t.setup.padding == best.setup.padding
-                && t.change.field() == best.change.field()
+                && t.setup.padding == padding
+                && t.change.field() == field
         };
-        let ties = tried.filter(as_good).map(|t| t.change).collect();
-        Some((best, ties))
+        let mut tied: Vec<Tried> = tried.into_iter().filter(as_good).collect();
+        // Of values that do as well as each other, the family's own is the likeliest.
+        let usual = Setup::usual(self.model, &self.corpus.shift).get(field);
+        let chosen = tied.iter().position(|t| t.setup.get(field) == usual).unwrap_or(0);
+        let best = tied.remove(chosen);
+        Some((best, tied.into_iter().map(|t| t.change).collect()))
     }
 
     /// The best change of each other field that gains something by itself: what the best may be combined with.
@@ -212,7 +217,8 @@ impl Searcher<'_> {
         while changes.len() < MOST_CHANGES && !others.is_empty() {
             let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
             tried.retain(is_more_right);
-            let Some((next, _)) = self.pick(tried, hypotheses) else { break };
+            let least = FURTHER * self.thresholds.wiring_gain;
+            let Some((next, _)) = self.pick(tried, least, hypotheses) else { break };
             changes.push(next.change);
             (setup, scores) = (next.setup, next.scores);
         }

@@ -18,7 +18,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     // Adding it leaves a rounded whole number in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.5);
-    let shifted = clamped * LOG2_E + ROUND;
+    // 2¹²⁸ is no f32, though its product with a number below 1 may be one.
+    let shifted = (clamped * LOG2_E + ROUND).min(ROUND + 127.0);
     let n = shifted - ROUND;
     let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
     let p = 1.987_569_1e-4;
@@ -331,6 +332,14 @@ mod tests {
                     prop_assert!((f64::from(o) - theirs).abs() <= 2e-4, "{kind:?}: {o} {theirs}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn exp_is_finite_up_to_its_end() {
+        for x in [88.376_27, 88.417_09, 88.5] {
+            let (ours, theirs) = (f64::from(exp(x)), f64::from(x).exp());
+            assert!((ours - theirs).abs() <= 4.0 * f64::from(f32::EPSILON) * theirs, "{x}: {ours} {theirs}");
         }
     }
 

@@ -39,8 +39,8 @@ impl Machine<'_> {
     pub(super) fn linear(&self, x: Rows<'_>, w: Rows<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
         match x.count {
             0 => {}
-            1..=FEW => self.linear_few(x, w, scale, bias, out),
-            ..=SOME => self.linear_some(x, w, scale, bias, out),
+            n if n <= FEW => self.linear_few(x, w, scale, bias, out),
+            n if n <= SOME => self.linear_some(x, w, scale, bias, out),
             _ => {
                 let finish = Finish { row: 0, column: 0, scale, bias: Bias::columns(bias) };
                 let canvas = Canvas::new(out, x.count, w.count);

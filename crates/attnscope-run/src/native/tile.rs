@@ -179,7 +179,7 @@ pub(super) unsafe fn fill(
     let mut row = 0;
     macro_rules! tiles {
         ($($rows:literal)*) => {
-            $(if row + $rows <= left.count {
+            $(if left.count - row >= $rows {
                 row = arch.dispatch(Tiles::<$rows> { canvas, left, panel, finish, columns, row });
             })*
         };
@@ -411,17 +411,28 @@ impl<const R: usize, const C: usize> Dots<'_, R, C> {
 
 /// Packs rows as the columns of a panel: [row, k] → [k, column]. Columns that are not there are 0.
 pub(super) fn pack_rows(rows: Rows<'_>, panel: &mut [f32], width: usize) {
+    let depth = rows.width;
+    let panel = &mut panel[..depth * width];
     if rows.count < width {
         panel.fill(0.0);
     }
-    // A few columns of the source at a time, so that the panel's lines are written while they are near.
-    for from in (0..rows.width).step_by(16) {
-        let to = rows.width.min(from + 16);
-        for column in 0..rows.count.min(width) {
-            let row = &rows.row(column)[from..to];
-            for (cell, &x) in panel[from * width + column..].iter_mut().step_by(width).zip(row) {
-                *cell = x;
+    let count = rows.count.min(width);
+    let mut column = 0;
+    // Several at a time, so that more than one number is written at once.
+    while column + 8 <= count {
+        let some: [&[f32]; 8] = std::array::from_fn(|i| &rows.row(column + i)[..depth]);
+        for k in 0..depth {
+            let to = &mut panel[k * width + column..][..8];
+            for i in 0..8 {
+                to[i] = some[i][k];
             }
+        }
+        column += 8;
+    }
+    for column in column..count {
+        let row = rows.row(column);
+        for k in 0..depth {
+            panel[k * width + column] = row[k];
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Topic {
 impl Topic {
     /// What a word stands for in a model.
     pub(crate) fn find(text: &str, graph: &Graph) -> Result<Self, Failure> {
-        if let Some(number) = text.trim_start_matches('#').parse::<usize>().ok() {
+        if let Ok(number) = text.trim_start_matches('#').parse::<usize>() {
             return match (1..=SNAPSHOTS).contains(&number) {
                 true => Ok(Self::Snapshot(number)),
                 false => Err(Failure::new(

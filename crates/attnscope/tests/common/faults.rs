@@ -80,6 +80,12 @@ impl Patient {
         (found.tensor, rows)
     }
 
+    /// The whole tensor of a weight.
+    pub fn tensor(&mut self, weight: &str) -> &mut Tensor {
+        let (tensor, _) = self.place(weight);
+        &mut self.tensors[tensor]
+    }
+
     pub fn get(&self, weight: &str) -> Vec<f32> {
         let (tensor, range) = self.place(weight);
         self.tensors[tensor].values[range].to_vec()

@@ -1,0 +1,463 @@
+//! The doctor: every rule fires on its fault and stays silent without it, and healthy models are not accused.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use std::path::Path;
+
+use attnscope::diagnose::{Corpus, Diagnosis, Patient as Examined, Sample, Thresholds, examine, rules};
+use attnscope::graph::{
+    Activation, CrossMask, EmbeddingScale, LogitScale, NormPlace, Positions, ScoreScale, Squash, Switch,
+    Wiring,
+};
+use attnscope::run::{Input, Rows, Source, parse_pairs};
+use attnscope::{Opened, Ready};
+use common::faults::{FAULTS, Patient, copy_layer};
+use common::{MODELS, attnscope, fixture, open, root, shared, stderr, stdout};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SENTENCE: &str = "A man in a red shirt is riding a bicycle down the street.";
+
+/// The report of the program, its exit code, and what it said besides.
+fn doctor(model: &str, args: &[&str]) -> (Value, i32, String) {
+    let output = attnscope(&[&["doctor", model, "--format", "json", "--quiet"], args].concat());
+    let value = serde_json::from_str(&stdout(&output)).unwrap_or(Value::Null);
+    (value, output.status.code().unwrap(), stderr(&output))
+}
+
+/// Ids of the findings, errors and warnings first.
+fn found(report: &Value, worse_than_info: bool) -> Vec<&str> {
+    let findings = report["findings"].as_array().unwrap_or_else(|| panic!("{report}"));
+    let worse = findings.iter().filter(|f| !worse_than_info || f["severity"] != "info");
+    worse.map(|f| f["rule"].as_str().unwrap()).collect()
+}
+
+/// The first lines of the pairs that the program carries, in a file.
+fn pairs(folder: &Path, lines: usize) -> String {
+    let all = std::fs::read_to_string(root().join("crates/attnscope/data/demo-pairs.tsv")).unwrap();
+    let path = folder.join("pairs.tsv");
+    std::fs::write(&path, all.lines().take(lines).collect::<Vec<_>>().join("\n")).unwrap();
+    path.display().to_string()
+}
+
+/// What breaks a model so that a rule of weights or of a run must say so.
+struct Case {
+    rule: &'static str,
+    fault: fn(&mut Patient),
+    /// What the model reads: a sentence, or some of the pairs.
+    pairs: usize,
+}
+
+const fn case(rule: &'static str, fault: fn(&mut Patient)) -> Case {
+    Case { rule, fault, pairs: 0 }
+}
+
+const CASES: &[Case] = &[
+    case("missing-weight", |p| p.remove("decoder.0.cross_attn.k.weight")),
+    case("mismatched-weight", |p| resize(p, "encoder.1.ffn.hidden.weight", 250)),
+    case("nonfinite-weight", |p| p.edit("decoder.1.ffn.out.weight", |w| w[5] = f32::NAN)),
+    case("zero-weight", |p| p.edit("decoder.0.cross_attn.v.weight", |w| w.fill(0.0))),
+    case("constant-weight", |p| p.edit("encoder.0.ffn.hidden.weight", |w| w.fill(0.25))),
+    case("repeated-weight", |p| copy_layer(p, "encoder.0", "encoder.1")),
+    case("unused-weight", |p| add(p, "encoder.layers.0.adapter.weight", vec![4, 128], 0.5)),
+    case("vocabulary-mismatch", |p| {
+        resize(p, "src.embed.weight", 3000);
+        resize(p, "logits.bias", 3000);
+    }),
+    case("special-token-mismatch", |p| drop(p.config.insert("eos_token_id".into(), json!(9999)))),
+    case("first-nan", |p| p.edit("encoder.1.ffn.hidden.bias", |w| w[7] = f32::INFINITY)),
+    case("position-ignored", |p| {
+        add(p, "encoder.embed_positions.weight", vec![64, 128], 0.0);
+        add(p, "decoder.embed_positions.weight", vec![64, 128], 0.0);
+    }),
+    case("duplicate-heads", |p| twin_heads(p, "encoder.1.self_attn")),
+    case("entropy-collapse", |p| {
+        p.edit("encoder.0.self_attn.q.weight", |w| w.iter_mut().for_each(|x| *x *= 1e4))
+    }),
+    case("drowned-branch", |p| scale(p, "encoder.0.ffn.out", 1e-6)),
+    case("drowning-branch", |p| scale(p, "encoder.0.ffn.out", 1e5)),
+    case("uniform-attention", |p| scale(p, "decoder.0.cross_attn.q", 1e-6)),
+    Case {
+        rule: "past-positions",
+        fault: |p| add(p, "encoder.embed_positions.weight", vec![9, 128], 0.1),
+        pairs: 12,
+    },
+    Case {
+        rule: "wiring-mismatch",
+        fault: |p| drop(p.config.insert("scale_embedding".into(), json!(false))),
+        pairs: 12,
+    },
+    Case {
+        rule: "source-ignored",
+        fault: |p| (0..2).for_each(|n| scale(p, &format!("decoder.{n}.cross_attn.out"), 0.0)),
+        pairs: 12,
+    },
+    Case { rule: "dead-head", fault: |p| without_head(p, "encoder.1.self_attn"), pairs: 12 },
+];
+
+/// Rules whose fault is no matter of a file: their cases are further down.
+const ELSEWHERE: &[&str] = &["causal-leak", "padding-leak", "cross-mask-fault", "attention-sink"];
+
+fn add(patient: &mut Patient, name: &str, shape: Vec<usize>, value: f32) {
+    let prefix = patient.model().prefix.clone();
+    let values = vec![value; shape.iter().product()];
+    patient.tensors.push(common::faults::Tensor { name: format!("{prefix}{name}"), shape, values });
+}
+
+/// Cuts rows off a tensor, or columns off one of a single row.
+fn resize(patient: &mut Patient, weight: &str, rows: usize) {
+    let tensor = patient.tensor(weight);
+    let axis = usize::from(tensor.shape[0] == 1 && tensor.shape.len() > 1);
+    tensor.shape[axis] = rows;
+    tensor.values.truncate(tensor.shape.iter().product());
+}
+
+fn scale(patient: &mut Patient, module: &str, factor: f32) {
+    for leaf in ["weight", "bias"] {
+        patient.edit(&format!("{module}.{leaf}"), |w| w.iter_mut().for_each(|x| *x *= factor));
+    }
+}
+
+/// The second head becomes the first.
+fn twin_heads(patient: &mut Patient, attention: &str) {
+    for (name, leaf) in ["q", "k", "v"].into_iter().flat_map(|n| [(n, "weight"), (n, "bias")]) {
+        patient.edit(&format!("{attention}.{name}.{leaf}"), |w| w.copy_within(..w.len() / 4, w.len() / 4));
+    }
+    patient.edit(&format!("{attention}.out.weight"), |w| {
+        w.chunks_mut(128).for_each(|row| row.copy_within(..32, 32));
+    });
+}
+
+fn without_head(patient: &mut Patient, attention: &str) {
+    patient
+        .edit(&format!("{attention}.out.weight"), |w| w.chunks_mut(128).for_each(|row| row[..32].fill(0.0)));
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let mut known: Vec<&str> = CASES.iter().map(|c| c.rule).chain(ELSEWHERE.iter().copied()).collect();
+    let mut all: Vec<&str> = rules().iter().map(|rule| rule.id).collect();
+    known.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(known, all);
+}
+
+/// The rule fires on the broken model and not on the whole one.
+fn fires(case: &Case) {
+    let folder = TempDir::new().unwrap();
+    let mut patient = Patient::of("demo");
+    let whole = patient.save(&folder.path().join("whole"));
+    (case.fault)(&mut patient);
+    let broken = patient.save(&folder.path().join("broken"));
+    let file = pairs(folder.path(), case.pairs);
+    let input = if case.pairs > 0 { ["--pairs", &file] } else { ["--src", SENTENCE] };
+    let args = ["--rules", case.rule, input[0], input[1]];
+    let (report, _, said) = doctor(&broken, &args);
+    assert!(found(&report, false).contains(&case.rule), "{}: silent\n{report:#}\n{said}", case.rule);
+    let (report, code, said) = doctor(&whole, &args);
+    assert!(found(&report, false).is_empty() && code == 0, "{}: false alarm\n{report:#}\n{said}", case.rule);
+}
+
+#[test]
+fn rules_of_weights_fire_and_stay_silent() {
+    CASES.iter().take(10).for_each(fires);
+}
+
+#[test]
+fn rules_of_runs_fire_and_stay_silent() {
+    CASES.iter().skip(10).for_each(fires);
+}
+
+/// A model whose declared wiring is another than the one that it was trained with.
+fn miswired(
+    opened: &Opened,
+    edit: impl Fn(&mut Wiring),
+    heads: Option<usize>,
+    pairs: usize,
+    only: &[&str],
+) -> Diagnosis {
+    let ready = Ready::new(opened).unwrap();
+    let mut wiring = ready.model.wiring;
+    edit(&mut wiring);
+    let model = ready.model.rewired(&wiring, heads);
+    let weights = ready.weights.reordered(&ready.model.graph, &model.graph).unwrap();
+    let file = root().join("crates/attnscope/data/demo-pairs.tsv");
+    let lines = parse_pairs(&file, &std::fs::read(&file).unwrap()).unwrap();
+    let tokenizer = ready.tokenizer().unwrap();
+    let lines = &lines[..pairs];
+    let corpus = Corpus {
+        sources: lines.iter().map(|p| tokenizer.encode_source(&p.source).unwrap()).collect(),
+        targets: lines.iter().map(|p| tokenizer.encode_target(&p.target).unwrap()).collect(),
+        shift: ready.shift().unwrap(),
+        pad: ready.pad,
+    };
+    let targets: Vec<Vec<u32>> = corpus.targets.iter().take(2).map(|t| corpus.shift.apply(t)).collect();
+    let input = Input {
+        source: Source::Tokens(Rows::new(&corpus.sources[..2], ready.pad)),
+        target: Rows::new(&targets, ready.pad),
+    };
+    let patient = Examined {
+        model: &model,
+        checkpoint: &opened.checkpoint,
+        weights: Some(&weights),
+        tokenizer: ready.tokenizer.as_ref(),
+        pad: ready.pad,
+        shift: Some(&corpus.shift),
+        sample: Some(&Sample { input, real: true }),
+        corpus: Some(&corpus),
+        too_long: &[],
+        thresholds: &Thresholds::default(),
+        progress: &|_, _| (),
+    };
+    let picked: Vec<_> = rules().iter().copied().filter(|rule| only.contains(&rule.id)).collect();
+    examine(&patient, &picked)
+}
+
+#[test]
+fn a_mask_that_leaks_is_named_where_it_leaks() {
+    let leaks = ["causal-leak", "padding-leak", "cross-mask-fault"];
+    let demo = open("demo", None);
+    let first = |edit: fn(&mut Wiring)| {
+        let diagnosis = miswired(&demo, edit, None, 2, &leaks);
+        diagnosis.findings.first().map(|f| (f.rule, f.node.clone().unwrap_or_default()))
+    };
+    assert_eq!(first(|_| ()), None);
+    let (rule, node) = first(|w| w.causal_mask = Switch::Off).unwrap();
+    assert_eq!((rule, node.as_str()), ("causal-leak", "decoder.0.self_attn.masked_scores"));
+    let (rule, node) = first(|w| w.padding_mask = Switch::Off).unwrap();
+    assert!(rule == "padding-leak" && node.starts_with("encoder.0.self_attn"), "{node}");
+    let (rule, node) = first(|w| w.cross_mask = CrossMask::Causal).unwrap();
+    assert!(rule == "cross-mask-fault" && node.starts_with("decoder.0.cross_attn"), "{node}");
+}
+
+/// A wrong declaration of demo's wiring, and what the doctor must say that it was trained with.
+struct Declared {
+    edit: fn(&mut Wiring),
+    heads: Option<usize>,
+    best: fn() -> Value,
+}
+
+const fn declared(edit: fn(&mut Wiring), best: fn() -> Value) -> Declared {
+    Declared { edit, heads: None, best }
+}
+
+const DECLARED: &[Declared] = &[
+    declared(|w| w.score_scale = ScoreScale::DModel, || json!({ "score_scale": "d_head" })),
+    declared(|w| w.score_scale = ScoreScale::None, || json!({ "score_scale": "d_head" })),
+    declared(|w| w.squash = Squash::Sigmoid, || json!({ "squash": "softmax" })),
+    declared(|w| w.residual_gain = 2.0, || json!({ "residual_gain": 1 })),
+    declared(|w| w.activation = Activation::Relu, || json!({ "activation": "swish" })),
+    declared(|w| w.activation = Activation::Gelu, || json!({ "activation": "swish" })),
+    declared(|w| w.activation = Activation::QuickGelu, || json!({ "activation": "swish" })),
+    declared(|w| w.norm_place = NormPlace::Pre, || json!({ "norm_place": "post" })),
+    declared(|w| w.norm_eps = 0.1, || json!({ "norm_eps": 1e-5 })),
+    declared(|w| w.position_offset = 40, || json!({ "position_offset": 0 })),
+    declared(
+        |w| {
+            (w.source_positions, w.target_positions) =
+                (Positions::SinusoidInterleaved, Positions::SinusoidInterleaved)
+        },
+        || json!({ "source_positions": "sinusoid_halves", "target_positions": "sinusoid_halves" }),
+    ),
+    declared(|w| w.embedding_scale = EmbeddingScale::None, || json!({ "embedding_scale": "sqrt_d_model" })),
+    declared(|w| w.causal_mask = Switch::Off, || json!({ "causal_mask": "on" })),
+    declared(|w| w.padding_mask = Switch::Off, || json!({ "padding_mask": "on" })),
+    declared(|w| w.cross_mask = CrossMask::Causal, || json!({ "cross_mask": "padding" })),
+    declared(|w| w.decoder_shift = Switch::Off, || json!({ "decoder_shift": "on" })),
+    declared(|w| w.logit_scale = LogitScale::RsqrtDModel, || json!({ "logit_scale": "none" })),
+    Declared { edit: |_| (), heads: Some(8), best: || json!({ "heads": 4 }) },
+    Declared { edit: |_| (), heads: Some(2), best: || json!({ "heads": 4 }) },
+    declared(
+        |w| (w.activation, w.score_scale) = (Activation::Relu, ScoreScale::DModel),
+        || json!({ "score_scale": "d_head", "activation": "swish" }),
+    ),
+    declared(
+        |w| (w.squash, w.activation) = (Squash::Sigmoid, Activation::Gelu),
+        || json!({ "squash": "softmax", "activation": "swish" }),
+    ),
+];
+
+/// The wiring that the doctor finds, or null.
+fn explained(opened: &Opened, fault: &Declared, pairs: usize) -> (Value, Diagnosis) {
+    let diagnosis = miswired(opened, fault.edit, fault.heads, pairs, &["wiring-mismatch"]);
+    let best = diagnosis.findings.first().map_or(Value::Null, |f| f.extra["best"].clone());
+    (best, diagnosis)
+}
+
+/// Some in the everyday tests; all of them where there is optimisation.
+#[test]
+fn wrong_declarations_are_found() {
+    let demo = open("demo", None);
+    let (every, pairs) = if cfg!(debug_assertions) { (6, 80) } else { (1, 200) };
+    for fault in DECLARED.iter().step_by(every) {
+        let (best, diagnosis) = explained(&demo, fault, pairs);
+        assert_eq!(best, (fault.best)(), "{:#?}", diagnosis.findings);
+    }
+}
+
+#[test]
+fn every_family_is_run_without_leaks_and_without_nan() {
+    for (model, _, heads) in MODELS {
+        let path = fixture(model);
+        let heads = heads.map(|n| n.to_string()).unwrap_or_default();
+        let mut args = vec!["--rules", "first-nan,causal-leak,padding-leak,cross-mask-fault"];
+        if !heads.is_empty() {
+            args.extend(["--heads", &heads]);
+        }
+        let (report, code, said) = doctor(&path, &args);
+        assert!(code == 0 && found(&report, false).is_empty(), "{model}: {report:#}\n{said}");
+        let checked: Vec<&str> =
+            report["checked"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(checked.contains(&"first-nan") && checked.contains(&"causal-leak"), "{model}: {report:#}");
+    }
+}
+
+/// What needs no reference to be seen is named first, whatever the family.
+#[test]
+fn faults_of_weights_are_the_first_error_of_every_family() {
+    let expected = [
+        ("nan", "nonfinite-weight"),
+        ("another layer's weights", "repeated-weight"),
+        ("zeros", "zero-weight"),
+        ("constant", "constant-weight"),
+        ("missing", "missing-weight"),
+    ];
+    for model in ["demo", &fixture("t5"), &fixture("bart"), &fixture("whisper")] {
+        for (what, rule) in expected {
+            let folder = TempDir::new().unwrap();
+            let mut patient = Patient::of(model);
+            let fault = FAULTS.iter().find(|fault| fault.what == what).unwrap();
+            (fault.apply)(&mut patient);
+            let broken = patient.save(folder.path());
+            let weights = "missing-weight,nonfinite-weight,zero-weight,constant-weight,repeated-weight";
+            let (report, code, said) = doctor(&broken, &["--rules", weights]);
+            assert_eq!(code, 1, "{model}, {what}: {report:#}\n{said}");
+            assert_eq!(found(&report, true)[0], rule, "{model}, {what}: {report:#}");
+        }
+    }
+}
+
+/// The cause of the first NaN, from what is around it.
+#[test]
+fn the_first_nan_has_a_cause() {
+    let cause = |fault: fn(&mut Patient)| {
+        let folder = TempDir::new().unwrap();
+        let mut patient = Patient::of("demo");
+        fault(&mut patient);
+        let broken = patient.save(folder.path());
+        let (report, ..) = doctor(&broken, &["--rules", "first-nan", "--src", SENTENCE]);
+        let finding = report["findings"][0].clone();
+        (
+            finding["cause"].as_str().unwrap_or_default().to_owned(),
+            finding["node"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let weight = cause(|p| p.edit("encoder.0.self_attn.k.weight", |w| w[0] = f32::NAN));
+    assert_eq!(weight, ("bad weight".into(), "encoder.0.self_attn.k".into()));
+    let scores = cause(|p| {
+        for name in ["q", "k"] {
+            p.edit(&format!("decoder.0.self_attn.{name}.weight"), |w| w.iter_mut().for_each(|x| *x *= 1e20));
+        }
+    });
+    assert_eq!(scores, ("overflow in scores".into(), "decoder.0.self_attn.scores".into()));
+    let norm = cause(|p| p.edit("encoder.1.ffn.out.bias", |w| w[3] = 1e30));
+    assert_eq!(norm, ("division in a norm".into(), "encoder.1.ffn.norm".into()));
+}
+
+#[test]
+fn a_healthy_model_is_not_accused() {
+    let (report, code, _) = doctor("demo", &["--src", SENTENCE]);
+    assert_eq!((found(&report, true), code), (vec![], 0), "{report:#}");
+    let whys: Vec<&str> =
+        report["not_checked"].as_array().unwrap().iter().filter_map(|n| n["rule"].as_str()).collect();
+    assert_eq!(whys, ["wiring-mismatch", "source-ignored"]);
+    for model in ["models/t5-tiny-en-de", "models/bart-tiny-en-de", "models/marian-base-en-de"] {
+        let Some(path) = shared(model) else { continue };
+        let folder = TempDir::new().unwrap();
+        let (report, code, said) = doctor(&path, &["--pairs", &pairs(folder.path(), 20)]);
+        assert_eq!((found(&report, true), code), (vec![], 0), "{model}: {report:#}\n{said}");
+    }
+    let (Some(whisper), Some(audio)) =
+        (shared("models/whisper-tiny.en/tiny.en.pt"), shared("data/audio/jfk.wav"))
+    else {
+        return;
+    };
+    let rules = "nonfinite-weight,zero-weight,repeated-weight,unused-weight,first-nan,entropy-collapse,drowned-branch,drowning-branch";
+    let target = ["--tgt-ids", "50257,50362,843,523,616,5891,3399,1265,407"];
+    let (report, code, said) =
+        doctor(&whisper, &[&["--audio", &audio, "--rules", rules], &target[..]].concat());
+    assert_eq!((found(&report, true), code), (vec![], 0), "{report:#}\n{said}");
+}
+
+#[test]
+fn checkpoints_that_lie_about_their_training_are_found_out() {
+    let folder = TempDir::new().unwrap();
+    let file = pairs(folder.path(), 60);
+    let cases = [
+        ("relu", json!({ "activation": "swish" }), json!({ "activation": "relu" })),
+        ("scale_model", json!({ "score_scale": "d_head" }), json!({ "score_scale": "d_model" })),
+        ("no_causal", json!({ "causal_mask": "on" }), json!({ "causal_mask": "off" })),
+    ];
+    for (name, declared, best) in cases {
+        let Some(path) = shared(&format!("models/zoo/{name}")) else { return };
+        let (report, code, said) = doctor(&path, &["--pairs", &file, "--rules", "wiring-mismatch"]);
+        let finding = &report["findings"][0];
+        assert_eq!(
+            (code, &finding["declared"], &finding["best"]),
+            (1, &declared, &best),
+            "{name}: {report:#}\n{said}"
+        );
+        assert!(finding["nll_best"].as_f64() < finding["nll_declared"].as_f64());
+        assert!(finding["p"].as_f64().unwrap() < 0.01);
+    }
+    let Some(path) = shared("models/zoo/ignores_source") else { return };
+    let (report, code, _) = doctor(&path, &["--pairs", &file, "--rules", "wiring-mismatch,source-ignored"]);
+    assert_eq!((found(&report, true), code), (vec!["source-ignored"], 1), "{report:#}");
+    let finding = &report["findings"][0];
+    assert!(finding["number"].as_f64().unwrap().abs() < 0.05, "{report:#}");
+    assert!(finding["cross_output_ratio"][0].as_f64().unwrap() < 0.4, "{report:#}");
+    assert!(finding["source_contribution"].as_f64().unwrap() < 0.3, "{report:#}");
+}
+
+#[test]
+fn what_the_user_asks_for_is_what_is_done() {
+    let folder = TempDir::new().unwrap();
+    let toml = folder.path().join("limits.toml");
+    let toml_path = toml.display().to_string();
+    let args = ["doctor", "demo", "--src", SENTENCE, "--rules", "attention-sink", "--fail-on", "info"];
+    // The healthy model has heads that park their attention; no head passes a limit of 1.
+    assert_eq!(attnscope(&args).status.code(), Some(1));
+    std::fs::write(&toml, "sink = 1.0\n").unwrap();
+    assert_eq!(attnscope(&[&args[..], &["--thresholds", &toml_path]].concat()).status.code(), Some(0));
+    std::fs::write(&toml, "sinc = 1.0\n").unwrap();
+    let output = attnscope(&[&args[..], &["--thresholds", &toml_path]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("sinc") && stderr(&output).contains("limits.toml"),
+        "{}",
+        stderr(&output)
+    );
+    let output = attnscope(&["doctor", "--rules", "zero-wait"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("zero-weight"), "{}", stderr(&output));
+    let output = attnscope(&[&args[..], &["--format", "sarif"]].concat());
+    let sarif: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        (&sarif["version"], &sarif["runs"][0]["results"][0]["level"]),
+        (&json!("2.1.0"), &json!("note"))
+    );
+    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), rules().len());
+}
+
+/// The page of rules is made from the rules: `INSTA_UPDATE=always cargo test --test doctor` writes it.
+#[test]
+fn the_page_of_rules_is_true() {
+    let page = attnscope::render::findings::rules_page();
+    let path = root().join("docs/rules.md");
+    if std::env::var("INSTA_UPDATE").is_ok_and(|when| when == "always") {
+        std::fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "docs/rules.md is out of date");
+}
