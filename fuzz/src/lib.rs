@@ -3,3 +3,5 @@
 pub mod checkpoint;
 pub mod config;
 mod heap;
+pub mod input;
+pub mod worked;

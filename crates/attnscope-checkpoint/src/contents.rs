@@ -37,15 +37,7 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::read_f32`].
     pub fn read_f64(&self, tensor: &TensorInfo) -> Result<Vec<f64>, Error> {
-        let bytes = |convert: fn([u8; 8]) -> f64| -> Result<Vec<f64>, Error> {
-            let raw = self.raw(tensor)?;
-            Ok(raw.chunks_exact(8).map(|b| convert(b.try_into().unwrap_or_default())).collect())
-        };
-        match tensor.dtype {
-            DType::F64 => bytes(f64::from_le_bytes),
-            DType::I64 => bytes(|b| i64::from_le_bytes(b) as f64),
-            _ => Ok(self.read_f32(tensor)?.into_iter().map(f64::from).collect()),
-        }
+        values::to_f64(self.source(tensor), tensor)
     }
 
     /// The SHA-256 of every weight file, as `sha256sum` prints it.

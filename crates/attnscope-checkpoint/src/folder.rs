@@ -82,7 +82,7 @@ pub(crate) fn choose(path: &Path) -> Result<Chosen, Error> {
 }
 
 /// Names in a folder, sorted, so that the choice does not depend on the file system.
-fn list(dir: &Path) -> std::io::Result<BTreeSet<String>> {
+pub(crate) fn list(dir: &Path) -> std::io::Result<BTreeSet<String>> {
     let names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     names.collect()
 }
@@ -277,6 +277,12 @@ pub(crate) fn open_shards(path: &Path, into: &mut Checkpoint) -> Result<(), Erro
     Ok(())
 }
 
+/// Whether a name that a file gives stays in that file's folder.
+pub(crate) fn inside(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
 /// The names of shards come from a stranger: they stay in the folder, and all of them are there.
 fn check_shards(path: &Path, dir: &Path, shards: &BTreeSet<String>) -> Result<(), Error> {
     let wrong = |expected: String, found: &str| {
@@ -288,10 +294,6 @@ fn check_shards(path: &Path, dir: &Path, shards: &BTreeSet<String>) -> Result<()
     if shards.len() > MAX_SHARDS {
         return wrong(format!("at most {MAX_SHARDS} shards"), &shards.len().to_string());
     }
-    let inside = |name: &str| {
-        let mut parts = Path::new(name).components();
-        !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
-    };
     if let Some(name) = shards.iter().find(|name| !inside(name)) {
         return wrong("names of files in the same folder".into(), &format!("{:?}", clip(name)));
     }

@@ -6,6 +6,7 @@
 mod checkpoint;
 mod contents;
 mod dtype;
+mod dump;
 mod error;
 mod folder;
 mod format;
@@ -21,6 +22,7 @@ mod write;
 
 pub use checkpoint::{Checkpoint, Companion};
 pub use dtype::DType;
+pub use dump::{Dump, DumpKind, DumpTensor, Elements, base64};
 pub use error::{Error, ErrorKind};
 pub use format::Format;
 pub use listing::{Check, CheckState, Config, Placeholder};

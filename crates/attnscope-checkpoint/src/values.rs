@@ -57,6 +57,19 @@ pub(crate) fn to_f32(source: &Source, info: &TensorInfo) -> Result<Vec<f32>, Err
     Ok(out)
 }
 
+/// Every value as f64: those of a type that f32 does not hold are not rounded.
+pub(crate) fn to_f64(source: &Source, info: &TensorInfo) -> Result<Vec<f64>, Error> {
+    let eight = |convert: fn([u8; 8]) -> f64| -> Result<Vec<f64>, Error> {
+        let raw = raw(source, info)?;
+        Ok(raw.as_chunks().0.iter().map(|&b| convert(b)).collect())
+    };
+    match info.dtype {
+        DType::F64 => eight(f64::from_le_bytes),
+        DType::I64 => eight(|b| i64::from_le_bytes(b) as f64),
+        _ => Ok(to_f32(source, info)?.into_iter().map(f64::from).collect()),
+    }
+}
+
 /// The values in row-major order, some at a time, without holding the tensor.
 pub(crate) fn for_each_block(
     source: &Source,

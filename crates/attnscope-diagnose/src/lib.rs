@@ -1,10 +1,12 @@
 //! Says what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
 
 mod attention;
+pub mod audit;
 mod bootstrap;
 pub mod cell;
 mod contribution;
 mod corpus;
+pub mod diff;
 mod doctor;
 mod exam;
 mod finding;
@@ -17,6 +19,7 @@ mod rules;
 mod score;
 mod thresholds;
 mod wiring;
+pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};

@@ -39,6 +39,11 @@ impl NodePath {
         self.within_layer().split('.').next().unwrap_or_default()
     }
 
+    /// Whether it names the weights of a cross-attention.
+    pub fn is_cross_weights(&self) -> bool {
+        self.part() == "cross_attn" && self.leaf() == "weights"
+    }
+
     /// Its last segment.
     pub fn leaf(&self) -> &str {
         self.text.rsplit('.').next().unwrap_or_default()

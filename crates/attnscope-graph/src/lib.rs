@@ -37,14 +37,14 @@ pub use build::{Layers, build};
 pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
 pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
 pub use facts::{Config, Fact, FactError, Topic};
-pub use family::{Evidence, FAMILIES, Family, Sets, Setting};
+pub use family::{Evidence, FAMILIES, Family, Sets, Setting, Start};
 pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use names::{Found, NameScheme, Row, TensorSpec};
 pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
 pub use recognise::{Model, Recognised, recognise};
 pub use select::Selector;
-pub use snapshot::{SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
+pub use snapshot::{Cut, SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
     NormPlace, PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,

@@ -28,14 +28,23 @@ pub struct Snapshot {
 pub enum View {
     /// Whole tensors: the first is the one that is measured, the others belong with it.
     Nodes(Vec<NodeId>),
-    /// The first row of a batch: one sentence's ids.
+    /// A row of a batch: one sentence's ids.
     Row(NodeId),
     /// The corner of a weight, 5 by 5.
     Corner(WeightId),
-    /// The first ten logits of the last position of the batch's first row.
+    /// The first ten logits of the last token of a row.
     FirstLogits(NodeId),
     /// A node that this model, or this layer of it, does not have.
     Absent(String),
+}
+
+/// Which sentence of a batch a snapshot shows where it cannot show all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// The row of the batch.
+    pub row: usize,
+    /// The position of the row's last target token.
+    pub last: usize,
 }
 
 /// A row of the table. `{n}` stands for the layer.
@@ -182,18 +191,21 @@ impl View {
     }
 
     /// The places of its values in what it is cut out of, row-major.
-    pub fn places(&self, whole: &[usize]) -> Vec<usize> {
+    pub fn places(&self, whole: &[usize], cut: Cut) -> Vec<usize> {
         match (self, whole) {
             (Self::Nodes(_), _) => (0..whole.iter().product()).collect(),
-            (Self::Row(_), [_, rest @ ..]) => (0..rest.iter().product()).collect(),
+            (Self::Row(_), [_, rest @ ..]) => {
+                let size: usize = rest.iter().product();
+                (cut.row * size..(cut.row + 1) * size).collect()
+            }
             (Self::Corner(_), [rows, columns, depth @ ..]) => {
                 let depth: usize = depth.iter().product();
                 let row = |r| (0..CORNER.min(*columns)).map(move |c| (r * columns + c) * depth);
                 (0..CORNER.min(*rows)).flat_map(row).collect()
             }
-            (Self::FirstLogits(_), [_, length @ .., last]) => {
-                let start = length.iter().product::<usize>().saturating_sub(1) * last;
-                (start..start + FIRST.min(*last)).collect()
+            (Self::FirstLogits(_), [_, length, vocabulary]) => {
+                let start = (cut.row * length + cut.last.min(length.saturating_sub(1))) * vocabulary;
+                (start..start + FIRST.min(*vocabulary)).collect()
             }
             _ => Vec::new(),
         }
@@ -252,8 +264,17 @@ mod tests {
                 let whole = sizes.shape(dims).unwrap();
                 let shape = snapshot.view.shape(&whole);
                 assert_eq!(shape, expected(snapshot.number), "{} of layer {layer}", snapshot.number);
-                assert_eq!(snapshot.view.places(&whole).len(), shape.iter().product::<usize>());
-                assert!(snapshot.view.places(&whole).iter().all(|&i| i < whole.iter().product()));
+                assert_eq!(
+                    snapshot.view.places(&whole, Cut { row: 0, last: 4 }).len(),
+                    shape.iter().product::<usize>()
+                );
+                assert!(
+                    snapshot
+                        .view
+                        .places(&whole, Cut { row: 0, last: 4 })
+                        .iter()
+                        .all(|&i| i < whole.iter().product())
+                );
             }
         }
     }

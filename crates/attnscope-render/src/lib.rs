@@ -34,8 +34,10 @@
 //! ```
 
 mod array;
+pub mod audit;
 mod canvas;
 mod diagram;
+pub mod diff;
 mod dot;
 pub mod findings;
 mod flow;
@@ -45,6 +47,8 @@ pub mod html;
 pub mod json;
 mod layout;
 mod markup;
+pub mod masks;
+mod matrices;
 mod mermaid;
 pub mod page;
 mod palette;
@@ -53,6 +57,7 @@ mod svg;
 mod table;
 mod text;
 pub mod trace;
+pub mod worked;
 mod wrap;
 
 pub use array::Array;
@@ -67,3 +72,4 @@ pub use scene::{Boxed, Role, Route, Run, Scene};
 pub use svg::{svg, svg_sheet};
 pub use table::{Align, Column, Table};
 pub use text::{Style, draw, text};
+pub use wrap::wrap_plain;

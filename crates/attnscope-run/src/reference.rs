@@ -2,27 +2,19 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{
-    Activation, Model, Node, NormKind, Op, PositionCount, Positions, Side, Squash, WeightId,
-};
+use attnscope_graph::{Activation, Model, NormKind, Op, PositionCount, Positions, Side, Squash};
 use rayon::prelude::*;
 
 use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
+use crate::native::Report;
 use crate::position::{Place, bucket, places, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
-use crate::sink::{Sink, Values};
+use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
 
-/// A tensor in f64, row-major.
-#[derive(Debug, Clone)]
-struct Tensor {
-    shape: Vec<usize>,
-    data: Vec<f64>,
-}
-
-impl Tensor {
+impl Kept {
     /// The length of a dimension counted from the last.
     fn dim(&self, from_last: usize) -> usize {
         self.shape.len().checked_sub(from_last).map_or(1, |i| self.shape[i])
@@ -42,7 +34,7 @@ pub fn run_reference(
     weights: &Weights,
     input: &Input,
     sink: &mut dyn Sink,
-) -> Result<(), RunError> {
+) -> Result<Report, RunError> {
     run_reference_changed(model, weights, input, &[], sink)
 }
 
@@ -56,43 +48,56 @@ pub fn run_reference_changed(
     input: &Input,
     changes: &[Change],
     sink: &mut dyn Sink,
-) -> Result<(), RunError> {
+) -> Result<Report, RunError> {
     let prepared = Prepared::new(model, input)?;
     let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
-    let mut values: Vec<Option<Arc<Tensor>>> = vec![None; model.graph.nodes().len()];
+    let mut report = Report::default();
+    let mut values: Vec<Option<Arc<Kept>>> = vec![None; model.graph.nodes().len()];
     for (id, node) in model.graph.iter() {
         let shape = prepared.shape(node)?;
-        let inputs: Vec<Arc<Tensor>> = node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
-        let step = Step { prepared: &prepared, weights, node, shape: &shape, inputs: &inputs };
+        let inputs: Vec<Arc<Kept>> = node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
+        let weights: Vec<&[f32]> = node.weights.iter().map(|&id| weights.get(id)).collect();
+        let step =
+            Step { prepared: &prepared, weights: &weights, op: node.op, shape: &shape, inputs: &inputs };
         let mut value = match node.op {
             Op::Same => inputs.first().cloned(),
-            _ => Some(Arc::new(Tensor { data: step.compute(), shape: shape.clone() })),
+            _ => Some(Arc::new(Kept { values: step.compute(), shape: shape.clone() })),
         };
         if let (true, Some(value)) = (changes.touch(id), &mut value) {
-            changes.apply(id, 0, &mut Arc::make_mut(value).data);
+            changes.apply(id, 0, &mut Arc::make_mut(value).values);
         }
         if let (true, Some(value)) = (sink.wants(id), &value) {
-            sink.put(id, &shape, Values::F64(&value.data))?;
+            sink.put(id, &shape, Values::F64(&value.values))?;
+        }
+        if let (Op::Squash(_), Some(scores)) = (node.op, inputs.first()) {
+            report.add(id, scores.values.chunks(scores.width()).filter(|row| sees_nothing(row)).count());
         }
         values[id.index()] = value;
         for dead in prepared.dead_after(node, id.index()) {
             values[dead.index()] = None;
         }
     }
-    Ok(())
+    Ok(report)
 }
 
-struct Step<'a> {
-    prepared: &'a Prepared<'a>,
-    weights: &'a Weights,
-    node: &'a Node,
-    shape: &'a [usize],
-    inputs: &'a [Arc<Tensor>],
+/// A row of scores in which every key is shut. One that is not a number is not shut, and is not hidden.
+pub fn sees_nothing(scores: &[f64]) -> bool {
+    scores.iter().all(|&x| x == f64::NEG_INFINITY)
+}
+
+/// One node's arithmetic.
+pub(crate) struct Step<'a> {
+    pub(crate) prepared: &'a Prepared<'a>,
+    /// In the operation's order.
+    pub(crate) weights: &'a [&'a [f32]],
+    pub(crate) op: Op,
+    pub(crate) shape: &'a [usize],
+    pub(crate) inputs: &'a [Arc<Kept>],
 }
 
 impl Step<'_> {
-    fn compute(&self) -> Vec<f64> {
-        match self.node.op {
+    pub(crate) fn compute(&self) -> Vec<f64> {
+        match self.op {
             Op::Ids(side) => match self.prepared.rows(side) {
                 Some(rows) => rows.ids().iter().map(|&id| f64::from(id)).collect(),
                 None => Vec::new(),
@@ -103,10 +108,10 @@ impl Step<'_> {
             },
             Op::Embed { scale } => self.embed(self.factor(scale)),
             Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
-            Op::AddPositions => self.each(|i, x| x[0].data[i] + x[1].data[i % x[1].data.len()]),
+            Op::AddPositions => self.each(|i, x| x[0].values[i] + x[1].values[i % x[1].values.len()]),
             Op::Conv1d { stride } => self.conv(stride),
             Op::Transpose => self.transpose(),
-            Op::Same => self.inputs[0].data.clone(),
+            Op::Same => self.inputs[0].values.clone(),
             Op::Norm { kind, eps } => self.norm(kind, eps),
             Op::Linear => self.linear(1.0),
             Op::Logits { scale } => self.linear(self.factor(scale)),
@@ -126,9 +131,9 @@ impl Step<'_> {
             Op::AddMask { .. } => self.add_mask(),
             Op::Squash(squash) => self.squash(squash),
             Op::Context => self.context(),
-            Op::Residual { gain } => self.each(|i, x| x[0].data[i] + f64::from(gain) * x[1].data[i]),
-            Op::Activate(activation) => self.each(|i, x| activate(activation, x[0].data[i])),
-            Op::Gate => self.each(|i, x| x[0].data[i] * x[1].data[i]),
+            Op::Residual { gain } => self.each(|i, x| x[0].values[i] + f64::from(gain) * x[1].values[i]),
+            Op::Activate(activation) => self.each(|i, x| activate(activation, x[0].values[i])),
+            Op::Gate => self.each(|i, x| x[0].values[i] * x[1].values[i]),
         }
     }
 
@@ -137,8 +142,7 @@ impl Step<'_> {
     }
 
     fn weight(&self, i: usize) -> &[f32] {
-        let ids: &[WeightId] = &self.node.weights;
-        ids.get(i).map_or(&[], |&id| self.weights.get(id))
+        self.weights.get(i).copied().unwrap_or_default()
     }
 
     /// [batch, head, query, key] of the output.
@@ -148,7 +152,7 @@ impl Step<'_> {
         four
     }
 
-    fn each(&self, f: impl Fn(usize, &[Arc<Tensor>]) -> f64) -> Vec<f64> {
+    fn each(&self, f: impl Fn(usize, &[Arc<Kept>]) -> f64) -> Vec<f64> {
         (0..self.shape.iter().product()).map(|i| f(i, self.inputs)).collect()
     }
 
@@ -158,7 +162,7 @@ impl Step<'_> {
         let table = self.weight(0);
         let row =
             |&id: &f64| table[id as usize * width..][..width].iter().map(move |&x| f64::from(x) * scale);
-        self.inputs[0].data.iter().flat_map(row).collect()
+        self.inputs[0].values.iter().flat_map(row).collect()
     }
 
     fn positions(&self, kind: Positions, offset: usize, count: PositionCount, side: Side) -> Vec<f64> {
@@ -190,7 +194,7 @@ impl Step<'_> {
                 for k in 0..3 {
                     // One frame of zeros at each end.
                     if let Some(at) = (t * stride + k).checked_sub(1).filter(|&at| at < frames) {
-                        let x = x.data[(b * channels + i) * frames + at];
+                        let x = x.values[(b * channels + i) * frames + at];
                         sum += f64::from(w[(o * channels + i) * 3 + k]) * x;
                     }
                 }
@@ -204,7 +208,7 @@ impl Step<'_> {
         let (rows, columns) = (self.shape[1], self.shape[2]);
         self.each(|n, x| {
             let (b, r, c) = (n / (rows * columns), n / columns % rows, n % columns);
-            x[0].data[(b * columns + c) * rows + r]
+            x[0].values[(b * columns + c) * rows + r]
         })
     }
 
@@ -222,7 +226,7 @@ impl Step<'_> {
             };
             x.iter().enumerate().map(one).collect::<Vec<_>>()
         };
-        self.inputs[0].data.chunks(width).flat_map(row).collect()
+        self.inputs[0].values.chunks(width).flat_map(row).collect()
     }
 
     /// x · scale · Wᵀ + b
@@ -238,7 +242,7 @@ impl Step<'_> {
             };
             (0..outputs).map(one).collect()
         };
-        self.inputs[0].data.par_chunks(width).flat_map_iter(row).collect()
+        self.inputs[0].values.par_chunks(width).flat_map_iter(row).collect()
     }
 
     /// [b, l, h · k] → [b, h, l, k]
@@ -247,7 +251,7 @@ impl Step<'_> {
         self.each(|n, x| {
             let (b, h, l, k) =
                 (n / (heads * length * size), n / (length * size) % heads, n / size % length, n % size);
-            x[0].data[((b * length + l) * heads + h) * size + k]
+            x[0].values[((b * length + l) * heads + h) * size + k]
         })
     }
 
@@ -257,7 +261,7 @@ impl Step<'_> {
         self.each(|n, x| {
             let (b, l, h, k) =
                 (n / (heads * length * size), n / (heads * size) % length, n / size % heads, n % size);
-            x[0].data[((b * heads + h) * length + l) * size + k]
+            x[0].values[((b * heads + h) * length + l) * size + k]
         })
     }
 
@@ -267,8 +271,8 @@ impl Step<'_> {
         let size = self.inputs[0].width();
         self.each(|n, x| {
             let (head, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
-            let q = &x[0].data[(head * queries + t) * size..][..size];
-            let k = &x[1].data[(head * keys + s) * size..][..size];
+            let q = &x[0].values[(head * queries + t) * size..][..size];
+            let k = &x[1].values[(head * keys + s) * size..][..size];
             q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * scale
         })
     }
@@ -290,11 +294,11 @@ impl Step<'_> {
         self.each(|n, x| {
             let (b, h, cell) =
                 (n / (heads * queries * keys), n / (queries * keys) % heads, n % (queries * keys));
-            let added = |a: &Arc<Tensor>| {
+            let added = |a: &Arc<Kept>| {
                 let (b, h) = (b % a.shape[0], h % a.shape[1]);
-                a.data[(b * a.shape[1] + h) * queries * keys + cell]
+                a.values[(b * a.shape[1] + h) * queries * keys + cell]
             };
-            x[0].data[n] + x[1..].iter().map(added).sum::<f64>()
+            x[0].values[n] + x[1..].iter().map(added).sum::<f64>()
         })
     }
 
@@ -303,7 +307,7 @@ impl Step<'_> {
         let row = |x: &[f64]| -> Vec<f64> {
             let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             match squash {
-                _ if most == f64::NEG_INFINITY => vec![0.0; x.len()],
+                _ if sees_nothing(x) => vec![0.0; x.len()],
                 Squash::Softmax => {
                     let sum: f64 = x.iter().map(|v| (v - most).exp()).sum();
                     x.iter().map(|v| (v - most).exp() / sum).collect()
@@ -311,7 +315,7 @@ impl Step<'_> {
                 Squash::Sigmoid => x.iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect(),
             }
         };
-        self.inputs[0].data.chunks(self.inputs[0].width()).flat_map(row).collect()
+        self.inputs[0].values.chunks(self.inputs[0].width()).flat_map(row).collect()
     }
 
     /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, h, s, k]
@@ -320,8 +324,8 @@ impl Step<'_> {
         let keys = self.inputs[0].width();
         self.each(|n, x| {
             let (head, t, k) = (n / (queries * size), n / size % queries, n % size);
-            let weights = &x[0].data[(head * queries + t) * keys..][..keys];
-            weights.iter().enumerate().map(|(s, w)| w * x[1].data[(head * keys + s) * size + k]).sum()
+            let weights = &x[0].values[(head * queries + t) * keys..][..keys];
+            weights.iter().enumerate().map(|(s, w)| w * x[1].values[(head * keys + s) * size + k]).sum()
         })
     }
 }
@@ -330,7 +334,14 @@ impl Step<'_> {
 pub fn activate(activation: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match activation {
-        Activation::Relu => x.max(0.0),
+        // Not max: what is not a number stays one.
+        Activation::Relu => {
+            if x < 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
         Activation::Gelu => 0.5 * x * (1.0 + libm::erf(x / std::f64::consts::SQRT_2)),
         Activation::GeluTanh => {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));

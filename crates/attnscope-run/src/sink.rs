@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use attnscope_graph::NodeId;
 
 use crate::error::RunError;
+pub use crate::native::Shared;
 
 /// The values of a node, borrowed from the executor: they are gone when the call returns.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +44,14 @@ pub trait Sink {
     /// # Errors
     /// When it cannot be kept; the run ends.
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError>;
+
+    /// Takes a tensor that it may hold on to without copying it. By default it is handed to [`Sink::put`].
+    ///
+    /// # Errors
+    /// When it cannot be kept; the run ends.
+    fn take(&mut self, node: NodeId, shape: &[usize], values: &Shared) -> Result<(), RunError> {
+        self.put(node, shape, Values::F32(values))
+    }
 }
 
 /// A tensor that was kept.
@@ -75,6 +84,36 @@ impl<F: Fn(NodeId) -> bool> Sink for Keep<F> {
 
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         self.tensors.insert(node, Kept { shape: shape.to_vec(), values: values.to_f64() });
+        Ok(())
+    }
+}
+
+/// Holds what a predicate picks, in f32 and as the executor made it: nothing is copied, and tensors that are one in the run
+/// are one here. The executor's buffers are used again when this is dropped.
+pub struct Hold<F> {
+    wanted: F,
+    /// Shape and values of what was picked.
+    pub tensors: BTreeMap<NodeId, (Vec<usize>, Shared)>,
+}
+
+impl<F: Fn(NodeId) -> bool> Hold<F> {
+    /// Holds the nodes for which `wanted` is true.
+    pub fn new(wanted: F) -> Self {
+        Self { wanted, tensors: BTreeMap::new() }
+    }
+}
+
+impl<F: Fn(NodeId) -> bool> Sink for Hold<F> {
+    fn wants(&self, node: NodeId) -> bool {
+        (self.wanted)(node)
+    }
+
+    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+        self.take(node, shape, &values.to_f32().into())
+    }
+
+    fn take(&mut self, node: NodeId, shape: &[usize], values: &Shared) -> Result<(), RunError> {
+        self.tensors.insert(node, (shape.to_vec(), values.clone()));
         Ok(())
     }
 }

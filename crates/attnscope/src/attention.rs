@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use attnscope_diagnose::{Weights, head_measures};
 use attnscope_graph::{NodeId, Side};
 use attnscope_render::trace::CrossAttention;
+use attnscope_run::audio::POSITION_SECONDS;
 use attnscope_run::{Input, Kept, Source};
 
-use crate::ready::Ready;
+use crate::ready::{Ready, Token};
 
 /// One row of a batch that was run.
 pub(crate) struct Batch<'a> {
@@ -17,16 +18,14 @@ pub(crate) struct Batch<'a> {
 }
 
 /// Audio has too many positions for a column each: this many columns are drawn, each the sum of its frames.
-const AUDIO_COLUMNS: usize = 24;
-/// Seconds of a position of an audio encoder: two frames of 10 ms.
-const POSITION_SECONDS: f64 = 0.02;
+const AUDIO_COLUMNS: usize = 30;
 
 /// Every cross-attention whose weights were kept.
 pub(crate) fn cross_attentions(batch: &Batch<'_>, kept: &BTreeMap<NodeId, Kept>) -> Vec<CrossAttention> {
     let graph = &batch.ready.model.graph;
     let of_cross = |(id, _): &(&NodeId, &Kept)| {
         let path = &graph.node(**id).path;
-        path.part() == "cross_attn" && path.leaf() == "weights"
+        path.is_cross_weights()
     };
     kept.iter()
         .filter(of_cross)
@@ -35,13 +34,13 @@ pub(crate) fn cross_attentions(batch: &Batch<'_>, kept: &BTreeMap<NodeId, Kept>)
 }
 
 impl Batch<'_> {
-    fn cross_attention(&self, path: &str, kept: &Kept) -> Option<CrossAttention> {
+    /// One of them: the mean over heads, padding left out, and what each head does.
+    pub(crate) fn cross_attention(&self, path: &str, kept: &Kept) -> Option<CrossAttention> {
         let [_, heads, stride, keys] = kept.shape[..] else { return None };
         let cells = heads * stride * keys;
         let values = kept.values.get(self.row * cells..(self.row + 1) * cells)?;
         let targets = self.ready.tokens(Side::Target, &self.input.target);
-        let rows: Vec<String> =
-            targets.get(self.row)?.iter().filter(|t| !t.padding).map(|t| t.label()).collect();
+        let rows = steps(targets.get(self.row)?);
         let Keys { open, columns, place } = self.keys(keys)?;
         let end = self.ends();
         let weights = Weights { values, heads, queries: rows.len(), stride, open: &open, end: &end };
@@ -70,7 +69,11 @@ impl Batch<'_> {
             }
             Source::Features(_) => {
                 let columns = keys.clamp(1, AUDIO_COLUMNS);
-                let second = |c: usize| format!("{:.1}s", (c * keys / columns) as f64 * POSITION_SECONDS);
+                // Whole seconds for a window of 30 s: a number that fits its column.
+                let second = |c: usize| {
+                    let seconds = (c * keys / columns) as f64 * POSITION_SECONDS;
+                    format!("{:.1}", seconds).trim_end_matches(".0").to_owned()
+                };
                 let place = (0..keys).map(|s| s * columns / keys).collect();
                 Some(Keys { open: vec![true; keys], columns: (0..columns).map(second).collect(), place })
             }
@@ -85,6 +88,16 @@ impl Batch<'_> {
         let ids = rows.ids().get(self.row * length..(self.row + 1) * length).unwrap_or_default();
         (0..length).filter(|&i| rows.open()[self.row * length + i] && ends.contains(&ids[i])).collect()
     }
+}
+
+/// The steps of a decoder: at each it reads a token and is to write the next. The weights of a row belong to the writing.
+pub(crate) fn steps(row: &[Token]) -> Vec<String> {
+    let read: Vec<String> = row.iter().filter(|t| !t.padding).map(Token::label).collect();
+    let step = |t: usize| match read.get(t + 1) {
+        Some(written) => format!("{} ⇒ {written}", read[t]),
+        None => format!("{} ⇒ …", read[t]),
+    };
+    (0..read.len()).map(step).collect()
 }
 
 /// The keys of a row and where they are drawn.

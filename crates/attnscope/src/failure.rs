@@ -39,6 +39,8 @@ macro_rules! from {
 
 from!(
     attnscope_checkpoint::Error,
+    attnscope_diagnose::diff::DiffError,
+    attnscope_diagnose::audit::AuditError,
     attnscope_run::InputError,
     attnscope_run::RunError,
     attnscope_run::ShiftError,

@@ -18,6 +18,9 @@ mod near;
 mod open;
 mod ready;
 mod toy;
+mod writing;
+
+mod traced;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
@@ -27,3 +30,4 @@ pub use attnscope_run as run;
 pub use failure::Failure;
 pub use open::Opened;
 pub use ready::{Ready, Token};
+pub use writing::{Aligned, Written};

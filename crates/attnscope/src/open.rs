@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use attnscope_checkpoint::{Checkpoint, TensorInfo};
-use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, Side, TensorSpec, recognise};
+use attnscope_graph::{Config, Dim, Front, Model, OtherKind, Recognised, Side, TensorSpec, recognise};
 use attnscope_run::Tokenizer;
 
 use crate::failure::Failure;
@@ -44,18 +44,30 @@ impl Opened {
 
     /// The toy, with vocabularies of these sentences' words.
     pub fn toy(source: Vec<String>, target: Vec<String>) -> Result<Self, Failure> {
+        let is_empty = |texts: &[String]| texts.iter().all(|text| text.trim().is_empty());
+        if is_empty(&source) || is_empty(&target) {
+            return Err(Failure::new(
+                "toy: nothing to read: its vocabularies are the words that it is given",
+                "give at least one word a side with --src and --tgt",
+            ));
+        }
         let opened = Self::recognise("toy", toy::checkpoint(&source, &target)?, None)?;
         Ok(Self { words: Some([source, target]), ..opened })
     }
 
-    /// The tokenizer beside the weights, if there is one.
+    /// The tokenizer beside the weights, if there is one; for a Whisper model of a vocabulary of OpenAI's, theirs.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, Failure> {
         if let Some(words) = &self.words {
             let [source, target] = words.each_ref().map(|s| s.iter().map(String::as_str).collect::<Vec<_>>());
             return Ok(Some(Tokenizer::words(&source, &target)));
         }
-        let rows = self.encoder_decoder()?.sizes.get(Dim::Vocab(Side::Target));
-        Ok(Tokenizer::for_vocabulary(self.checkpoint.tokenizer(), rows)?)
+        let model = self.encoder_decoder()?;
+        let rows = model.sizes.get(Dim::Vocab(Side::Target));
+        let beside = Tokenizer::for_vocabulary(self.checkpoint.tokenizer(), rows)?;
+        match (beside, rows) {
+            (None, Some(rows)) if model.wiring.front == Front::Audio => Ok(Tokenizer::whisper(rows)?),
+            (beside, _) => Ok(beside),
+        }
     }
 
     fn recognise(name: &str, checkpoint: Checkpoint, heads: Option<usize>) -> Result<Self, Failure> {

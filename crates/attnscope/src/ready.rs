@@ -1,9 +1,10 @@
 //! A model that is ready to run: its weights in memory, its tokenizer, how its decoder begins.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use attnscope_graph::{Dim, Front, Model, Side};
-use attnscope_run::generate::{Generator, Hypothesis, Settings};
+use attnscope_run::generate::{Settings, Speech, Task};
 use attnscope_run::{Rows, Shift, Source, Tokenizer, Weights, audio, check_rows, pad_token};
 
 use crate::failure::Failure;
@@ -22,6 +23,20 @@ pub struct Ready<'a> {
     pub tokenizer: Option<Tokenizer>,
     /// What fills the shorter rows of a batch: the model's own padding, or 0 where it names none.
     pub pad: u32,
+    /// What an audio model's special tokens are for, where a tokenizer knows them.
+    pub(crate) speech: Option<Speech>,
+    /// The language of a recording, where it was named.
+    pub(crate) language: Option<u32>,
+    /// What is done with a recording.
+    pub(crate) task: Task,
+    /// Whether a transcript is to have times in it.
+    pub(crate) times: bool,
+    /// What the decoder begins with, where that was asked for.
+    pub(crate) start: Option<Vec<u32>>,
+    /// How it is decoded where nothing was asked for.
+    settings: Settings,
+    /// Seconds of the recording that was read.
+    recorded: OnceLock<f64>,
 }
 
 /// A token as it is shown.
@@ -42,7 +57,27 @@ impl<'a> Ready<'a> {
         let weights = Weights::load(model, &opened.checkpoint)?;
         let tokenizer = opened.tokenizer()?;
         let pad = pad_token(model)?.unwrap_or(0);
-        Ok(Self { opened, model, weights, tokenizer, pad })
+        let audio = tokenizer.as_ref().filter(|_| model.wiring.front == Front::Audio);
+        let configs = opened.checkpoint.configs();
+        let speech = audio.and_then(|t| Speech::of(model, configs, t));
+        let mut settings = Settings::of(model, configs)?;
+        if let (Some(speech), Some(tokenizer)) = (&speech, &tokenizer) {
+            speech.complete(&mut settings, configs, tokenizer)?;
+        }
+        Ok(Self {
+            opened,
+            model,
+            weights,
+            tokenizer,
+            pad,
+            speech,
+            language: None,
+            task: Task::default(),
+            times: false,
+            start: None,
+            settings,
+            recorded: OnceLock::new(),
+        })
     }
 
     /// The tokenizer, or why text is no use here.
@@ -74,10 +109,18 @@ impl<'a> Ready<'a> {
         Ok(Source::Tokens(Rows::new(rows, self.pad)))
     }
 
-    /// The first window of a recording.
+    /// The first window of a recording; [`Ready::recorded`] then says how long it is.
     pub fn audio(&self, file: &Path) -> Result<Source, Failure> {
         let (mels, frames) = self.window("--audio")?;
-        Ok(Source::Features(audio::features_from_file(file, mels, frames)?))
+        let (features, seconds) = audio::features_from_file(file, mels, frames)?;
+        self.recorded.get_or_init(|| seconds);
+        Ok(Source::Features(features))
+    }
+
+    /// How many seconds the recording has whose first window was read, and how many of them that window has at most.
+    pub fn recorded(&self) -> Option<(f64, f64)> {
+        let (_, frames) = self.window("").ok()?;
+        Some((*self.recorded.get()?, frames as f64 * audio::POSITION_SECONDS / 2.0))
     }
 
     /// Features that another program made.
@@ -99,15 +142,72 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// What an audio model's decoder begins with: English, transcription, no times.
+    /// What an audio model's decoder begins with: the language that was asked for, or English.
     fn prompt(&self) -> Vec<u32> {
-        let Some(tokenizer) = &self.tokenizer else { return Vec::new() };
-        let id = |piece: &str| tokenizer.id(piece);
-        // English-only models know neither language nor task.
-        let multilingual = self.model.sizes.get(Dim::Vocab(Side::Target)).is_some_and(|v| v >= 51_865);
-        let middle = if multilingual { vec![id("<|en|>"), id("<|transcribe|>")] } else { vec![] };
-        let all = [vec![id("<|startoftranscript|>")], middle, vec![id("<|notimestamps|>")]].concat();
-        all.into_iter().flatten().collect()
+        self.speech
+            .as_ref()
+            .map(|speech| speech.prompt(self.language, self.task, self.times))
+            .unwrap_or_default()
+    }
+
+    /// Sets the languages, by the model's own codes. For a recording the target is the source's language or English, into
+    /// which it is then translated.
+    pub fn set_languages(&mut self, source: Option<&str>, target: Option<&str>) -> Result<(), Failure> {
+        if source.is_none() && target.is_none() {
+            return Ok(());
+        }
+        self.tokenizer()?;
+        let Some(tokenizer) = &mut self.tokenizer else { return Ok(()) };
+        let Some(speech) = &self.speech else {
+            tokenizer.set_languages(source, target)?;
+            return if target.is_some() { self.begin_in_target_language() } else { Ok(()) };
+        };
+        // What knows English only does not name it.
+        let named = source.filter(|&code| speech.is_multilingual() || code != "en");
+        self.language = named.map(|code| speech.language(tokenizer, code)).transpose()?;
+        match target {
+            Some("en") if source != Some("en") => self.task = Task::Translate,
+            Some(code) if source != Some(code) => {
+                return Err(Failure::new(
+                    format!("--tgt-lang {code}: a recording is written in its own language or in English"),
+                    "leave --tgt-lang out, or give --tgt-lang en",
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The decoder then begins as it does for a sentence of the language that was set.
+    fn begin_in_target_language(&mut self) -> Result<(), Failure> {
+        let mut start = self.shift()?.apply(&self.tokenizer()?.encode_target("")?);
+        while start.len() > 1 && start.last().is_some_and(|last| self.end_tokens().contains(last)) {
+            start.pop();
+        }
+        self.start = Some(start);
+        Ok(())
+    }
+
+    /// Asks for transcripts with times in them.
+    pub fn write_times(&mut self) -> Result<(), Failure> {
+        if self.speech.as_ref().and_then(Speech::times).is_none() {
+            return Err(Failure::new(
+                format!(
+                    "{}: --timestamps is for models that have tokens for times, and none are known",
+                    self.opened.name
+                ),
+                "leave --timestamps out, or put the model's tokenizer.json beside the weights",
+            ));
+        }
+        self.times = true;
+        Ok(())
+    }
+
+    /// Makes the decoder begin with these tokens, whatever the model's documents say.
+    pub fn begin_with(&mut self, start: Vec<u32>) -> Result<(), Failure> {
+        check_rows(self.model, Side::Target, std::slice::from_ref(&start))?;
+        self.start = Some(start);
+        Ok(())
     }
 
     /// How the decoder's input is made from a sentence.
@@ -127,35 +227,22 @@ impl<'a> Ready<'a> {
         Ok(Rows::checked(self.model, Side::Target, rows, self.pad)?)
     }
 
-    /// How the model writes, by its own documents.
-    pub fn settings(&self) -> Result<Settings, Failure> {
-        let mut settings = Settings::of(self.model, self.opened.checkpoint.configs())?;
-        if settings.start.is_empty() {
+    /// How the model writes: by its own documents, and where an audio model has none, as OpenAI's does.
+    pub fn settings(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        if let Some(speech) = &self.speech {
+            settings.rules.times = speech.times().filter(|_| self.times);
             settings.start = self.prompt();
         }
-        Ok(settings)
+        if let Some(start) = &self.start {
+            settings.start.clone_from(start);
+        }
+        settings
     }
 
     /// The tokens that end a sentence.
-    pub fn end_tokens(&self) -> Vec<u32> {
-        self.settings().map(|settings| settings.ends).unwrap_or_default()
-    }
-
-    /// What the decoder reads to write what the model writes by itself: the likeliest token at each step.
-    pub fn written(&self, source: &Source) -> Result<Rows, Failure> {
-        let settings = Settings { beams: 1, ..self.settings()? };
-        let generator = Generator { model: self.model, weights: &self.weights, settings: &settings };
-        let made = match source {
-            Source::Tokens(rows) => generator.from_tokens(&rows.tokens())?,
-            Source::Features(features) => generator.from_features(features)?,
-        };
-        let read = |row: &Vec<Hypothesis>| {
-            let tokens = row.first().map(|best| best.tokens.as_slice()).unwrap_or_default();
-            // The last token is written and never read.
-            let all_but_last = tokens.split_last().map_or(&[][..], |(_, rest)| rest);
-            [&settings.start, all_but_last].concat()
-        };
-        self.target_ids(&made.iter().map(read).collect::<Vec<_>>())
+    pub fn end_tokens(&self) -> &[u32] {
+        &self.settings.ends
     }
 
     /// The tokens of a batch for a reader, row by row, padding included.

@@ -90,8 +90,13 @@ fn a_change_that_does_not_fit_is_refused() {
     let input = Trace::open("bart").input();
     let refused = |path: &str, first: usize, count: usize| {
         let change = Change { node: model.graph.find(path).unwrap(), first, values: vec![1.0; count] };
-        let slow =
-            run_reference_changed(model, &weights, &input, &[change.clone()], &mut Keep::new(|_| false));
+        let slow = run_reference_changed(
+            model,
+            &weights,
+            &input,
+            std::slice::from_ref(&change),
+            &mut Keep::new(|_| false),
+        );
         let fast = Native::new().run_changed(model, &weights, &input, &[change], &mut Keep::new(|_| false));
         let (slow, fast) = (slow.unwrap_err(), fast.unwrap_err());
         assert_eq!(slow.to_string(), fast.to_string());
@@ -160,4 +165,31 @@ fn padding_on_either_side_is_the_same_where_positions_do_not_count_it() {
         seen += usize::from(free);
     }
     assert!(seen >= 6, "{seen}");
+}
+
+/// A query that is not a number sees every key, so its weights are no numbers either; nothing passes it for a query with
+/// nothing to see.
+#[test]
+fn what_is_not_a_number_stays_one() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.encoder_decoder().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let input = Trace::open("bart").input();
+    let find = |path: &str| model.graph.find(path).unwrap();
+    let width = 32;
+    let change = Change { node: find("decoder.0.cross_attn.q"), first: 0, values: vec![f32::NAN; width] };
+    let all = |_: NodeId| true;
+    let (mut native, mut reference) = (Keep::new(all), Keep::new(all));
+    let changes = [change];
+    let reports = [
+        Native::new().run_changed(model, &weights, &input, &changes, &mut native).unwrap(),
+        run_reference_changed(model, &weights, &input, &changes, &mut reference).unwrap(),
+    ];
+    for (kept, report) in [native, reference].iter().zip(&reports) {
+        assert!(report.blind.is_empty());
+        let weights = &kept.tensors[&find("decoder.0.cross_attn.weights")];
+        let keys = weights.shape[3];
+        assert!(weights.values[..keys].iter().all(|w| w.is_nan()), "{:?}", &weights.values[..keys]);
+        assert!(kept.tensors[&find("logits")].values[0].is_nan());
+    }
 }

@@ -1,10 +1,12 @@
 //! `explain`: the arithmetic of a cell adds up to what the run stored, in every operation of every family; pages hold
 //! the numbers of the model at hand.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
 mod common;
 
-use attnscope::diagnose::cell::{CellError, Cells, needed};
-use attnscope::run::{Keep, Native, sizes_of};
+use attnscope::diagnose::cell::{Arithmetic, CellError, Cells, Step, Term, Written, needed};
+use attnscope::run::{Keep, Native, run_reference, sizes_of};
 use attnscope::{Opened, Ready};
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
@@ -37,31 +39,82 @@ fn every_cell_of_every_family_adds_up_to_what_was_stored() {
         let ready = Ready::new(&opened).unwrap();
         let input = Trace::open(name).input();
         let sizes = sizes_of(ready.model, &input).unwrap();
-        let mut keep = Keep::new(|_| true);
+        let (mut keep, mut judge) = (Keep::new(|_| true), Keep::new(|_| true));
         Native::new().run(ready.model, &ready.weights, &input, &mut keep).unwrap();
-        let cells =
-            Cells { model: ready.model, weights: &ready.weights, sizes: &sizes, tensors: &keep.tensors };
+        run_reference(ready.model, &ready.weights, &input, &mut judge).unwrap();
+        let cells = Cells {
+            model: ready.model,
+            weights: &ready.weights,
+            input: &input,
+            sizes: &sizes,
+            tensors: &keep.tensors,
+        };
         for (id, node) in ready.model.graph.iter() {
-            let kept = &keep.tensors[&id];
-            let largest =
-                kept.values.iter().copied().filter(|v| v.is_finite()).fold(0.0, |m: f64, v| m.max(v.abs()));
-            for at in some_cells(&kept.shape) {
+            let reference = &judge.tensors[&id];
+            let finite = reference.values.iter().filter(|v| v.is_finite());
+            let largest = finite.fold(0.0, |m: f64, v| m.max(v.abs()));
+            for at in some_cells(&reference.shape) {
                 let told = cells.arithmetic(id, &at).unwrap();
-                let last = told.steps.last().unwrap();
-                let near =
-                    last.value == told.stored || (last.value - told.stored).abs() <= 1e-5 * largest.max(1.0);
-                assert!(near, "{name} {}{at:?}: {} and {}", node.path, last.value, told.stored);
-                for step in told.steps.iter().filter(|s| !s.terms.is_empty()) {
-                    let sum: f64 = step.terms.iter().map(|t| t.value).sum();
-                    assert!(
-                        sum == step.value || (sum - step.value).abs() < 1e-9,
-                        "{name} {}: {step:?}",
-                        node.path
-                    );
-                }
+                assert!(told.agrees(), "{name} {}{at:?}: {} and {}", node.path, told.value(), told.stored);
+                let flat = at.iter().zip(&reference.shape).fold(0, |flat, (i, n)| flat * n + i);
+                let (a, b) = (told.value(), reference.values[flat]);
+                assert!(
+                    a == b || (a - b).abs() <= 2e-5 * largest.max(1e-6),
+                    "{name} {}{at:?}: {a} and {b}",
+                    node.path
+                );
             }
         }
     }
+}
+
+#[test]
+fn a_cell_that_was_tampered_with_is_accused_and_a_cancelled_sum_is_not() {
+    let opened = open(&fixture("bart"), None);
+    let ready = Ready::new(&opened).unwrap();
+    let input = Trace::open("bart").input();
+    let sizes = sizes_of(ready.model, &input).unwrap();
+    let mut keep = Keep::new(|_| true);
+    Native::new().run(ready.model, &ready.weights, &input, &mut keep).unwrap();
+    let mut accused = Vec::new();
+    for leaf in ["scores", "mask", "weights", "context", "norm"] {
+        let id = ready.model.graph.find(&format!("decoder.0.self_attn.{leaf}")).unwrap();
+        let mut tensors = keep.tensors.clone();
+        let kept = tensors.get_mut(&id).unwrap();
+        kept.values[0] += 1e-3;
+        let cells = Cells {
+            model: ready.model,
+            weights: &ready.weights,
+            input: &input,
+            sizes: &sizes,
+            tensors: &tensors,
+        };
+        let told = cells.arithmetic(id, &vec![0; kept_rank(&tensors, id)]).unwrap();
+        accused.push(!told.agrees());
+    }
+    assert_eq!(accused, [true; 5]);
+    let step = |terms: &[f64]| Step {
+        name: "sum".into(),
+        formula: String::new(),
+        terms: terms
+            .iter()
+            .map(|&value| Term { label: String::new(), written: Written::Itself, value })
+            .collect(),
+        value: terms.iter().sum(),
+    };
+    // 1e4 in f32 has steps of 1e-3: what is left of it may be off by that.
+    let told =
+        Arithmetic { node: "x".into(), at: vec![], stored: 1.0005, steps: vec![step(&[1e4, -9999.0])] };
+    assert!(told.agrees());
+    let told = Arithmetic { stored: 1.0005, steps: vec![step(&[0.5, 0.5])], ..told };
+    assert!(!told.agrees());
+}
+
+fn kept_rank(
+    tensors: &std::collections::BTreeMap<attnscope::graph::NodeId, attnscope::run::Kept>,
+    id: attnscope::graph::NodeId,
+) -> usize {
+    tensors[&id].shape.len()
 }
 
 #[test]
@@ -110,7 +163,13 @@ fn cells_that_do_not_exist_are_refused() {
     let input = Trace::open("bart").input();
     let sizes = sizes_of(ready.model, &input).unwrap();
     let tensors = std::collections::BTreeMap::new();
-    let cells = Cells { model: ready.model, weights: &ready.weights, sizes: &sizes, tensors: &tensors };
+    let cells = Cells {
+        model: ready.model,
+        weights: &ready.weights,
+        input: &input,
+        sizes: &sizes,
+        tensors: &tensors,
+    };
     let logits = ready.model.graph.find("logits").unwrap();
     assert_eq!(cells.arithmetic(logits, &[0, 0, 0]), Err(CellError::NotCaptured("logits".into())));
     for (at, part) in [
@@ -174,4 +233,41 @@ fn an_unknown_topic_lists_the_nearest() {
     let output = attnscope(&["explain", "cross-atention"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cross-attention"), "{}", stderr(&output));
+}
+
+#[test]
+fn cells_of_a_batch_carry_the_names_of_their_own_row() {
+    let args = ["explain", "34", "--src", "A man.", "--src", "Two dogs are playing.", "--at", "1,0,0,1"];
+    let text = stdout(&attnscope(&args));
+    assert!(text.contains("s 1 (▁dogs)"), "{text}");
+}
+
+#[test]
+fn a_layer_that_is_not_there_is_refused() {
+    for args in [&["explain", "--walk", "--layer-index", "9"][..], &["explain", "heads", "toy", "--walk"]] {
+        assert_eq!(attnscope(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn snapshots_that_are_no_whole_node_have_pages_of_their_own() {
+    let corner = stdout(&attnscope(&["explain", "3"]));
+    assert!(corner.contains("src.embed.weight [4000, 128]") && corner.contains("row"), "{corner}");
+    let logits = stdout(&attnscope(&["explain", "43"]));
+    assert!(logits.contains("</s>") && logits.contains("Snapshot 43"), "{logits}");
+    let residual = stdout(&attnscope(&["explain", "14"]));
+    assert!(residual.contains("Beside it: encoder.0.self_attn.out."), "{residual}");
+}
+
+#[test]
+fn a_norm_is_added_up_from_its_features() {
+    let cell = &json(&["explain", "15", "--at", "0,1,2", "--format", "json"])["cell"];
+    let steps = cell["steps"].as_array().unwrap();
+    let terms = |name: &str| {
+        let step = steps.iter().find(|s| s["name"] == name).unwrap();
+        step["terms"].as_array().unwrap().iter().map(|t| t["value"].as_f64().unwrap()).sum::<f64>()
+    };
+    let value = |name: &str| steps.iter().find(|s| s["name"] == name).unwrap()["value"].as_f64().unwrap();
+    assert!((terms("Σx") / 128.0 - value("mean")).abs() < 1e-12);
+    assert!((terms("Σ(x − mean)²") / 128.0 - value("var")).abs() < 1e-12);
 }

@@ -40,6 +40,43 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     Ok(Listing { tensors, ..Listing::default() })
 }
 
+/// A single array, which is a file of its own.
+pub(crate) fn array_file(source: &Source, name: &str) -> Result<TensorInfo, ErrorKind> {
+    array_header(source.bytes(), source.bytes().len() as u64, name)
+}
+
+/// A single array of `size` bytes, by the first of them.
+pub(crate) fn array_header(start: &[u8], size: u64, name: &str) -> Result<TensorInfo, ErrorKind> {
+    let place = format!("array {:?}", clip(name));
+    let (length, data) = preamble(start, &place)?;
+    let end = data + length;
+    let Some(text) = start.get(data as usize..end as usize) else {
+        return Err(ErrorKind::Truncated { place, need: end, have: start.len() as u64 });
+    };
+    let (header, dtype, need) =
+        described(&String::from_utf8_lossy(text), &place, name, size.saturating_sub(end))?;
+    let strides = if header.fortran { column_major(&header.shape) } else { None };
+    let place = Place { source: 0, range: end..end + need, strides, packing: Packing::Stored };
+    Ok(TensorInfo { name: name.to_owned(), dtype, shape: header.shape, place })
+}
+
+/// What a header says, checked, and the bytes that its values take of the `have` that are there.
+fn described(text: &str, place: &str, name: &str, have: u64) -> Result<(Header, DType, u64), ErrorKind> {
+    let header = Header::parse(text)
+        .ok_or_else(|| ErrorKind::invalid(place, "descr, fortran_order and shape", clip(text)))?;
+    if header.shape.len() > MAX_RANK {
+        let expected = format!("at most {MAX_RANK} dimensions");
+        return Err(ErrorKind::invalid(place, expected, header.shape.len()));
+    }
+    let dtype = dtype(place, &header.descr)?;
+    let count = elements(&header.shape, format!("tensor {name:?}: shape"))?;
+    let need = dtype.bytes_for(count).map_or(u64::MAX, |n| n as u64);
+    if need > have {
+        return Err(ErrorKind::Truncated { place: place.to_owned(), need, have });
+    }
+    Ok((header, dtype, need))
+}
+
 fn array(
     source: &Source,
     entry: &zip::Entry,
@@ -47,20 +84,8 @@ fn array(
     header: &str,
     data: u64,
 ) -> Result<TensorInfo, ErrorKind> {
-    let place = entry.place();
-    let header = Header::parse(header)
-        .ok_or_else(|| ErrorKind::invalid(&place, "descr, fortran_order and shape", clip(header)))?;
-    if header.shape.len() > MAX_RANK {
-        let expected = format!("at most {MAX_RANK} dimensions");
-        return Err(ErrorKind::invalid(place, expected, header.shape.len()));
-    }
-    let dtype = dtype(&place, &header.descr)?;
-    let count = elements(&header.shape, format!("tensor {name:?}: shape"))?;
-    let need = dtype.bytes_for(count).map_or(u64::MAX, |n| n as u64);
     let have = entry.size.saturating_sub(data);
-    if need > have {
-        return Err(ErrorKind::Truncated { place, need, have });
-    }
+    let (header, dtype, need) = described(header, &entry.place(), name, have)?;
     let range = entry.locate(source)?;
     let (range, packing) = match entry.method {
         zip::Method::Stored => (range.start + data..range.start + data + need, Packing::Stored),
@@ -74,22 +99,28 @@ fn array(
 /// The text of an array's header, and where its data begins. Only this much is unpacked.
 fn header(source: &Source, entry: &zip::Entry) -> Result<(String, u64), ErrorKind> {
     let start = entry.start(source, FIRST_READ)?;
-    let (length, data) = match *start {
-        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => (u64::from(u16::from_le_bytes([a, b])), 10),
-        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
-            (u64::from(u32::from_le_bytes([a, b, c, d])), 12)
-        }
-        _ => return Err(ErrorKind::invalid(entry.place(), "a NumPy header, version 1 to 3", "other bytes")),
-    };
-    if length > MAX_HEADER {
-        return Err(ErrorKind::TooLarge { place: entry.place(), found: length, cap: MAX_HEADER });
-    }
+    let (length, data) = preamble(&start, &entry.place())?;
     let end = data + length;
     let whole = if end > FIRST_READ { entry.start(source, end)? } else { start };
     match whole.get(data as usize..end as usize) {
         Some(text) => Ok((String::from_utf8_lossy(text).into_owned(), end)),
         None => Err(ErrorKind::Truncated { place: entry.place(), need: end, have: whole.len() as u64 }),
     }
+}
+
+/// The length of a header and where its text begins.
+fn preamble(start: &[u8], place: &str) -> Result<(u64, u64), ErrorKind> {
+    let (length, data) = match *start {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => (u64::from(u16::from_le_bytes([a, b])), 10),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
+            (u64::from(u32::from_le_bytes([a, b, c, d])), 12)
+        }
+        _ => return Err(ErrorKind::invalid(place, "a NumPy header, version 1 to 3", "other bytes")),
+    };
+    if length > MAX_HEADER {
+        return Err(ErrorKind::TooLarge { place: place.to_owned(), found: length, cap: MAX_HEADER });
+    }
+    Ok((length, data))
 }
 
 /// Strides in elements where the first dimension is the fastest; `None` where that is no different.

@@ -6,7 +6,7 @@ mod dense;
 use std::collections::{BTreeMap, BTreeSet};
 
 use attnscope_graph::{Factor, Graph, Model, Node, NodeId, Op, Sizes};
-use attnscope_run::{Kept, Weights};
+use attnscope_run::{Formula, Input, Kept, Weights};
 use serde::Serialize;
 
 /// How one value came about. The last step's value is the cell's.
@@ -21,6 +21,31 @@ pub struct Arithmetic {
     /// From the first product to the value.
     pub steps: Vec<Step>,
 }
+
+impl Arithmetic {
+    /// What the last step gives, in f64.
+    pub fn value(&self) -> f64 {
+        self.steps.last().map_or(f64::NAN, |step| step.value)
+    }
+
+    /// Whether the run's f32 explains what lies between the value and what was stored: a sum is off by no more than its
+    /// terms' magnitudes allow, however small it is itself.
+    pub fn agrees(&self) -> bool {
+        let (derived, stored) = (self.value(), self.stored);
+        if derived == stored || (derived.is_nan() && stored.is_nan()) {
+            return true;
+        }
+        let size = |step: &Step| {
+            let terms: f64 = step.terms.iter().map(|t| t.value.abs()).filter(|v| v.is_finite()).sum();
+            terms.max(if step.value.is_finite() { step.value.abs() } else { 0.0 })
+        };
+        let largest = self.steps.iter().map(size).fold(0.0, f64::max);
+        (derived - stored).abs() <= ROUNDINGS * f64::from(f32::EPSILON) * largest
+    }
+}
+
+/// Roundings that a kernel may take on the way to a value, in units of f32's epsilon of what is added up.
+const ROUNDINGS: f64 = 64.0;
 
 /// One step on the way to a value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,6 +79,8 @@ pub enum Written {
     Product(f64, f64),
     /// e to the power of a − b.
     Exp(f64, f64),
+    /// a / b.
+    Quotient(f64, f64),
     /// As it is.
     Itself,
 }
@@ -83,6 +110,9 @@ pub enum CellError {
         /// The dimension's length.
         length: usize,
     },
+    /// The tensor does not follow from the input.
+    #[error("{0}")]
+    NotDerived(String),
     /// A tensor that the arithmetic needs was not kept.
     #[error("{0} was not captured")]
     NotCaptured(String),
@@ -115,6 +145,8 @@ pub struct Cells<'a> {
     pub model: &'a Model,
     /// Its weights.
     pub weights: &'a Weights,
+    /// What it read.
+    pub input: &'a Input,
     /// Its sizes with the lengths of the input.
     pub sizes: &'a Sizes,
     /// What was captured: at least what [`needed`] names.
@@ -175,7 +207,7 @@ impl Cell<'_> {
         match self.node.op {
             Op::Ids(_) | Op::Features => Ok(vec![Step::plain(self.leaf(), "given", stored)]),
             Op::Embed { scale } => self.embed(scale),
-            Op::Positions { kind, offset, count, .. } => self.positions(kind, offset, count, stored),
+            Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
             Op::AddPositions => self.sum(&[("embedding", 1.0), ("position", 1.0)]),
             Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
             Op::Conv1d { stride } => self.conv(stride),
@@ -192,7 +224,7 @@ impl Cell<'_> {
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.relative_bias(stack, buckets, max_distance)
             }
-            Op::Mask(kind) => Ok(vec![self.mask(kind, stored)]),
+            Op::Mask(kind) => Ok(vec![self.mask(kind)?]),
             Op::AddMask { .. } => self.add_mask(),
             Op::Squash(squash) => self.squash(squash),
             Op::Context => self.context(),
@@ -217,6 +249,15 @@ impl Cell<'_> {
         self.node.inputs.get(i).map_or("", |&id| self.cells.model.graph.node(id).path.leaf())
     }
 
+    /// What the formula gives for a node that reads nothing but the input: positions, masks.
+    fn derived(&self) -> Result<f64, CellError> {
+        let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
+        let Cells { model, weights, sizes, input, .. } = self.cells;
+        let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
+        let weights: Vec<&[f32]> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        Ok(value(&formula.compute(self.node, &[], &weights).map_err(impossible)?, self.at))
+    }
+
     fn leaf(&self) -> &str {
         self.node.path.leaf()
     }
@@ -235,7 +276,7 @@ impl Cell<'_> {
     /// A value that is only moved: its own arithmetic, and where it stood.
     fn moved(&self, from: Vec<usize>) -> Result<Vec<Step>, CellError> {
         let mut steps = self.before(&from)?;
-        let value = value(self.input(0)?, &from);
+        let value = steps.last().map_or(f64::NAN, |step| step.value);
         let formula = format!("{}{}", self.input_name(0), indices(&from));
         steps.push(Step::plain(self.leaf(), &formula, value));
         Ok(steps)
@@ -259,6 +300,12 @@ impl Cell<'_> {
 impl Step {
     fn plain(name: &str, formula: &str, value: f64) -> Self {
         Self { name: name.to_owned(), formula: formula.to_owned(), terms: Vec::new(), value }
+    }
+
+    /// a / b, written out.
+    fn quotient(name: &str, of: &str, a: f64, b: f64) -> Self {
+        let term = Term { label: of.to_owned(), written: Written::Quotient(a, b), value: a / b };
+        Self::sum(name, &format!("{of} / {b}"), vec![term])
     }
 
     fn sum(name: &str, formula: &str, terms: Vec<Term>) -> Self {

@@ -8,6 +8,7 @@ mod padding;
 mod place;
 mod proof;
 mod reach;
+mod scores;
 mod wrong;
 
 use attnscope_graph::{Dim, Front, MaskKind, Model, Op, Side, Stack, Switch};

@@ -25,13 +25,13 @@ fn counts(input: &Input, [source, target]: [usize; 2], row: usize) -> [usize; 4]
 }
 
 impl Bench<'_> {
-    /// The input, with padding on every side that can have some.
-    pub(super) fn padded(&self) -> Input {
-        let source = match &self.input.source {
+    /// An input with padding on every side that can have some.
+    pub(super) fn padded(&self, input: &Input) -> Input {
+        let source = match &input.source {
             Source::Tokens(rows) => Source::Tokens(self.padded_rows(Side::Source, rows)),
             features => features.clone(),
         };
-        Input { source, target: self.padded_rows(Side::Target, &self.input.target) }
+        Input { source, target: self.padded_rows(Side::Target, &input.target) }
     }
 
     fn padded_rows(&self, side: Side, rows: &Rows) -> Rows {
@@ -62,14 +62,14 @@ impl Bench<'_> {
     /// Embeds padding as something else: nothing at tokens may move.
     pub(super) fn padding_embeddings(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingEmbeddings;
-        let input = self.padded();
+        let input = self.padded(self.input);
         let cells = self.shut_cells(&input)?;
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
         }
         let lengths = self.lengths(&input)?;
         let nodes = self.nodes;
-        let before = self.run(&input, &[], &|_| true)?;
+        let before = self.run(&input, &[], &|id| id == nodes.source || id == nodes.target)?;
         let mut changes = Vec::new();
         for (side, node, length) in
             [(Side::Source, nodes.source, lengths[0]), (Side::Target, nodes.target, lengths[1])]
@@ -87,7 +87,7 @@ impl Bench<'_> {
         if self.has_audio() {
             return Ok(Proof::not_run(claim, "a recording fills its window: the source has no padding"));
         }
-        let input = self.padded();
+        let input = self.padded(self.input);
         let lengths = self.lengths(&input)?;
         let pads = self.padding_at(&input, Side::Source, lengths[0]);
         if pads.is_empty() {
@@ -129,7 +129,7 @@ impl Bench<'_> {
     /// Every row alone, without padding, against the same row in the batch.
     pub(super) fn padding_alone(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingAlone;
-        let input = self.padded();
+        let input = self.padded(self.input);
         let cells = self.shut_cells(&input)?;
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
@@ -210,8 +210,12 @@ impl Bench<'_> {
             };
             if let (None, Some(movement)) = (&fault, worst) {
                 let node = graph.node(*id).path.as_str().to_owned();
-                fault =
-                    Some(Leak { node, at: vec![batch], movement, cause: "a source of padding added".into() });
+                fault = Some(Leak {
+                    node,
+                    at: vec![batch],
+                    movement,
+                    cause: "a source of nothing but padding added to the batch".into(),
+                });
             }
         }
         let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else {
@@ -221,7 +225,12 @@ impl Bench<'_> {
         let movement = pairs.map(|(&a, &b)| super::place::distance(a, b)).fold(0.0, f64::max) / a.most();
         if movement > SHAPES && fault.is_none() {
             let node = graph.node(logits).path.as_str().to_owned();
-            fault = Some(Leak { node, at: Vec::new(), movement, cause: "a source of padding added".into() });
+            fault = Some(Leak {
+                node,
+                at: Vec::new(),
+                movement,
+                cause: "a source of nothing but padding added to the batch".into(),
+            });
         }
         let [s, t] = self.lengths(&input)?;
         let cells = s * s + s * t;

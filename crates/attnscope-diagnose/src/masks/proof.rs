@@ -51,27 +51,26 @@ impl Claim {
     /// What is perturbed.
     pub fn perturbed(self) -> &'static str {
         match self {
-            Self::Causal => "one target token after another replaced",
-            Self::PaddingAlone => "padding taken away: every row alone",
-            Self::PaddingEmbeddings => "embeddings of padding replaced",
-            Self::PaddingStates => "encoder.out at padding overwritten",
-            Self::CrossFuture => "every target token replaced",
-            Self::CrossReach => "encoder.out at one token after another overwritten",
-            Self::SourceReach => "one source token after another replaced",
-            Self::AllPadding => "a source of nothing but padding added",
+            Self::Causal => "a target token",
+            Self::PaddingAlone => "padding, taken away",
+            Self::PaddingEmbeddings => "padding's embeddings",
+            Self::PaddingStates => "encoder.out at padding",
+            Self::CrossFuture => "all target tokens",
+            Self::CrossReach => "encoder.out at a token",
+            Self::SourceReach => "a source token",
+            Self::AllPadding => "a source of padding",
         }
     }
 
     /// What must follow, or must not.
     pub fn expected(self) -> &'static str {
         match self {
-            Self::Causal => "logits before it stay",
-            Self::PaddingAlone => "encoder.out and logits stay",
-            Self::PaddingEmbeddings => "encoder.out and logits at tokens stay",
+            Self::Causal => "earlier logits stay",
+            Self::PaddingAlone | Self::PaddingEmbeddings => "rows of tokens stay",
             Self::PaddingStates => "logits stay",
-            Self::CrossFuture => "encoder.out, cross keys and values stay",
-            Self::CrossReach | Self::SourceReach => "logits of every target token move",
-            Self::AllPadding => "its weights are 0, other rows stay",
+            Self::CrossFuture => "the source's side stays",
+            Self::CrossReach | Self::SourceReach => "all logits move",
+            Self::AllPadding => "weights 0, others stay",
         }
     }
 

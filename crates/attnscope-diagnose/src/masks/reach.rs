@@ -3,7 +3,7 @@
 use attnscope_graph::{NodeId, Side};
 use attnscope_run::RunError;
 
-use super::bench::{Bench, Perturbed, Tensors};
+use super::bench::{Bench, Perturbed, Tensor, Tensors};
 use super::place::{Axes, Free, distance};
 use super::proof::{Claim, Leak, Proof, Verdict};
 
@@ -86,6 +86,7 @@ impl<'a> Bench<'a> {
         let all = |bench: &Self, at: usize| -> Vec<(usize, usize)> {
             (0..batch).flat_map(|row| tokens(bench, row, at)).collect()
         };
+        let most = before.get(&logits).map_or(1.0, Tensor::most);
         let (mut cells, mut smallest, mut stuck) = (0, f64::INFINITY, None);
         for at in picked(0, source) {
             let mut waiting = all(self, at);
@@ -101,7 +102,7 @@ impl<'a> Bench<'a> {
                 let changes = self.noise(node, &before, &rows, strength);
                 let after = self.run(input, &changes, &|id| id == logits)?;
                 waiting.retain(|&cell| {
-                    let far = row_movement(&before, &after, logits, cell);
+                    let far = logits_movement(&before, &after, logits, cell) / most;
                     smallest = if far > 0.0 { smallest.min(far) } else { smallest };
                     far == 0.0
                 });
@@ -135,7 +136,7 @@ impl<'a> Bench<'a> {
             }
             reached.push(id);
             let on_target = Axes::of(candidate).query.is_some_and(|(_, side)| side == Side::Target);
-            if on_target && row_movement_of(&before, &after, id, &Axes::of(candidate), (row, t)) == 0.0 {
+            if on_target && !row_moved(&before, &after, id, &Axes::of(candidate), (row, t)) {
                 first = id;
                 break;
             }
@@ -149,24 +150,28 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// How far the logits of one target position moved.
-fn row_movement(before: &Tensors, after: &Tensors, logits: NodeId, cell: (usize, usize)) -> f64 {
-    let axes = Axes { batch: Some(0), query: Some((1, Side::Target)), key: None };
-    row_movement_of(before, after, logits, &axes, cell)
+/// How far the logits of one target position moved. [batch, target, vocabulary]
+fn logits_movement(before: &Tensors, after: &Tensors, logits: NodeId, (row, t): (usize, usize)) -> f64 {
+    let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else { return 0.0 };
+    let &[_, length, width] = &a.shape[..] else { return 0.0 };
+    let here = (row * length + t) * width..(row * length + t + 1) * width;
+    let (Some(a), Some(b)) = (a.values.get(here.clone()), b.values.get(here)) else { return 0.0 };
+    a.iter().zip(b).map(|(&a, &b)| distance(a, b)).fold(0.0, f64::max)
 }
 
-fn row_movement_of(
+/// Whether any cell of a position's row moved.
+fn row_moved(
     before: &Tensors,
     after: &Tensors,
     node: NodeId,
     axes: &Axes,
     (row, position): (usize, usize),
-) -> f64 {
-    let (Some(a), Some(b)) = (before.get(&node), after.get(&node)) else { return 0.0 };
-    let (Some(batch), Some((query, _))) = (axes.batch, axes.query) else { return 0.0 };
-    let cells = a.values.iter().zip(&b.values).enumerate();
-    let here = cells.filter(|(cell, _)| a.along(batch, *cell) == row && a.along(query, *cell) == position);
-    here.map(|(_, (&a, &b))| distance(a, b)).fold(0.0, f64::max) / a.most()
+) -> bool {
+    let (Some(a), Some(b)) = (before.get(&node), after.get(&node)) else { return false };
+    let (Some(batch), Some((query, _))) = (axes.batch, axes.query) else { return false };
+    let is_here = |cell: usize| a.along(batch, cell) == row && a.along(query, cell) == position;
+    let mut cells = a.values.iter().zip(&b.values).enumerate();
+    cells.any(|(cell, (&a, &b))| distance(a, b) > 0.0 && is_here(cell))
 }
 
 #[cfg(test)]

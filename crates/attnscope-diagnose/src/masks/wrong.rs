@@ -1,10 +1,8 @@
 //! The usual mistakes with masks, on a model's own scores, beside what is right.
 
-use attnscope_graph::Side;
-use attnscope_run::{Input, RunError, Shut};
+use attnscope_run::Shut;
 
-use super::bench::Bench;
-use super::{Attention, is_token, shut};
+use super::Attention;
 
 /// A mistake with a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +71,8 @@ pub struct Compared {
     pub right: Vec<f64>,
     /// [query, key], with the mistake.
     pub wrong: Vec<f64>,
+    /// Which queries are tokens: what padding asks is nobody's business.
+    pub tokens: Vec<bool>,
     /// What it does to each query.
     pub rows: Vec<RowDifference>,
 }
@@ -89,10 +89,11 @@ pub struct RowDifference {
 }
 
 impl Compared {
-    /// The mistake on given scores, [query, key], of one head. `shut` is the right mask.
-    pub fn new(mistake: Mistake, scores: &[f64], shut: &[Option<Shut>], keys: usize) -> Self {
-        let keys = keys.max(1);
-        let queries = scores.len() / keys;
+    /// The mistake on given scores, [query, key], of one head. `shut` is the right mask; `tokens` are the queries that are
+    /// no padding.
+    pub fn new(mistake: Mistake, scores: &[f64], shut: &[Option<Shut>], tokens: &[bool]) -> Self {
+        let queries = tokens.len();
+        let keys = (scores.len() / queries.max(1)).max(1);
         let is_future = |cell: usize| cell % keys > cell / keys;
         let open = |cell: usize| shut.get(cell).is_none_or(Option::is_none);
         // What the mistake still hides by adding −∞.
@@ -124,19 +125,23 @@ impl Compared {
             }
         };
         let rows = (0..queries).map(row).collect();
-        Self { mistake, queries, keys, shut: shut.to_vec(), right, wrong, rows }
+        Self { mistake, queries, keys, shut: shut.to_vec(), right, wrong, tokens: tokens.to_vec(), rows }
     }
 
     /// In what the two differ, with the numbers at hand.
     pub fn difference(&self) -> String {
+        if self.right == self.wrong {
+            return "nothing in this input falls under that rule, so nothing differs".into();
+        }
         let worst = |of: fn(&RowDifference) -> f64| {
-            let rows = self.rows.iter().map(of).enumerate();
+            let rows = self.rows.iter().map(of).enumerate().filter(|(query, _)| self.tokens[*query]);
             rows.fold((0, 0.0), |most, row| if row.1 > most.1 { row } else { most })
         };
         let (leaking, leaked) = worst(|row| row.leaked);
         match self.mistake {
             Mistake::MultiplyAfter => {
-                let sums: Vec<f64> = self.rows.iter().map(|row| row.sum).collect();
+                let rows = self.rows.iter().zip(&self.tokens).filter(|(_, token)| **token);
+                let sums: Vec<f64> = rows.map(|(row, _)| row.sum).collect();
                 let least = sums.iter().copied().fold(f64::INFINITY, f64::min);
                 let short = sums.iter().filter(|&&sum| (sum - 1.0).abs() > 1e-9).count();
                 format!(
@@ -160,10 +165,11 @@ impl Compared {
             Mistake::CausalCross => {
                 let (losing, lost) = worst(|row| row.lost);
                 let last = (0..self.keys).rev().find(|&key| self.shut.get(key).is_some_and(Option::is_none));
-                let blind = last.map_or(0, |last| last.min(self.queries));
+                let all = self.tokens.iter().filter(|&&token| token).count();
+                let before = self.tokens.iter().take(last.unwrap_or(0));
+                let blind = before.filter(|&&token| token).count();
                 format!(
-                    "{blind} of {} queries cannot see the end of the source; query {losing} loses {lost:.3} of its weight",
-                    self.queries
+                    "{blind} of {all} queries cannot see the end of the source; query {losing} loses {lost:.3} of its weight"
                 )
             }
         }
@@ -184,66 +190,6 @@ fn softmax(scores: &[f64], keys: usize, adjust: impl Fn(usize, f64) -> f64) -> V
     adjusted.chunks(keys.max(1)).flat_map(row).collect()
 }
 
-impl Bench<'_> {
-    /// A mistake on the scores that this model computes in a layer and a head, for one row of an input.
-    ///
-    /// # Errors
-    /// When there is no such layer, head or row, or the run fails.
-    pub fn mistake(
-        &mut self,
-        mistake: Mistake,
-        input: &Input,
-        (layer, head, row): (usize, usize, usize),
-    ) -> Result<Compared, RunError> {
-        let attention = mistake.attention();
-        let path = attention.path(&layer.to_string(), "scores");
-        let absent = |what: String, expected: &str| RunError::Input {
-            place: attention.title().into(),
-            found: what,
-            expected: expected.into(),
-            help: "layers, heads and rows are counted from 0".into(),
-        };
-        let graph = &self.model.graph;
-        let Some(scores) = graph.find(&path) else {
-            let layers = format!("there are {}", graph.layers(attention.stack()));
-            return Err(absent(format!("layer {layer}"), &layers));
-        };
-        let bias = graph.find(&attention.path(&layer.to_string(), "bias"));
-        let tensors = self.run(input, &[], &|id| id == scores || Some(id) == bias)?;
-        let Some(tensor) = tensors.get(&scores) else { return Err(absent(path, "it was not computed")) };
-        let &[batch, heads, queries, keys] = &tensor.shape[..] else {
-            return Err(absent(format!("{:?}", tensor.shape), "four dimensions were expected"));
-        };
-        if head >= heads || row >= batch {
-            let sizes = format!("there are {heads} heads and {batch} rows");
-            return Err(absent(format!("head {head} of row {row}"), &sizes));
-        }
-        let cells = queries * keys;
-        let of = |values: &[f32], part: usize| values[part * cells..(part + 1) * cells].to_vec();
-        let mut values = of(&tensor.values, row * heads + head);
-        if let Some(bias) = bias.and_then(|id| tensors.get(&id)) {
-            values.iter_mut().zip(of(&bias.values, head)).for_each(|(score, bias)| *score += bias);
-        }
-        let scores: Vec<f64> = values.into_iter().map(f64::from).collect();
-        let side: Side = attention.keys();
-        let shut: Vec<Option<Shut>> = (0..cells)
-            .map(|cell| {
-                let (query, key) = (cell / keys, cell % keys);
-                shut(attention.right(), query, key, || is_token(input, side, row, key))
-            })
-            .collect();
-        Ok(Compared::new(mistake, &scores, &shut, keys))
-    }
-
-    /// The input that a mistake is shown on: padded where it is about padding and there is none.
-    pub fn shown_on(&self, mistake: Mistake) -> Input {
-        match mistake {
-            Mistake::NoPadding => self.padded(),
-            _ => self.input.clone(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +208,7 @@ mod tests {
 
     #[test]
     fn multiplied_after_the_softmax_rows_do_not_sum_to_one() {
-        let c = Compared::new(Mistake::MultiplyAfter, &scores(), &[None, FUTURE, None, None], 2);
+        let c = Compared::new(Mistake::MultiplyAfter, &scores(), &[None, FUTURE, None, None], &[true; 2]);
         close(&c.right, &[1.0, 0.0, 0.5, 0.5]);
         close(&c.wrong, &[0.25, 0.0, 0.5, 0.5]);
         close(&c.rows.iter().map(|r| r.sum).collect::<Vec<_>>(), &[0.25, 1.0]);
@@ -271,7 +217,7 @@ mod tests {
 
     #[test]
     fn multiplied_before_the_softmax_a_shut_key_keeps_weight() {
-        let c = Compared::new(Mistake::MultiplyBefore, &scores(), &[None, FUTURE, None, None], 2);
+        let c = Compared::new(Mistake::MultiplyBefore, &scores(), &[None, FUTURE, None, None], &[true; 2]);
         // exp(0) and exp(0 · ln 3): half each.
         close(&c.wrong, &[0.5, 0.5, 0.5, 0.5]);
         close(&[c.rows[0].leaked, c.rows[1].leaked], &[0.5, 0.0]);
@@ -280,23 +226,23 @@ mod tests {
 
     #[test]
     fn what_is_left_open_takes_weight() {
-        let c = Compared::new(Mistake::NoCausal, &scores(), &[None, FUTURE, None, None], 2);
+        let c = Compared::new(Mistake::NoCausal, &scores(), &[None, FUTURE, None, None], &[true; 2]);
         close(&c.wrong, &[0.25, 0.75, 0.5, 0.5]);
         assert!((c.rows[0].leaked - 0.75).abs() < 1e-12);
         let padding = Some(Shut::Padding);
-        let c = Compared::new(Mistake::NoPadding, &scores(), &[None, padding, None, padding], 2);
+        let c = Compared::new(Mistake::NoPadding, &scores(), &[None, padding, None, padding], &[true; 2]);
         close(&c.right, &[1.0, 0.0, 1.0, 0.0]);
         close(&[c.rows[0].leaked, c.rows[1].leaked], &[0.75, 0.5]);
         // The other rule stays in force.
         let both = [padding, FUTURE, padding, None];
-        close(&Compared::new(Mistake::NoPadding, &scores(), &both, 2).wrong, &[1.0, 0.0, 0.5, 0.5]);
-        close(&Compared::new(Mistake::NoCausal, &scores(), &both, 2).wrong, &[0.0, 1.0, 0.0, 1.0]);
+        close(&Compared::new(Mistake::NoPadding, &scores(), &both, &[true; 2]).wrong, &[1.0, 0.0, 0.5, 0.5]);
+        close(&Compared::new(Mistake::NoCausal, &scores(), &both, &[true; 2]).wrong, &[0.0, 1.0, 0.0, 1.0]);
     }
 
     #[test]
     fn a_causal_cross_mask_hides_the_end_of_the_source() {
         let scores = [0.0; 6];
-        let c = Compared::new(Mistake::CausalCross, &scores, &[None; 6], 3);
+        let c = Compared::new(Mistake::CausalCross, &scores, &[None; 6], &[true; 2]);
         let third = 1.0 / 3.0;
         close(&c.wrong, &[1.0, 0.0, 0.0, 0.5, 0.5, 0.0]);
         close(&[c.rows[0].lost, c.rows[1].lost], &[2.0 * third, third]);
@@ -308,8 +254,12 @@ mod tests {
 
     #[test]
     fn a_query_with_nothing_to_see_has_no_weights() {
-        let c = Compared::new(Mistake::NoPadding, &[1.0, 2.0], &[Some(Shut::Padding); 2], 2);
+        let c = Compared::new(Mistake::NoPadding, &[1.0, 2.0], &[Some(Shut::Padding); 2], &[true]);
         close(&c.right, &[0.0, 0.0]);
+        let alone = Compared::new(Mistake::NoCausal, &[1.0], &[None], &[true]);
+        assert!(alone.difference().ends_with("nothing differs"), "{}", alone.difference());
+        let padding = Compared::new(Mistake::NoPadding, &scores(), &[Some(Shut::Padding); 4], &[true, false]);
+        assert!(padding.difference().contains("(query 0)"), "{}", padding.difference());
         assert!(c.wrong.iter().all(|w| w.is_finite()));
     }
 }

@@ -124,7 +124,7 @@ impl Searcher<'_> {
         };
         let trials: Vec<Trial> = first.iter().map(trial).collect();
         let others = self.runners_up(&first);
-        let better = match self.pick(first, self.thresholds.wiring_gain) {
+        let better = match self.pick(first, self.thresholds.wiring_gain, trials.len()) {
             Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
             None => None,
         };
@@ -170,9 +170,9 @@ impl Searcher<'_> {
         Ok((self.mean(&scores[0]), tried))
     }
 
-    /// The largest gain, if it is sure and `least` nats a token at the least, with what does as well.
-    fn pick(&self, tried: Vec<Tried>, least: f64) -> Option<(Tried, Vec<Change>)> {
-        let hypotheses = tried.len();
+    /// The largest gain, if it is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
+    /// that were looked at: who stands in a later round was chosen from them.
+    fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
         let best = tried.first()?;
         let gain = self.estimate(&self.gains(best), hypotheses);
         let scale = best.change.field() == "logit_scale";
@@ -223,7 +223,8 @@ impl Searcher<'_> {
         while changes.len() < MOST_CHANGES && !others.is_empty() {
             let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
             tried.retain(is_more_right);
-            let Some((next, _)) = self.pick(tried, FURTHER * self.thresholds.wiring_gain) else { break };
+            let least = FURTHER * self.thresholds.wiring_gain;
+            let Some((next, _)) = self.pick(tried, least, hypotheses) else { break };
             changes.push(next.change);
             (setup, scores) = (next.setup, next.scores);
         }

@@ -140,15 +140,18 @@ fn bessel(x: f64) -> f64 {
 
 /// Sums in lanes, which the compiler can keep in one register; a single running sum it may not reorder.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let ((xs, x_rest), (ys, y_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut lanes = [0.0f32; LANES];
-    let (xs, ys) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let tail: f32 = xs.remainder().iter().zip(ys.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in xs.zip(ys) {
-        for (lane, (x, y)) in lanes.iter_mut().zip(x.iter().zip(y)) {
-            *lane += x * y;
+    for (x, y) in xs.iter().zip(ys) {
+        // Counted by hand: a build for tests would call a function for every step of a range.
+        let mut lane = 0;
+        while lane < LANES {
+            lanes[lane] += x[lane] * y[lane];
+            lane += 1;
         }
     }
-    lanes.iter().sum::<f32>() + tail
+    let rest: f32 = x_rest.iter().zip(y_rest).map(|(x, y)| x * y).sum();
+    lanes.iter().sum::<f32>() + rest
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

@@ -4,19 +4,23 @@ mod decode;
 mod rules;
 mod search;
 mod settings;
+mod speech;
 mod watch;
 
 use attnscope_graph::{Model, Side};
 
 use crate::error::RunError;
 use crate::input::{Features, InputError, Rows, Source, check_rows};
+use crate::native::Native;
 use crate::weights::Weights;
 
 pub use decode::{Decode, Uncached};
-pub use rules::{Ruled, Rules, TokenRules};
+pub use rules::{Ruled, Rules, Times, TokenRules};
 pub use search::{EarlyStopping, Hypothesis, Search};
 pub use settings::{Limit, MOST_BEAMS, Settings, SettingsError, USUAL_NEW};
+pub use speech::{Heard, SILENCE, Segment, Speech, Spoken, Task, UNSURE};
 pub use watch::Watched;
+use watch::in_row;
 
 /// Sentences that are decoded together.
 const BATCH: usize = 32;
@@ -33,15 +37,20 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds.
+    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds; none where there is
+    /// no room for a token.
     ///
     /// # Errors
     /// When a sentence does not fit the model, nothing says how the decoder begins, a logit is not a number, or the
     /// rules leave no token.
-    pub fn from_tokens(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+    pub fn from_tokens(
+        &self,
+        native: &mut Native,
+        sources: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         check_rows(self.model, Side::Source, sources)?;
         if let Some(empty) = sources.iter().position(Vec::is_empty) {
-            return Err(InputError::Empty { row: empty + 1 }.into());
+            return Err(InputError::Empty { row: empty }.into());
         }
         let together = if self.settings.beams > 1 { 1 } else { BATCH };
         // Sentences of like length, so that little is padding.
@@ -51,7 +60,9 @@ impl<'a> Generator<'a> {
         for batch in order.chunks(together) {
             let rows: Vec<Vec<u32>> = batch.iter().map(|&i| sources[i].clone()).collect();
             let source = Source::Tokens(Rows::new(&rows, self.settings.pad));
-            for (&i, hypotheses) in batch.iter().zip(self.batch(source, &rows)?) {
+            let of_all = |row: usize| batch.get(row).copied().unwrap_or(row);
+            let written = self.batch(native, source, &rows).map_err(|e| in_row(self.model, e, of_all))?;
+            for (&i, hypotheses) in batch.iter().zip(written) {
                 made[i] = hypotheses;
             }
         }
@@ -62,18 +73,31 @@ impl<'a> Generator<'a> {
     ///
     /// # Errors
     /// As [`Generator::from_tokens`].
-    pub fn from_features(&self, features: &Features) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        if self.settings.beams == 1 {
-            return self.batch(Source::Features(features.clone()), &[]);
-        }
+    pub fn from_features(
+        &self,
+        native: &mut Native,
+        features: &Features,
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let all = Source::Features(features.clone());
-        let one = |row: usize| self.batch(all.select(&[row]), &[]).map(|mut made| made.swap_remove(0));
-        (0..features.batch).map(one).collect()
+        if self.settings.beams == 1 {
+            return self.batch(native, all, &[]);
+        }
+        let mut made = Vec::new();
+        for row in 0..features.batch {
+            let one = self.batch(native, all.select(&[row]), &[]);
+            made.extend(one.map_err(|e| in_row(self.model, e, |_| row))?);
+        }
+        Ok(made)
     }
 
-    fn batch(&self, source: Source, rows: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+    fn batch(
+        &self,
+        native: &mut Native,
+        source: Source,
+        rows: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let batch = source.batch();
-        let mut decode = Watched::new(self.model, self.weights, source)?;
+        let mut decode = Watched::new(native, self.model, self.weights, source)?;
         self.search(&mut decode, batch, rows)
     }
 
@@ -94,6 +118,9 @@ impl<'a> Generator<'a> {
         }
         let started = settings.start.len();
         let max_length = settings.max_length(started);
+        if max_length <= started {
+            return Ok(vec![Vec::new(); batch]);
+        }
         let rules =
             Ruled { rules: &settings.rules, ends: &settings.ends, started, max_length, sources: rows };
         let search = Search {
@@ -104,10 +131,17 @@ impl<'a> Generator<'a> {
             max_length,
             rules: &rules,
         };
-        if settings.beams > 1 {
-            return Ok(vec![search.beams(decode, &settings.start)?]);
+        let mut made = if settings.beams > 1 {
+            vec![search.beams(decode, &settings.start)?]
+        } else {
+            let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
+            made.into_iter().map(|one| vec![one]).collect()
+        };
+        if !settings.rules.forced_end.is_empty() {
+            // An end that is forced at the last place is the limit's doing.
+            let forced = |one: &&mut Hypothesis| started + one.tokens.len() >= max_length;
+            made.iter_mut().flatten().filter(forced).for_each(|one| one.ended = false);
         }
-        let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
-        Ok(made.into_iter().map(|one| vec![one]).collect())
+        Ok(made)
     }
 }

@@ -34,8 +34,23 @@ pub struct TokenRules {
     pub suppressed: Vec<u32>,
     /// Tokens that do not come first.
     pub suppressed_first: Vec<u32>,
+    /// How times stand in a transcript, where it is to have any.
+    pub times: Option<Times>,
     /// Scores are normalised once more at the end.
     pub renormalise: bool,
+}
+
+/// Where Whisper's tokens of times may stand: in pairs around what is said, never going back, first of all one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// The token of 0.00 s; the others follow it, 0.02 s apart, to the end of the vocabulary.
+    pub first: u32,
+    /// The token that ends a transcript; text is before it.
+    pub end: u32,
+    /// The token that says that no times are wanted.
+    pub none: u32,
+    /// How many steps the first time may be after 0.
+    pub latest_start: u32,
 }
 
 /// The rules with what they need to know of one search.
@@ -85,8 +100,48 @@ impl Rules for Ruled<'_> {
         if history.len() == self.started + forced {
             ban(scores, rules.suppressed_first.iter().copied());
         }
+        if let Some(times) = rules.times {
+            times.apply(history.get(self.started..).unwrap_or_default(), scores);
+        }
         if rules.renormalise {
             normalise(scores);
+        }
+    }
+}
+
+impl Times {
+    /// Changes the scores of what may follow `made`.
+    fn apply(&self, made: &[u32], scores: &mut [f32]) {
+        let (first, end, all) = (self.first as usize, self.end as usize, scores.len());
+        let mut close = |ids: std::ops::Range<usize>| {
+            let ids = ids.start.min(all)..ids.end.min(all);
+            scores.get_mut(ids).unwrap_or_default().fill(f32::NEG_INFINITY);
+        };
+        close(self.none as usize..self.none as usize + 1);
+        let is_time = |id: &u32| *id >= self.first;
+        let after_time = made.last().is_some_and(is_time);
+        let after_pair = after_time && made.iter().nth_back(1).is_none_or(is_time);
+        match (after_time, after_pair) {
+            // Something is said between two pairs.
+            (true, true) => close(first..all),
+            // An end of speech stands before a beginning, or before the end of all.
+            (true, false) => close(0..end),
+            _ => {}
+        }
+        if let Some(&latest) = made.iter().rev().find(|id| is_time(id)) {
+            // What is said takes time; the beginning after an end may be the same.
+            let open = if after_time && !after_pair { latest } else { latest + 1 };
+            close(first..open as usize);
+        }
+        if made.is_empty() {
+            close(0..first);
+            close(first + self.latest_start as usize + 1..all);
+        }
+        // Where some time is likelier than any one word, it is a time.
+        let (text, times) = scores.split_at_mut(first.min(all));
+        let word = text.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if log_sum(times) > f64::from(word) {
+            text.fill(f32::NEG_INFINITY);
         }
     }
 }
@@ -145,4 +200,36 @@ pub(crate) fn log_sum(scores: &[f32]) -> f64 {
     }
     let sum: f64 = scores.iter().map(|&score| (f64::from(score) - top).exp()).sum();
     top + sum.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words 0 to 3, end 4, the sign that no times are wanted 5, times 6 to 11.
+    const TIMES: Times = Times { first: 6, end: 4, none: 5, latest_start: 2 };
+
+    /// What may follow, where every word is likelier than all times together.
+    fn open(made: &[u32]) -> Vec<usize> {
+        let mut scores = [9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        TIMES.apply(made, &mut scores);
+        (0..scores.len()).filter(|&id| scores[id] > f32::NEG_INFINITY).collect()
+    }
+
+    #[test]
+    fn times_stand_in_pairs_and_do_not_go_back() {
+        assert_eq!(open(&[]), [6, 7, 8], "first a time, not too late");
+        assert_eq!(open(&[7]), [0, 1, 2, 3, 4], "then words");
+        assert_eq!(open(&[7, 1]), [0, 1, 2, 3, 4, 8, 9, 10, 11], "then words, or a later time");
+        assert_eq!(open(&[7, 1, 9]), [4, 9, 10, 11], "after an end a beginning, or the end of all");
+        assert_eq!(open(&[7, 1, 9, 9]), [0, 1, 2, 3, 4], "after a pair words");
+    }
+
+    #[test]
+    fn many_unlikely_times_are_a_likely_one() {
+        let mut scores = [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5];
+        TIMES.apply(&[7, 1], &mut scores);
+        // Four times at 0.5 are 0.5 + ln 4 together.
+        assert!(scores[..6].iter().all(|s| *s == f32::NEG_INFINITY), "{scores:?}");
+    }
 }

@@ -4,16 +4,21 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{NodeId, Squash};
-use gemm::Parallelism;
 use pulp::Arch;
-use rayon::prelude::*;
 
 use super::kernels;
-use super::matmul::{Layout, View, multiply};
+use super::pool::Pool;
+use super::product::{Machine, Packed, dots, packed_len};
+use super::stream::stream;
+use super::tile::Rows;
 use crate::change::Changes;
 
-/// Queries that are handled at once: their scores stay in the nearer caches.
-const BLOCK: usize = 64;
+/// Cells of scores that are handled at once: they stay in the nearer caches.
+const CELLS: usize = 36 << 10;
+/// Up to this many queries, packing the keys costs more than it saves.
+const FEW: usize = 8;
+/// From this many elements on, a stage that is kept goes past the caches.
+const LARGE: usize = 4 << 20;
 
 /// The sizes of an attention.
 #[derive(Debug, Clone, Copy)]
@@ -54,10 +59,30 @@ pub(super) struct Keys<'a> {
     pub(super) rows: Option<&'a [usize]>,
 }
 
-impl<'a> Keys<'a> {
-    fn of(self, batch: usize) -> &'a [f32] {
-        let row = self.rows.map_or(batch, |rows| rows[batch]);
-        &self.data[row * self.step..]
+impl Given<'_> {
+    /// Which row of the batch, and which head.
+    fn place(&self, part: usize) -> (usize, usize) {
+        (part / self.extent.heads, part % self.extent.heads)
+    }
+
+    /// A head's columns of a projection, where they lie.
+    fn head<'d>(&self, data: &'d [f32], head: usize, count: usize) -> Rows<'d> {
+        let Extent { heads, size, .. } = self.extent;
+        Rows::new(data.get(head * size..).unwrap_or_default(), count, size, heads * size)
+    }
+
+    /// A head's queries.
+    fn queries(&self, part: usize) -> Rows<'_> {
+        let Extent { heads, queries, size, .. } = self.extent;
+        let (batch, head) = self.place(part);
+        self.head(&self.q[batch * queries * heads * size..], head, queries)
+    }
+
+    /// A head's keys, or values.
+    fn keys<'d>(&self, keys: Keys<'d>, part: usize) -> Rows<'d> {
+        let (batch, head) = self.place(part);
+        let row = keys.rows.map_or(batch, |rows| rows[batch]);
+        self.head(&keys.data[row * keys.step..], head, self.extent.keys)
     }
 }
 
@@ -74,110 +99,150 @@ pub(super) struct Stages<'a> {
 }
 
 /// Runs it; gives back how many rows had nothing to see.
-pub(super) fn attend(arch: Arch, given: &Given<'_>, stages: Stages<'_>) -> usize {
-    let Extent { batch, heads, queries, keys, size } = given.extent;
-    let parts = batch * heads;
-    let split = |stage| in_parts(stage, queries * keys, parts);
-    let scores = split(stages.scores);
-    let masked = split(stages.masked);
-    let weights = split(stages.weights);
-    let context = in_parts(stages.context, queries * size, parts);
-    let blind = AtomicUsize::new(0);
-    scores.into_par_iter().zip(masked).zip(weights).zip(context).enumerate().for_each(|(part, stages)| {
-        let (((scores, masked), weights), context) = stages;
-        let head = Head { arch, given, batch: part / heads, head: part % heads };
-        blind.fetch_add(head.run(scores, masked, weights, context), Ordering::Relaxed);
+pub(super) fn attend(machine: Machine<'_>, given: &Given<'_>, stages: Stages<'_>) -> usize {
+    let Machine { arch, team, pool } = machine;
+    let Extent { queries, keys, size, .. } = given.extent;
+    let parts = given.extent.batch * given.extent.heads;
+    let packs = queries > FEW;
+    let [len_k, len_v] = [(size, keys), (keys, size)].map(|(depth, columns)| match packs {
+        true => packed_len(arch, depth, columns),
+        false => 0,
     });
+    // Each head's keys and values, packed once for all of its queries.
+    let mut packed = pool.take(parts * (len_k + len_v));
+    if packs {
+        let mut heads: Vec<_> =
+            packed.chunks_mut((len_k + len_v).max(1)).map(|p| p.split_at_mut(len_k)).collect();
+        team.each_of(&mut heads, |part, (k, v)| {
+            Packed::transposed(arch, given.keys(given.k, part), k);
+            Packed::straight(arch, given.keys(given.v, part), v);
+        });
+    }
+    // A whole number of tiles, whichever the machine's.
+    let rows = (CELLS / keys.max(1) / 12 * 12).clamp(12, 96);
+    let mut blocks = blocks(given.extent, rows, stages);
+    let blind = AtomicUsize::new(0);
+    let run = |_, block: &mut Block<'_>| {
+        let packed = &packed.get(block.part * (len_k + len_v)..).unwrap_or_default();
+        let packed = packs.then(|| (&packed[..len_k], &packed[len_k..][..len_v]));
+        blind.fetch_add(block.run(arch, pool, given, packed), Ordering::Relaxed);
+    };
+    if machine.pays(parts * queries * keys * size) {
+        team.each_of(&mut blocks, run);
+    } else {
+        blocks.iter_mut().enumerate().for_each(|(i, block)| run(i, block));
+    }
     blind.into_inner()
 }
 
-/// Equal parts of a stage, or as many empty ones where it is not wanted.
-fn in_parts(stage: &mut [f32], size: usize, parts: usize) -> Vec<&mut [f32]> {
-    if stage.is_empty() {
-        return (0..parts).map(|_| <&mut [f32]>::default()).collect();
+/// Some queries of one head, and where their stages go.
+struct Block<'a> {
+    /// batch · heads + head
+    part: usize,
+    /// The first query.
+    first: usize,
+    /// How many.
+    rows: usize,
+    scores: &'a mut [f32],
+    masked: &'a mut [f32],
+    weights: &'a mut [f32],
+    context: &'a mut [f32],
+    /// The stages are so large that nothing of them is left in the caches.
+    large: bool,
+}
+
+fn blocks(extent: Extent, rows: usize, stages: Stages<'_>) -> Vec<Block<'_>> {
+    let Extent { batch, heads, queries, keys, size } = extent;
+    let large = batch * heads * queries * keys >= LARGE;
+    let Stages { mut scores, mut masked, mut weights, mut context } = stages;
+    let mut blocks = Vec::new();
+    for part in 0..batch * heads {
+        for first in (0..queries).step_by(rows) {
+            let rows = rows.min(queries - first);
+            let stage = |stage| cut(stage, rows * keys);
+            let (scores, masked, weights) = (stage(&mut scores), stage(&mut masked), stage(&mut weights));
+            let context = cut(&mut context, rows * size);
+            blocks.push(Block { part, first, rows, scores, masked, weights, context, large });
+        }
     }
-    stage.chunks_mut(size.max(1)).collect()
+    blocks
 }
 
-struct Head<'a> {
-    arch: Arch,
-    given: &'a Given<'a>,
-    batch: usize,
-    head: usize,
+/// The first elements of a stage, or none where it is not wanted.
+fn cut<'a>(stage: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
+    let len = len.min(stage.len());
+    let (first, rest) = std::mem::take(stage).split_at_mut(len);
+    *stage = rest;
+    first
 }
 
-impl Head<'_> {
-    fn run(&self, scores: &mut [f32], masked: &mut [f32], weights: &mut [f32], context: &mut [f32]) -> usize {
-        let Extent { heads, queries, keys, size, .. } = self.given.extent;
-        let width = heads * size;
-        let column = self.head * size;
-        let q = &self.given.q[self.batch * queries * width + column..];
-        let k = &self.given.k.of(self.batch)[column..];
-        let v = &self.given.v.of(self.batch)[column..];
-        // The head's columns of a projection, where they lie.
-        let strided = |rows| Layout { rows, columns: size, row_step: width, column_step: 1 };
-        let mut scratch = vec![0.0; BLOCK.min(queries) * keys];
-        let [scores_id, masked_id, weights_id] = self.given.stages;
-        let part = (self.batch * heads + self.head) * queries * keys;
-        let change = |id, first: usize, block: &mut [f32]| {
-            self.given.changes.apply(id, part + first * keys, block);
-        };
-        let mut blind = 0;
-        for first in (0..queries).step_by(BLOCK) {
-            let rows = BLOCK.min(queries - first);
-            let cells = first * keys..(first + rows) * keys;
-            let block = &mut scratch[..rows * keys];
-            let q = View::new(&q[first * width..], strided(rows));
-            let k = View::new(k, strided(keys).transposed());
-            multiply(block, Layout::dense(rows, keys), q, k, self.given.scale, false, Parallelism::None);
-            change(scores_id, first, block);
-            keep(scores, &cells, block);
-            self.hide(first, block);
-            change(masked_id, first, block);
-            keep(masked, &cells, block);
-            blind += self.squash(block);
-            change(weights_id, first, block);
-            keep(weights, &cells, block);
-            let out = &mut context[first * size..(first + rows) * size];
-            let w = View::new(block, Layout::dense(rows, keys));
-            multiply(
-                out,
-                Layout::dense(rows, size),
-                w,
-                View::new(v, strided(keys)),
-                1.0,
-                false,
-                Parallelism::None,
-            );
+impl Block<'_> {
+    fn run(&mut self, arch: Arch, pool: &Pool, given: &Given<'_>, packed: Option<(&[f32], &[f32])>) -> usize {
+        let Extent { keys, size, .. } = given.extent;
+        let q = given.queries(self.part).slice(self.first, self.rows);
+        let mut cells = pool.take(self.rows * keys);
+        match packed {
+            Some((k, _)) => {
+                Packed::again(k, size).multiply(arch, q, keys, given.scale, &mut cells);
+            }
+            None => dots(arch, q, given.keys(given.k, self.part), given.scale, &mut cells),
+        }
+        let [scores, masked, weights] = given.stages;
+        self.change(given, scores, &mut cells);
+        keep(self.scores, &cells, self.large);
+        self.hide(arch, given, &mut cells);
+        self.change(given, masked, &mut cells);
+        keep(self.masked, &cells, self.large);
+        let blind = squash(arch, given, &mut cells);
+        self.change(given, weights, &mut cells);
+        keep(self.weights, &cells, self.large);
+        let weights = Rows::dense(&cells, self.rows, keys);
+        match packed {
+            Some((_, v)) => Packed::again(v, keys).multiply(arch, weights, size, 1.0, self.context),
+            None => {
+                let values = given.keys(given.v, self.part);
+                for (row, out) in self.context.chunks_mut(size.max(1)).enumerate() {
+                    kernels::blend(arch, weights.row(row), values, out);
+                }
+            }
         }
         blind
     }
 
-    /// Adds bias and mask to the scores of some queries.
-    fn hide(&self, first: usize, block: &mut [f32]) {
-        let Extent { queries, keys, .. } = self.given.extent;
-        if let Some(bias) = self.given.bias {
-            kernels::add(self.arch, block, &bias[(self.head * queries + first) * keys..]);
-        }
-        if let Some(mask) = self.given.mask {
-            kernels::add(self.arch, block, &mask[(self.batch * queries + first) * keys..]);
-        }
+    /// Puts in what the user wants a stage's cells to be.
+    fn change(&self, given: &Given<'_>, stage: NodeId, cells: &mut [f32]) {
+        let Extent { queries, keys, .. } = given.extent;
+        given.changes.apply(stage, (self.part * queries + self.first) * keys, cells);
     }
 
-    fn squash(&self, block: &mut [f32]) -> usize {
-        let rows = block.chunks_mut(self.given.extent.keys.max(1));
-        match self.given.squash {
-            Squash::Softmax => rows.map(|row| usize::from(!kernels::softmax(self.arch, row))).sum(),
-            Squash::Sigmoid => {
-                rows.for_each(|row| kernels::logistic(self.arch, row));
-                0
-            }
+    /// Adds bias and mask to the scores.
+    fn hide(&self, arch: Arch, given: &Given<'_>, cells: &mut [f32]) {
+        let Extent { queries, keys, .. } = given.extent;
+        let (batch, head) = given.place(self.part);
+        if let Some(bias) = given.bias {
+            kernels::add(arch, cells, &bias[(head * queries + self.first) * keys..]);
+        }
+        if let Some(mask) = given.mask {
+            kernels::add(arch, cells, &mask[(batch * queries + self.first) * keys..]);
         }
     }
 }
 
-fn keep(stage: &mut [f32], cells: &std::ops::Range<usize>, block: &[f32]) {
-    if let Some(stage) = stage.get_mut(cells.clone()) {
-        stage.copy_from_slice(block);
+fn squash(arch: Arch, given: &Given<'_>, cells: &mut [f32]) -> usize {
+    let rows = cells.chunks_mut(given.extent.keys.max(1));
+    match given.squash {
+        Squash::Softmax => rows.map(|row| usize::from(!kernels::softmax(arch, row))).sum(),
+        Squash::Sigmoid => {
+            rows.for_each(|row| kernels::logistic(arch, row));
+            0
+        }
+    }
+}
+
+fn keep(stage: &mut [f32], cells: &[f32], large: bool) {
+    match (stage.is_empty(), large) {
+        (true, _) => {}
+        (false, true) => stream(stage, cells),
+        (false, false) => stage.copy_from_slice(cells),
     }
 }

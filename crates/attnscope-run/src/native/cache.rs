@@ -1,6 +1,6 @@
 //! Keys and values of the target positions that were computed before.
 
-use super::pool::Pool;
+use super::pool::{Buffer, Pool};
 
 /// Room is made for this many positions at first, and doubled when they are full.
 const FIRST: usize = 32;
@@ -9,7 +9,7 @@ const FIRST: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     /// [row, capacity, width]
-    data: Vec<f32>,
+    data: Buffer,
     rows: usize,
     capacity: usize,
     width: usize,
@@ -17,7 +17,7 @@ pub(super) struct Cache {
 
 impl Cache {
     /// Puts the positions from `past` on, [row, position, width], behind those that are there.
-    pub(super) fn put(&mut self, pool: &mut Pool, past: usize, rows: usize, width: usize, new: &[f32]) {
+    pub(super) fn put(&mut self, pool: &Pool, past: usize, rows: usize, width: usize, new: &[f32]) {
         let length = new.len() / (rows * width).max(1);
         if past == 0 {
             (self.rows, self.width) = (rows, width);
@@ -34,11 +34,11 @@ impl Cache {
     }
 
     /// Continues with these rows, in this order.
-    pub(super) fn reorder(&mut self, pool: &mut Pool, past: usize, rows: &[usize]) {
+    pub(super) fn reorder(&mut self, pool: &Pool, past: usize, rows: &[usize]) {
         self.gather(pool, past, self.capacity, rows);
     }
 
-    fn gather(&mut self, pool: &mut Pool, past: usize, capacity: usize, rows: &[usize]) {
+    fn gather(&mut self, pool: &Pool, past: usize, capacity: usize, rows: &[usize]) {
         let (from, to) = (self.step(), capacity * self.width);
         let filled = past * self.width;
         let mut data = pool.take(rows.len() * to);
@@ -47,7 +47,7 @@ impl Cache {
                 new[..filled].copy_from_slice(&self.data[row * from..][..filled]);
             }
         }
-        pool.give(std::mem::replace(&mut self.data, data));
+        self.data = data;
         (self.rows, self.capacity) = (rows.len(), capacity);
     }
 
@@ -58,9 +58,5 @@ impl Cache {
     /// Elements from one row to the next.
     pub(super) fn step(&self) -> usize {
         self.capacity * self.width
-    }
-
-    pub(super) fn into_buffer(self) -> Vec<f32> {
-        self.data
     }
 }

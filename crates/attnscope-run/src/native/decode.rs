@@ -7,6 +7,7 @@ use attnscope_graph::{Dim, Model, NodeId, Side, Sizes};
 use super::cache::Cache;
 use super::pass::{Part, Pass};
 use super::plan::Plan;
+use super::pool::Shared;
 use super::window::Window;
 use super::{Native, Report};
 use crate::change::Changes;
@@ -31,11 +32,13 @@ pub struct Decoding<'a> {
     /// What each row has read so far.
     tokens: Vec<Vec<u32>>,
     /// What the source gave, by node.
-    values: Vec<Vec<f32>>,
+    values: Vec<Shared>,
     /// Keys and values of the target so far, by node.
     caches: Vec<Cache>,
     logits: Vec<f32>,
     report: Report,
+    /// The part of the report that is about the source.
+    of_source: Report,
 }
 
 /// Wants nothing.
@@ -78,12 +81,14 @@ impl Native {
             source_open,
             rows: (0..batch).collect(),
             tokens: vec![Vec::new(); batch],
-            values: vec![Vec::new(); nodes],
+            values: vec![Shared::default(); nodes],
             caches: (0..nodes).map(|_| Cache::default()).collect(),
             logits: Vec::new(),
             report: Report::default(),
+            of_source: Report::default(),
         };
         decoding.pass(Part::Source, Some(source), &[], 0, &mut Nothing)?;
+        decoding.of_source = decoding.report.clone();
         Ok(decoding)
     }
 }
@@ -106,11 +111,17 @@ impl Decoding<'_> {
     pub fn advance_into(&mut self, tokens: &[Vec<u32>], sink: &mut dyn Sink) -> Result<&[f32], RunError> {
         self.check_shape(tokens)?;
         let past = self.position();
+        let before = self.report.clone();
+        if !self.plan.is_causal {
+            // Every position is computed, and counted, once more.
+            self.report = self.of_source.clone();
+        }
         for (row, tokens) in self.tokens.iter_mut().zip(tokens) {
             row.extend(tokens);
         }
         if let Err(error) = self.read(past, sink) {
             self.tokens.iter_mut().for_each(|row| row.truncate(past));
+            self.report = before;
             return Err(error);
         }
         Ok(&self.logits)
@@ -135,7 +146,7 @@ impl Decoding<'_> {
         }
         let past = self.position();
         for cache in &mut self.caches {
-            cache.reorder(&mut self.native.pool, past, rows);
+            cache.reorder(&self.native.pool, past, rows);
         }
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
         self.tokens = rows.iter().map(|&row| self.tokens[row].clone()).collect();
@@ -204,8 +215,7 @@ impl Decoding<'_> {
                 sizes: &self.sizes,
             },
             part,
-            pool: &mut self.native.pool,
-            arch: self.native.arch,
+            machine: self.native.machine(),
             values: &mut self.values,
             caches: Some(&mut self.caches),
             last_logits: &mut self.logits,
@@ -214,13 +224,5 @@ impl Decoding<'_> {
             report: &mut self.report,
         };
         pass.run(sink)
-    }
-}
-
-impl Drop for Decoding<'_> {
-    /// The executor gets its buffers back.
-    fn drop(&mut self) {
-        let values = self.values.drain(..);
-        values.chain(self.caches.drain(..).map(Cache::into_buffer)).for_each(|b| self.native.pool.give(b));
     }
 }

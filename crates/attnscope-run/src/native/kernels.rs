@@ -3,6 +3,8 @@
 use attnscope_graph::{Activation, NormKind};
 use pulp::{Arch, Simd, WithSimd};
 
+use super::tile::Rows;
+
 /// Sums are kept in this many parts, so that they can be added side by side.
 const LANES: usize = 16;
 
@@ -16,7 +18,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     // Adding it leaves a rounded whole number in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.5);
-    let shifted = clamped * LOG2_E + ROUND;
+    // 2¹²⁸ is no f32, though its product with a number below 1 may be one.
+    let shifted = (clamped * LOG2_E + ROUND).min(ROUND + 127.0);
     let n = shifted - ROUND;
     let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
     let p = 1.987_569_1e-4;
@@ -57,7 +60,14 @@ fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 fn one(activation: Activation, x: f32) -> f32 {
     match activation {
-        Activation::Relu => x.max(0.0),
+        // Not max: what is not a number stays one.
+        Activation::Relu => {
+            if x < 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
         Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)),
         Activation::GeluTanh => 0.5 * x * (1.0 + tanh(0.797_884_6 * (x + 0.044_715 * x * x * x))),
         Activation::Swish => x * sigmoid(x),
@@ -159,7 +169,8 @@ pub(crate) fn norm(
 pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
     arch.dispatch(kernel!(Softmax { row: &'a mut [f32] } -> bool {
         let most = greatest(row);
-        if most == f32::NEG_INFINITY {
+        // What is not a number is greater than nothing, too: it must not pass for a shut key.
+        if most == f32::NEG_INFINITY && row.iter().all(|&x| x == f32::NEG_INFINITY) {
             row.fill(0.0);
             return false;
         }
@@ -220,6 +231,51 @@ pub(crate) fn add(arch: Arch, to: &mut [f32], from: &[f32]) {
     }));
 }
 
+/// out = x + gain · y
+pub(crate) fn add_scaled(arch: Arch, x: &[f32], gain: f32, y: &[f32], out: &mut [f32]) {
+    arch.dispatch(kernel!(AddScaled { x: &'a [f32], gain: f32, y: &'a [f32], out: &'a mut [f32] } -> () {
+        for ((o, x), y) in out.iter_mut().zip(x).zip(y) {
+            *o = x + gain * y;
+        }
+    }));
+}
+
+/// out = x · y, element by element.
+pub(crate) fn times(arch: Arch, x: &[f32], y: &[f32], out: &mut [f32]) {
+    arch.dispatch(kernel!(Times { x: &'a [f32], y: &'a [f32], out: &'a mut [f32] } -> () {
+        for ((o, x), y) in out.iter_mut().zip(x).zip(y) {
+            *o = x * y;
+        }
+    }));
+}
+
+/// out = Σₖ weights[k] · values[k]
+pub(crate) fn blend(arch: Arch, weights: &[f32], values: Rows<'_>, out: &mut [f32]) {
+    /// Columns whose sums stay in registers.
+    const SOME: usize = 64;
+    arch.dispatch(kernel!(Blend { weights: &'a [f32], values: Rows<'a>, out: &'a mut [f32] } -> () {
+        let mut parts = out.chunks_exact_mut(SOME);
+        let mut from = 0;
+        for part in &mut parts {
+            let mut sums = [0f32; SOME];
+            for (k, &weight) in weights.iter().enumerate() {
+                for (sum, &x) in sums.iter_mut().zip(&values.row(k)[from..from + SOME]) {
+                    *sum += weight * x;
+                }
+            }
+            part.copy_from_slice(&sums);
+            from += SOME;
+        }
+        let rest = parts.into_remainder();
+        rest.fill(0.0);
+        for (k, &weight) in weights.iter().enumerate() {
+            for (sum, &x) in rest.iter_mut().zip(&values.row(k)[from..]) {
+                *sum += weight * x;
+            }
+        }
+    }));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +294,18 @@ mod tests {
                 prop_assert_eq!(ours, 0.0);
             } else {
                 prop_assert!((ours - theirs).abs() <= 4.0 * f64::from(f32::EPSILON) * theirs, "{x}: {ours} {theirs}");
+            }
+        }
+
+        #[test]
+        fn activations_keep_what_is_not_a_number(place in 0usize..40) {
+            let mut x = [0.5f32; 40];
+            x[place] = f32::NAN;
+            for activation in Activation::ALL {
+                let mut out = [0.0; 40];
+                activate(Arch::new(), activation, &x, &mut out);
+                prop_assert!(out[place].is_nan(), "{activation:?}");
+                prop_assert!(judge(activation, f32::NAN).is_nan());
             }
         }
 
@@ -276,6 +344,21 @@ mod tests {
         }
 
         #[test]
+        fn blends_are_sums(keys in 0usize..9, size in 1usize..140, gap in 0usize..3) {
+            let data: Vec<f32> = (0..keys * (size + gap)).map(|i| (i % 23) as f32 / 5.0 - 2.0).collect();
+            let weights: Vec<f32> = (0..keys).map(|k| 0.5 - k as f32 / 4.0).collect();
+            let values = Rows::new(&data, keys, size, size + gap);
+            for arch in [Arch::new(), Arch::Scalar] {
+                let mut out = vec![f32::NAN; size];
+                blend(arch, &weights, values, &mut out);
+                for (i, &o) in out.iter().enumerate() {
+                    let sum: f64 = (0..keys).map(|k| f64::from(weights[k]) * f64::from(values.row(k)[i])).sum();
+                    prop_assert!((f64::from(o) - sum).abs() <= 1e-5, "{i}: {o} {sum}");
+                }
+            }
+        }
+
+        #[test]
         fn norms_agree(x in prop::collection::vec(-5f32..5.0, 1..70)) {
             let (gain, bias) = (vec![1.5; x.len()], vec![0.25; x.len()]);
             for kind in [NormKind::Layer, NormKind::Rms] {
@@ -289,6 +372,14 @@ mod tests {
                     prop_assert!((f64::from(o) - theirs).abs() <= 2e-4, "{kind:?}: {o} {theirs}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn exp_is_finite_up_to_its_end() {
+        for x in [88.376_27, 88.417_09, 88.5] {
+            let (ours, theirs) = (f64::from(exp(x)), f64::from(x).exp());
+            assert!((ours - theirs).abs() <= 4.0 * f64::from(f32::EPSILON) * theirs, "{x}: {ours} {theirs}");
         }
     }
 

@@ -4,11 +4,14 @@ mod attention;
 mod cache;
 mod decode;
 mod kernels;
-mod matmul;
 mod ops;
 mod pass;
 mod plan;
 mod pool;
+mod product;
+mod stream;
+mod team;
+mod tile;
 mod window;
 
 use std::collections::HashMap;
@@ -26,12 +29,16 @@ pub use decode::Decoding;
 use pass::{Part, Pass};
 use plan::Plan;
 use pool::Pool;
+pub use pool::Shared;
+use product::Machine;
+use team::Team;
 use window::Window;
 
 /// The executor and the buffers that it keeps from run to run.
 #[derive(Debug)]
 pub struct Native {
     pool: Pool,
+    team: Team,
     arch: Arch,
 }
 
@@ -49,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn add(&mut self, node: NodeId, blind: usize) {
+    pub(crate) fn add(&mut self, node: NodeId, blind: usize) {
         match self.blind.iter_mut().find(|(id, _)| *id == node) {
             Some((_, count)) => *count += blind,
             None if blind > 0 => self.blind.push((node, blind)),
@@ -67,7 +74,11 @@ impl Default for Native {
 impl Native {
     /// An executor without buffers; the first run makes them.
     pub fn new() -> Self {
-        Self { pool: Pool::default(), arch: Arch::new() }
+        Self { pool: Pool::default(), team: Team::new(), arch: Arch::new() }
+    }
+
+    fn machine(&self) -> Machine<'_> {
+        Machine { arch: self.arch, team: &self.team, pool: &self.pool }
     }
 
     /// Runs a model on an input and hands every wanted tensor to the sink.
@@ -127,10 +138,10 @@ impl Native {
         let sizes = prepared.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
         let plan = Plan::new(&model.graph, &changes);
-        let mut values = vec![Vec::new(); model.graph.nodes().len()];
+        let mut values = vec![Shared::default(); model.graph.nodes().len()];
         let part = match (known.encoder_out, model.graph.find("encoder.out")) {
             (Some(known), Some(at)) => {
-                values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?;
+                values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?.into();
                 Part::After(at)
             }
             _ => Part::All,
@@ -152,8 +163,7 @@ impl Native {
                 sizes: &sizes,
             },
             part,
-            pool: &mut self.pool,
-            arch: self.arch,
+            machine: self.machine(),
             values: &mut values,
             caches: None,
             last_logits: &mut Vec::new(),
@@ -162,7 +172,6 @@ impl Native {
             report: &mut report,
         };
         pass.run(sink)?;
-        values.into_iter().for_each(|buffer| self.pool.give(buffer));
         Ok(report)
     }
 }

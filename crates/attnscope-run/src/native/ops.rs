@@ -1,16 +1,15 @@
 //! The operations that are one loop over their output, and the tables that layers share.
 
-use attnscope_graph::{Factor, MaskKind, Node, NodeId, Op, Positions, Side, Stack};
-use gemm::Parallelism;
-use rayon::prelude::*;
+use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, Side, Stack};
 
 use super::kernels;
-use super::matmul::{Layout, View, multiply};
 use super::pass::Pass;
+use super::pool::{Buffer, Shared};
+use super::tile::{Bias, Canvas, Finish, Rows};
 use crate::input::Source;
 use crate::position::{Place, bucket, sinusoid, table_row, used_buckets};
 
-/// Elements that one task of an element-wise loop handles.
+/// Elements that one turn of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
 
 impl Pass<'_> {
@@ -21,7 +20,7 @@ impl Pass<'_> {
     /// Everything that is one loop over its output.
     pub(super) fn compute(&self, node: &Node, shape: &[usize], out: &mut [f32]) {
         let width = shape.last().copied().unwrap_or(1).max(1);
-        let arch = self.arch;
+        let arch = self.machine.arch;
         match node.op {
             Op::Ids(side) => {
                 let ids = match (side, self.window.source) {
@@ -47,26 +46,28 @@ impl Pass<'_> {
                 out.chunks_mut(positions.len().max(1)).for_each(|row| kernels::add(arch, row, positions));
             }
             Op::Conv1d { stride } => self.conv(node, stride, shape, out),
-            Op::Transpose => transpose(self.input(node, 0), shape, out),
+            Op::Transpose => self.transpose(self.input(node, 0), shape, out),
             Op::Norm { kind, eps } => {
                 let (x, gain, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
-                let rows = out.par_chunks_mut(width).zip(x.par_chunks(width)).with_min_len(16);
-                rows.for_each(|(out, x)| kernels::norm(arch, kind, eps, x, gain, bias, out));
+                self.share(out, width, |from, out| {
+                    for (x, out) in x[from..].chunks(width).zip(out.chunks_mut(width)) {
+                        kernels::norm(arch, kind, eps, x, gain, bias, out);
+                    }
+                });
             }
             Op::Linear => self.linear(self.input(node, 0), node, 1.0, width, out),
             Op::Logits { scale } => self.linear(self.input(node, 0), node, self.factor(scale), width, out),
             Op::Residual { gain } => {
                 let (x, y) = (self.input(node, 0), self.input(node, 1));
-                out.iter_mut().zip(x).zip(y).for_each(|((o, x), y)| *o = x + gain * y);
+                self.share(out, 1, |from, out| kernels::add_scaled(arch, &x[from..], gain, &y[from..], out));
             }
             Op::Activate(activation) => {
                 let x = self.input(node, 0);
-                let parts = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
-                parts.for_each(|(out, x)| kernels::activate(arch, activation, x, out));
+                self.share(out, 1, |from, out| kernels::activate(arch, activation, &x[from..], out));
             }
             Op::Gate => {
                 let (x, y) = (self.input(node, 0), self.input(node, 1));
-                out.iter_mut().zip(x).zip(y).for_each(|((o, x), y)| *o = x * y);
+                self.share(out, 1, |from, out| kernels::times(arch, &x[from..], &y[from..], out));
             }
             // Handled before: they make no tensor of their own, or one that is kept elsewhere.
             Op::Same
@@ -104,54 +105,93 @@ impl Pass<'_> {
         }
     }
 
+    /// Shares an output out in pieces of whole rows; the body gets the place of its piece's first element.
+    fn share(&self, out: &mut [f32], width: usize, body: impl Fn(usize, &mut [f32]) + Sync) {
+        let step = CHUNK.next_multiple_of(width.max(1));
+        let mut pieces: Vec<_> = out.chunks_mut(step).collect();
+        self.machine.team.each_of(&mut pieces, |i, piece| body(i * step, piece));
+    }
+
     /// x · scale · Wᵀ + b
     pub(super) fn linear(&self, x: &[f32], node: &Node, scale: f32, outputs: usize, out: &mut [f32]) {
         let (w, bias) = (self.weight(node, 0), self.weight(node, 1));
-        let rows = out.len() / outputs;
-        let inputs = w.len() / outputs;
-        if !bias.is_empty() {
-            out.chunks_mut(outputs).for_each(|row| row.copy_from_slice(bias));
-        }
-        let x = View::new(x, Layout::dense(rows, inputs));
-        let w = View::new(w, Layout::dense(outputs, inputs).transposed());
-        multiply(out, Layout::dense(rows, outputs), x, w, scale, !bias.is_empty(), Parallelism::Rayon(0));
+        let inputs = w.len() / outputs.max(1);
+        let x = Rows::dense(x, out.len() / outputs.max(1), inputs);
+        self.machine.linear(x, Rows::dense(w, outputs, inputs), scale, bias, out);
     }
 
-    /// The convolution as a product: every window of three frames is a row.
+    /// The convolution as a product of the weights, [output, channel · tap], and of windows of three frames.
     fn conv(&self, node: &Node, stride: usize, shape: &[usize], out: &mut [f32]) {
         let (x, w, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
         let (outputs, steps) = (shape[1], shape[2]);
-        let channels = w.len() / outputs / 3;
+        let depth = w.len() / outputs;
+        let channels = depth / 3;
         let frames = x.len() / shape[0] / channels;
-        let mut windows = vec![0.0; steps * channels * 3];
+        let w = Rows::dense(w, outputs, depth);
+        let bias = if bias.is_empty() { Bias::None } else { Bias::Rows(bias) };
         for (x, out) in x.chunks(channels * frames).zip(out.chunks_mut(outputs * steps)) {
-            windows.par_chunks_mut(channels * 3).enumerate().for_each(|(t, window)| {
-                for (cell, at) in
-                    window.iter_mut().enumerate().map(|(c, cell)| (cell, (c / 3, t * stride + c % 3)))
-                {
-                    let (channel, frame) = at;
-                    // One frame of zeros at each end.
-                    let inside = (1..=frames).contains(&frame);
-                    *cell = if inside { x[channel * frames + frame - 1] } else { 0.0 };
-                }
-            });
-            out.chunks_mut(steps).zip(bias).for_each(|(row, &b)| row.fill(b));
-            let w = View::new(w, Layout::dense(outputs, channels * 3));
-            let windows = View::new(&windows, Layout::dense(steps, channels * 3).transposed());
-            multiply(out, Layout::dense(outputs, steps), w, windows, 1.0, true, Parallelism::Rayon(0));
+            let finish = Finish { row: 0, column: 0, scale: 1.0, bias };
+            self.machine.multiply(
+                w,
+                depth,
+                Canvas::new(out, outputs, steps),
+                finish,
+                |step, width, panel| {
+                    for (k, cells) in panel.chunks_mut(width).take(depth).enumerate() {
+                        let (channel, tap) = (&x[k / 3 * frames..][..frames], k % 3);
+                        for (i, cell) in cells.iter_mut().enumerate() {
+                            // One frame of zeros at each end.
+                            let frame = ((step + i) * stride + tap).wrapping_sub(1);
+                            *cell = channel.get(frame).copied().unwrap_or(0.0);
+                        }
+                    }
+                },
+            );
         }
     }
 
     /// [b, l, h · k] → [b, h, l, k], for whoever wants to see it: attention reads the heads where they lie.
-    pub(super) fn split(&mut self, id: NodeId, shape: &[usize]) -> Vec<f32> {
+    pub(super) fn split(&self, x: &[f32], shape: &[usize]) -> Buffer {
         let (heads, length, size) = (shape[1], shape[2], shape[3]);
-        let mut out = self.pool.take(shape.iter().product());
-        let x = &self.values[self.plan.root[id.index()]];
-        for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
-            let (b, h, l) = (n / (heads * length), n / length % heads, n % length);
-            row.copy_from_slice(&x[((b * length + l) * heads + h) * size..][..size]);
-        }
+        let mut out = self.machine.pool.take(shape.iter().product());
+        self.share(&mut out, size, |from, out| {
+            for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
+                let n = from / size.max(1) + n;
+                let (b, h, l) = (n / (heads * length), n / length % heads, n % length);
+                row.copy_from_slice(&x[((b * length + l) * heads + h) * size..][..size]);
+            }
+        });
         out
+    }
+
+    /// [b, h, l, k] → [b, l, h · k]
+    pub(super) fn merge(&self, context: &[f32], shape: &[usize]) -> Buffer {
+        let (heads, length, size) = (shape[1], shape[2], shape[3]);
+        let mut out = self.machine.pool.take(shape.iter().product());
+        self.share(&mut out, size, |from, out| {
+            for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
+                let n = from / size.max(1) + n;
+                let (b, l, h) = (n / (heads * length), n / heads % length, n % heads);
+                row.copy_from_slice(&context[((b * heads + h) * length + l) * size..][..size]);
+            }
+        });
+        out
+    }
+
+    /// [b, c, r] → [b, r, c]
+    fn transpose(&self, x: &[f32], shape: &[usize], out: &mut [f32]) {
+        /// Rows that are read together, so that no line of the input is fetched twice.
+        const SOME: usize = 16;
+        let (rows, columns) = (shape[1], shape[2]);
+        for (x, out) in x.chunks(rows * columns).zip(out.chunks_mut(rows * columns)) {
+            let mut pieces: Vec<_> = out.chunks_mut(SOME * columns).collect();
+            self.machine.team.each_of(&mut pieces, |i, piece| {
+                for c in 0..columns {
+                    let from = &x[c * rows + i * SOME..];
+                    piece.iter_mut().skip(c).step_by(columns).zip(from).for_each(|(o, x)| *o = *x);
+                }
+            });
+        }
     }
 
     /// One mask a kind, shared by all layers.
@@ -160,13 +200,13 @@ impl Pass<'_> {
             return;
         }
         let (queries, keys) = (shape[2], shape[3]);
-        let mut mask = self.pool.take_zeroed(shape.iter().product());
+        let mut mask = self.machine.pool.take_zeroed(shape.iter().product());
         for (n, cell) in mask.iter_mut().enumerate() {
             if !self.window.is_open(kind, n / (queries * keys), n / keys % queries, n % keys) {
                 *cell = f32::NEG_INFINITY;
             }
         }
-        self.masks.insert(mask_key(kind), mask);
+        self.masks.insert(mask_key(kind), Shared::new(mask));
     }
 
     /// One bias a stack, shared by all layers.
@@ -181,7 +221,7 @@ impl Pass<'_> {
             return;
         }
         let (heads, queries, keys) = (shape[1], shape[2], shape[3]);
-        let mut bias = self.pool.take(shape.iter().product());
+        let mut bias = self.machine.pool.take(shape.iter().product());
         let table = self.weight(node, 0);
         let buckets = used_buckets(buckets, table.len() / heads.max(1));
         let first = self.window.first(stack.side());
@@ -189,21 +229,11 @@ impl Pass<'_> {
             let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
             *cell = table[bucket(stack, first + t, s, buckets, max_distance) * heads + h];
         }
-        self.biases.insert(stack, bias);
+        self.biases.insert(stack, Shared::new(bias));
     }
 }
 
 pub(super) fn mask_key(kind: MaskKind) -> (bool, bool, bool, bool) {
     let source = Side::Source;
     (kind.queries == source, kind.keys == source, kind.causal, kind.padding)
-}
-
-/// [b, c, r] → [b, r, c]
-fn transpose(x: &[f32], shape: &[usize], out: &mut [f32]) {
-    let (rows, columns) = (shape[1], shape[2]);
-    for (x, out) in x.chunks(rows * columns).zip(out.chunks_mut(rows * columns)) {
-        out.par_chunks_mut(columns).enumerate().for_each(|(r, out)| {
-            out.iter_mut().enumerate().for_each(|(c, o)| *o = x[c * rows + r]);
-        });
-    }
 }

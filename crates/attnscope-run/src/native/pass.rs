@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 
 use attnscope_graph::{Model, Node, NodeId, Op, Stack};
-use pulp::Arch;
 
 use super::Report;
 use super::attention::{Extent, Given, Keys, Stages, attend};
 use super::cache::Cache;
 use super::ops::mask_key;
 use super::plan::{Attention, Plan};
-use super::pool::Pool;
+use super::pool::Shared;
+use super::product::Machine;
 use super::window::Window;
 use crate::change::Changes;
 use crate::error::RunError;
-use crate::sink::{Sink, Values};
+use crate::sink::Sink;
 use crate::weights::Weights;
 
 /// Which nodes a pass computes.
@@ -37,16 +37,15 @@ pub(super) struct Pass<'a> {
     pub(super) changes: &'a Changes<'a>,
     pub(super) window: Window<'a>,
     pub(super) part: Part,
-    pub(super) pool: &'a mut Pool,
-    pub(super) arch: Arch,
+    pub(super) machine: Machine<'a>,
     /// The tensors that are alive, by the node that made them.
-    pub(super) values: &'a mut [Vec<f32>],
+    pub(super) values: &'a mut [Shared],
     /// Keys and values of positions before the window, by the node that made them; absent where there are none.
     pub(super) caches: Option<&'a mut [Cache]>,
     /// Where a pass over the target puts the logits of each row's last position.
     pub(super) last_logits: &'a mut Vec<f32>,
-    pub(super) masks: HashMap<(bool, bool, bool, bool), Vec<f32>>,
-    pub(super) biases: HashMap<Stack, Vec<f32>>,
+    pub(super) masks: HashMap<(bool, bool, bool, bool), Shared>,
+    pub(super) biases: HashMap<Stack, Shared>,
     pub(super) report: &'a mut Report,
 }
 
@@ -68,12 +67,10 @@ impl Pass<'_> {
             for &dead in &plan.dead[id.index()] {
                 // What the source gave serves every pass over the target.
                 if self.part != Part::Target || plan.on_target[dead] {
-                    let buffer = std::mem::take(&mut self.values[dead]);
-                    self.pool.give(buffer);
+                    self.values[dead] = Shared::default();
                 }
             }
         }
-        self.masks.into_values().chain(self.biases.into_values()).for_each(|b| self.pool.give(b));
         Ok(())
     }
 
@@ -94,26 +91,23 @@ impl Pass<'_> {
                     ((b * length + l) * heads + h) * size + k
                 });
                 if sink.wants(id) {
-                    let heads = self.split(id, &shape);
-                    sink.put(id, &shape, Values::F32(&heads))?;
-                    self.pool.give(heads);
+                    let heads = self.split(&self.values[self.plan.root[id.index()]], &shape);
+                    sink.take(id, &shape, &Shared::new(heads))?;
                 }
                 return Ok(());
             }
             // Computed with the attention that they are a part of.
             Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => return Ok(()),
             Op::MergeHeads(_) => {
-                let mut merged = self.attention(id, node, &shape, sink)?;
-                self.changes.apply(id, 0, &mut merged);
-                self.values[id.index()] = merged;
+                self.values[id.index()] = self.attention(id, node, sink)?;
             }
             Op::Mask(kind) => {
                 self.mask(kind, &shape);
                 let shared = self.masks.get(&mask_key(kind));
                 self.values[id.index()] = changed_copy(self.changes, id, shared);
                 if sink.wants(id) {
-                    let mask = self.own_or(id, self.masks.get(&mask_key(kind))).unwrap_or_default();
-                    sink.put(id, &shape, Values::F32(mask))?;
+                    let mask = self.own_or(id, self.masks.get(&mask_key(kind)));
+                    sink.take(id, &shape, mask.unwrap_or(&Shared::default()))?;
                 }
                 return Ok(());
             }
@@ -121,8 +115,8 @@ impl Pass<'_> {
                 self.relative_bias(node, stack, [buckets, max_distance], &shape);
                 self.values[id.index()] = changed_copy(self.changes, id, self.biases.get(&stack));
                 if sink.wants(id) {
-                    let bias = self.own_or(id, self.biases.get(&stack)).unwrap_or_default();
-                    sink.put(id, &shape, Values::F32(bias))?;
+                    let bias = self.own_or(id, self.biases.get(&stack));
+                    sink.take(id, &shape, bias.unwrap_or(&Shared::default()))?;
                 }
                 return Ok(());
             }
@@ -131,15 +125,15 @@ impl Pass<'_> {
                 return Ok(());
             }
             _ => {
-                let mut out = self.pool.take(shape.iter().product());
+                let mut out = self.machine.pool.take(shape.iter().product());
                 self.compute(node, &shape, &mut out);
                 self.changes.apply(id, 0, &mut out);
-                self.values[id.index()] = out;
+                self.values[id.index()] = Shared::new(out);
             }
         }
         self.remember(id, node, &shape);
         if sink.wants(id) {
-            sink.put(id, &shape, Values::F32(&self.values[self.plan.root[id.index()]]))?;
+            sink.take(id, &shape, &self.values[self.plan.root[id.index()]])?;
         }
         Ok(())
     }
@@ -149,14 +143,14 @@ impl Pass<'_> {
         if self.changes.touch(id) {
             let mut own = self.input(node, 0).to_vec();
             self.changes.apply_at(id, &mut own, place);
-            self.values[id.index()] = own;
+            self.values[id.index()] = own.into();
         }
     }
 
     /// A node's own table where it was changed, else the one that layers share.
-    fn own_or<'s>(&'s self, id: NodeId, shared: Option<&'s Vec<f32>>) -> Option<&'s [f32]> {
+    fn own_or<'s>(&'s self, id: NodeId, shared: Option<&'s Shared>) -> Option<&'s Shared> {
         let own = &self.values[id.index()];
-        if own.is_empty() { shared.map(Vec::as_slice) } else { Some(own) }
+        if own.is_empty() { shared } else { Some(own) }
     }
 
     /// Keeps what later passes read: keys and values, behind those of the positions before.
@@ -168,7 +162,7 @@ impl Pass<'_> {
             last.for_each(|row| self.last_logits.extend(row));
         }
         if let (Some(caches), true, &[rows, _, width]) = (&mut self.caches, self.plan.cached[i], shape) {
-            caches[i].put(self.pool, self.window.past, rows, width, &self.values[i]);
+            caches[i].put(self.machine.pool, self.window.past, rows, width, &self.values[i]);
         }
     }
 
@@ -218,23 +212,23 @@ impl Pass<'_> {
     }
 
     /// The whole attention that ends in `merge`: scores, mask, weights, context, each handed over where it is wanted.
-    fn attention(
-        &mut self,
-        id: NodeId,
-        merge: &Node,
-        shape: &[usize],
-        sink: &mut dyn Sink,
-    ) -> Result<Vec<f32>, RunError> {
+    fn attention(&mut self, id: NodeId, merge: &Node, sink: &mut dyn Sink) -> Result<Shared, RunError> {
         let plan = self.plan;
         let Some(parts) = &plan.attention[id.index()] else {
             return Err(RunError::Obstacle(format!("{} is no attention", merge.path)));
         };
         let extent = self.extent(parts)?;
         let Extent { batch, heads, queries, keys, size } = extent;
+        let bias = parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack)));
+        let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind))));
+        // Where nothing is added, the masked scores are the scores.
+        let same = bias.is_none() && mask.is_none() && !self.changes.touch(parts.masked);
+        let wants_masked = sink.wants(parts.masked);
+        let wants_scores = sink.wants(parts.scores) || (same && wants_masked);
+        let wanted = [wants_scores, wants_masked && !same, sink.wants(parts.weights)];
         let cells = batch * heads * queries * keys;
-        let stage_ids = [parts.scores, parts.masked, parts.weights];
-        let mut stages = stage_ids.map(|id| self.pool.take(if sink.wants(id) { cells } else { 0 }));
-        let mut context = self.pool.take(batch * heads * queries * size);
+        let mut stages = wanted.map(|wanted| self.machine.pool.take(if wanted { cells } else { 0 }));
+        let mut context = self.machine.pool.take(batch * heads * queries * size);
         let given = Given {
             extent,
             q: &self.values[plan.root[parts.q.index()]],
@@ -242,43 +236,37 @@ impl Pass<'_> {
             v: self.keys(parts.v, &self.shape(parts.v)?),
             scale: self.factor(parts.scale),
             squash: parts.squash,
-            bias: parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack))),
-            mask: parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind)))),
+            bias: bias.map(|bias| &**bias),
+            mask: mask.map(|mask| &**mask),
             changes: self.changes,
-            stages: stage_ids,
+            stages: [parts.scores, parts.masked, parts.weights],
         };
         let [scores, masked, weights] = &mut stages;
-        let blind = attend(self.arch, &given, Stages { scores, masked, weights, context: &mut context });
+        let blind = attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
         self.report.add(parts.weights, blind);
         self.changes.apply(parts.context, 0, &mut context);
-        for (id, stage) in stage_ids.into_iter().zip(stages) {
+        let mut merged = self.merge(&context, &[batch, heads, queries, size]);
+        self.changes.apply(id, 0, &mut merged);
+        let [scores, masked, weights] = stages.map(Shared::new);
+        let masked = if same { scores.clone() } else { masked };
+        let made = [
+            (parts.scores, scores),
+            (parts.masked, masked),
+            (parts.weights, weights),
+            (parts.context, Shared::new(context)),
+        ];
+        for (id, stage) in made {
             if sink.wants(id) {
-                sink.put(id, &self.shape(id)?, Values::F32(&stage))?;
+                sink.take(id, &self.shape(id)?, &stage)?;
             }
-            self.pool.give(stage);
         }
-        if sink.wants(parts.context) {
-            sink.put(parts.context, &self.shape(parts.context)?, Values::F32(&context))?;
-        }
-        let mut merged = self.pool.take(shape.iter().product());
-        merge_heads(&context, extent, &mut merged);
-        self.pool.give(context);
-        Ok(merged)
+        Ok(Shared::new(merged))
     }
 }
 
 /// A shared table with the changes of one node; empty where there are none.
-fn changed_copy(changes: &Changes<'_>, id: NodeId, shared: Option<&Vec<f32>>) -> Vec<f32> {
-    let mut own = shared.filter(|_| changes.touch(id)).cloned().unwrap_or_default();
+fn changed_copy(changes: &Changes<'_>, id: NodeId, shared: Option<&Shared>) -> Shared {
+    let mut own = shared.filter(|_| changes.touch(id)).map(|table| table.to_vec()).unwrap_or_default();
     changes.apply(id, 0, &mut own);
-    own
-}
-
-/// [b, h, l, k] → [b, l, h · k]
-fn merge_heads(context: &[f32], extent: Extent, out: &mut [f32]) {
-    let Extent { heads, queries, size, .. } = extent;
-    for (n, row) in context.chunks(size.max(1)).enumerate() {
-        let (b, h, l) = (n / (heads * queries), n / queries % heads, n % queries);
-        out[((b * queries + l) * heads + h) * size..][..size].copy_from_slice(row);
-    }
+    own.into()
 }

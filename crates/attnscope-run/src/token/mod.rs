@@ -7,8 +7,10 @@ mod merge;
 mod sentencepiece;
 mod show;
 mod tiktoken;
-mod whisper;
+pub(crate) mod whisper;
 mod words;
+
+use std::path::Path;
 
 use attnscope_checkpoint::Companion;
 use attnscope_graph::Side;
@@ -70,6 +72,14 @@ impl Tokenizer {
             }
         }
         refused.map_or(Ok(None), Err)
+    }
+
+    /// OpenAI's own tokenizer for a Whisper model whose embedding has so many rows, where it is one of theirs: their
+    /// checkpoints come without.
+    pub fn whisper(rows: usize) -> Result<Option<Self>, TokenError> {
+        let Some((name, ranks)) = whisper::ranks(rows) else { return Ok(None) };
+        let read = Tiktoken::read(Path::new(name), &ranks, Some(rows))?;
+        Ok(Some(Self(Kind::Tiktoken(Box::new(read)))))
     }
 
     /// Whole words. The vocabulary of a side is the distinct words of its sentences, sorted; there are no special
@@ -138,6 +148,12 @@ impl Tokenizer {
                 words.word(id).map(str::to_owned)
             }
         }
+    }
+
+    /// Whether a token of a side begins a word: there is a space before it, or tokens are whole words.
+    pub fn begins_word(&self, side: Side, id: u32) -> bool {
+        matches!(self.0, Kind::Words { .. })
+            || self.piece(side, id).is_some_and(|p| p.starts_with(show::SPACE))
     }
 
     /// How many ids there are: one more than the largest.

@@ -1,7 +1,7 @@
 //! A token as a reader sees it, whatever its tokenizer writes for spaces and bytes.
 
 /// What stands for a space at either end of a token.
-const SPACE: char = '▁';
+pub(super) const SPACE: char = '▁';
 
 /// A text with spaces, tabs and line ends made visible.
 pub(super) fn visible(text: &str) -> String {

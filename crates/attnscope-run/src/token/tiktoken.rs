@@ -67,7 +67,13 @@ impl Tiktoken {
             let found = format!("none for {byte:#04x}");
             return Err(invalid("the ranks".into(), "one for each of the 256 bytes", found));
         }
-        let specials = whisper::specials(languages(file, tokens.len(), vocabulary)?);
+        // Only the ranks of many languages have the empty token, and only they come with a hundredth language.
+        let most = if ranks.contains_key([].as_slice()) {
+            whisper::LANGUAGES.len()
+        } else {
+            whisper::USUAL_LANGUAGES
+        };
+        let specials = whisper::specials(languages(file, tokens.len(), most, vocabulary)?);
         let special_ids = specials.iter().cloned().zip(tokens.len() as u32..).collect();
         Ok(Self { tokens, ranks, specials, special_ids })
     }
@@ -138,14 +144,14 @@ impl Tiktoken {
 }
 
 /// How many languages make up the rest of the vocabulary.
-fn languages(file: &Path, ranks: usize, vocabulary: Option<usize>) -> Result<usize, TokenError> {
+fn languages(file: &Path, ranks: usize, most: usize, vocabulary: Option<usize>) -> Result<usize, TokenError> {
     let Some(rows) = vocabulary else { return Ok(whisper::USUAL_LANGUAGES) };
     let fewest = ranks + whisper::OTHER_SPECIALS;
-    let languages = rows.checked_sub(fewest).filter(|&n| n <= whisper::LANGUAGES.len());
+    let languages = rows.checked_sub(fewest).filter(|&n| n <= most);
     languages.ok_or_else(|| TokenError::Invalid {
         file: file.to_owned(),
         place: format!("{ranks} ranks"),
-        expected: format!("a vocabulary of {fewest} to {} tokens", fewest + whisper::LANGUAGES.len()),
+        expected: format!("a vocabulary of {fewest} to {} tokens", fewest + most),
         found: format!("{rows} rows in the model's embedding"),
     })
 }
@@ -171,37 +177,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Standard base64 with its padding.
 pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| {
-        Some(match b {
-            b'A'..=b'Z' => b - b'A',
-            b'a'..=b'z' => b - b'a' + 26,
-            b'0'..=b'9' => b - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        })
-    };
     // How OpenAI's multilingual ranks write the empty token, which no text becomes.
-    if text == "=" {
-        return Some(Vec::new());
-    }
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let digits = text.trim_end_matches('=');
-    if text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    for chunk in digits.as_bytes().chunks(4) {
-        let mut bits = 0u32;
-        for i in 0..4 {
-            bits = bits << 6 | u32::from(chunk.get(i).map_or(Some(0), |&b| digit(b))?);
-        }
-        let bytes = bits.to_be_bytes();
-        out.extend(bytes.get(1..chunk.len())?);
-    }
-    Some(out)
+    if text == "=" { Some(Vec::new()) } else { attnscope_checkpoint::base64(text.as_bytes()) }
 }
 
 #[cfg(test)]

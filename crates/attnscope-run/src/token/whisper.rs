@@ -1,4 +1,28 @@
-//! Whisper's special tokens, which its ranks file does not list: they follow the last rank, in this order.
+//! Whisper's vocabularies: OpenAI's own ranks, which its checkpoints do not carry, and its special tokens, which the ranks
+//! do not list: they follow the last rank, in this order.
+
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+
+/// Ranks of models that know English only, and of those of many languages: see `data/whisper/README.md`.
+static ENGLISH: &[u8] = include_bytes!("../../data/whisper/gpt2.tiktoken.gz");
+static MULTILINGUAL: &[u8] = include_bytes!("../../data/whisper/multilingual.tiktoken.gz");
+
+/// The smallest vocabulary of a model that knows more languages than English.
+pub(crate) const MULTILINGUAL_ROWS: usize = 51_865;
+
+/// The ranks that belong to a vocabulary of so many tokens, if it is one of OpenAI's, and the name of their file.
+pub(super) fn ranks(vocabulary: usize) -> Option<(&'static str, Vec<u8>)> {
+    let (name, packed) = match vocabulary {
+        51_864 => ("gpt2.tiktoken", ENGLISH),
+        MULTILINGUAL_ROWS | 51_866 => ("multilingual.tiktoken", MULTILINGUAL),
+        _ => return None,
+    };
+    let mut bytes = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut bytes).ok()?;
+    Some((name, bytes))
+}
 
 /// OpenAI's order of languages, from the start of the token's id; a model has the first so many.
 pub(super) const LANGUAGES: [&str; 100] = [

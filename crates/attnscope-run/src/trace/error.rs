@@ -34,6 +34,12 @@ pub enum TraceError {
         /// What is.
         found: String,
     },
+    /// A tensor that was planned never came.
+    #[error("{}: the run ended before every tensor was written", .path.display())]
+    Incomplete {
+        /// The folder that was to be made.
+        path: PathBuf,
+    },
     /// The tensors could not be read.
     #[error(transparent)]
     Tensors(#[from] attnscope_checkpoint::Error),
@@ -56,6 +62,7 @@ impl TraceError {
             }
             Self::Io { .. } => "check the path and that you may read and write there".into(),
             Self::Invalid { .. } => "give a folder that `attnscope trace --save` has written".into(),
+            Self::Incomplete { .. } => "run it again; nothing was left behind".into(),
             Self::Tensors(e) => e.help(),
         }
     }

@@ -41,6 +41,7 @@ struct Place {
     at: u64,
     elements: usize,
     store: Store,
+    written: bool,
 }
 
 /// How a tensor's values are stored.
@@ -87,8 +88,13 @@ impl TraceWriter {
         let file = File::create(&path).map_err(TraceError::io(&path))?;
         let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
         let header = writer.plan(graph, nodes, precision);
-        writer.write_header(&header).map_err(TraceError::io(&path))?;
+        writer.write_header(header).map_err(TraceError::io(&path))?;
         Ok(writer)
+    }
+
+    /// Where the trace is until it has its name: what must go if the run is ended from outside.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The size of the tensors, in bytes.
@@ -115,14 +121,14 @@ impl TraceWriter {
             let end = self.bytes + (elements * store.width()) as u64;
             let entry = json!({ "dtype": store.name(), "shape": shape, "data_offsets": [self.bytes, end] });
             header.insert(node.path.as_str().to_owned(), entry);
-            self.places.insert(*id, Place { at: self.bytes, elements, store });
+            self.places.insert(*id, Place { at: self.bytes, elements, store, written: false });
             self.bytes = end;
         }
         header
     }
 
-    fn write_header(&mut self, header: &Map<String, Value>) -> std::io::Result<()> {
-        let mut text = Value::Object(header.clone()).to_string().into_bytes();
+    fn write_header(&mut self, header: Map<String, Value>) -> std::io::Result<()> {
+        let mut text = Value::Object(header).to_string().into_bytes();
         // Readers that map the file want the data on a boundary of 8.
         text.resize(text.len().next_multiple_of(8), b' ');
         self.file.write_all(&(text.len() as u64).to_le_bytes())?;
@@ -150,9 +156,18 @@ impl TraceWriter {
     /// # Errors
     /// When a file cannot be written, or something has taken the name in the meantime.
     pub fn finish(self, about: &Value) -> Result<(), TraceError> {
+        if !self.places.values().all(|place| place.written) {
+            return Err(TraceError::Incomplete { path: self.target });
+        }
+        let tensors = self.folder.path().join(TENSORS);
+        self.file.sync_all().map_err(TraceError::io(&tensors))?;
         let path = self.folder.path().join(ABOUT);
-        std::fs::write(&path, format!("{about:#}\n")).map_err(TraceError::io(&path))?;
-        self.file.sync_all().map_err(TraceError::io(&path))?;
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create(&path)?;
+            file.write_all(format!("{about:#}\n").as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(TraceError::io(&path))?;
         refuse_existing(&self.target)?;
         std::fs::rename(self.folder.path(), &self.target).map_err(TraceError::io(&self.target))?;
         // It has another name now: there is nothing left to remove.
@@ -167,12 +182,14 @@ impl Sink for TraceWriter {
     }
 
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
-        let Some(&place) = self.places.get(&node) else { return Ok(()) };
+        let Some(place) = self.places.get_mut(&node) else { return Ok(()) };
         if place.elements != shape.iter().product::<usize>() {
             return Err(RunError::Obstacle(format!(
                 "a tensor came in another shape than planned: {shape:?}"
             )));
         }
+        place.written = true;
+        let place = *place;
         let path = self.folder.path().join(TENSORS);
         Ok(self.write(place, values).map_err(TraceError::io(&path))?)
     }

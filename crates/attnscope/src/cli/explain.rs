@@ -6,20 +6,21 @@ use attnscope_diagnose::cell::needed;
 use attnscope_graph::{Graph, NodeId, View, snapshots};
 use attnscope_render::json;
 use attnscope_render::page::Page;
-use attnscope_run::Input;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
+use super::trace::check_layer_index;
 use super::{ModelArgs, Output, OutputArgs};
 use crate::explain::{
-    QUESTIONS, Subject, Topic, Wanted, cell_json, cell_page, index_page, node_page, parse_at, sign, walk_page,
+    QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, rule_page,
+    sign, snapshot_page, walk_page,
 };
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// A snapshot number, a node path, an idea, a question (q1 to q7); nothing lists them. With --walk: the model
+    /// A snapshot number, a node path, an idea, a question (q1 to q7), a rule of the doctor; nothing lists them. With --walk: the model
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
     #[command(flatten)]
@@ -67,22 +68,24 @@ impl Explain {
         let Some(topic) = self.topic.as_deref().or(self.walk.then_some("")) else {
             return self.write(&output, &[index_page()], None);
         };
-        let opened = self.source.open(&self.model_args(), Some(&self.target))?;
+        let model_args = self.model_args()?;
+        let opened = self.source.open(&model_args, Some(&self.target))?;
         let model = opened.encoder_decoder()?;
+        check_layer_index(&model.graph, self.layer_index)?;
         let asked = self.asked(topic, &model.graph)?;
+        if let Asked::Topic(Topic::Rule(rule)) = asked {
+            // The same for every model.
+            return self.write(&output, &[rule_page(rule)], None);
+        }
         let ready;
         let subject = if self.has_input(&opened.name) {
             ready = self.source.ready(&opened)?;
-            let given = self.source.read(&ready, &self.target)?;
-            let (target, generated) = match given.target {
-                Some(target) => (target, false),
-                None => (ready.written(&given.source)?, true),
-            };
+            let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
             let wanted = match &asked {
                 Asked::Cell(node, _) => Wanted::Nodes(needed(&model.graph, *node)),
                 _ => Wanted::Shown,
             };
-            Subject::run(&ready, Input { source: given.source, target }, generated, &wanted)?
+            Subject::run(&ready, input, generated, &wanted)?
         } else {
             Subject::unrun(&opened.name, model)
         };
@@ -90,16 +93,23 @@ impl Explain {
     }
 
     /// With --walk, what stands in the place of the topic is the model.
-    fn model_args(&self) -> Cow<'_, ModelArgs> {
+    fn model_args(&self) -> Result<Cow<'_, ModelArgs>, Failure> {
         match (&self.topic, self.walk) {
-            (Some(model), true) => Cow::Owned(ModelArgs { model: model.clone(), ..self.model.clone() }),
-            _ => Cow::Borrowed(&self.model),
+            (Some(topic), true) if self.model.model != "demo" => Err(Failure::new(
+                format!(
+                    "--walk goes through a whole model, and {topic:?} is given beside {:?}",
+                    self.model.model
+                ),
+                "leave the topic out",
+            )),
+            (Some(model), true) => Ok(Cow::Owned(ModelArgs { model: model.clone(), ..self.model.clone() })),
+            _ => Ok(Cow::Borrowed(&self.model)),
         }
     }
 
     /// The built-in models have something to read; others need to be given it.
     fn has_input(&self, name: &str) -> bool {
-        self.source.is_given() || matches!(name, "demo" | "toy")
+        self.source.is_given() || self.target.is_given() || matches!(name, "demo" | "toy")
     }
 
     fn asked(&self, topic: &str, graph: &Graph) -> Result<Asked, Failure> {
@@ -121,13 +131,10 @@ impl Explain {
         }
     }
 
-    /// The node that a snapshot looks at; for a corner of a weight, the node that uses it.
+    /// The node whose cells a snapshot shows.
     fn node_of(&self, graph: &Graph, number: usize) -> Option<NodeId> {
         let walk = snapshots(graph, self.layer_index);
-        match &walk.iter().find(|s| s.number == number)?.view {
-            View::Corner(weight) => graph.iter().find(|(_, n)| n.weights.contains(weight)).map(|(id, _)| id),
-            view => view.nodes().first().copied(),
-        }
+        walk.iter().find(|s| s.number == number)?.view.nodes().first().copied()
     }
 
     fn answer(&self, output: &Output<'_>, subject: &Subject<'_>, asked: &Asked) -> Result<(), Failure> {
@@ -135,15 +142,19 @@ impl Explain {
         let mut pages = match asked {
             Asked::Walk => vec![walk_page(subject, self.layer_index)],
             Asked::Cell(node, at) => {
-                cell = Some(cell_json(subject, *node, at)?);
-                vec![cell_page(subject, *node, at, self.full)?]
+                let told = arithmetic(subject, *node, at)?;
+                cell = Some(json!(told));
+                vec![cell_page(subject, *node, &told, self.full)]
             }
             Asked::Topic(Topic::Node(node)) => vec![node_page(subject, *node)],
             Asked::Topic(Topic::Concept(concept)) => vec![concept.page(subject)],
+            Asked::Topic(Topic::Rule(rule)) => vec![rule_page(rule)],
             Asked::Topic(Topic::Questions) => QUESTIONS.iter().map(|q| q.page(subject)).collect(),
             Asked::Topic(Topic::Snapshot(number)) => {
-                let node = self.node_of(subject.graph(), *number).ok_or_else(|| self.absent(*number))?;
-                vec![node_page(subject, node)]
+                let walk = snapshots(subject.graph(), self.layer_index);
+                let snapshot = walk.iter().find(|s| s.number == *number);
+                let snapshot = snapshot.filter(|s| !matches!(s.view, View::Absent(_)));
+                vec![snapshot_page(subject, snapshot.ok_or_else(|| self.absent(*number))?)]
             }
         };
         sign(&mut pages, subject);

@@ -1,8 +1,9 @@
 //! What a model is given to read, as it is written on the command line.
 
-use std::path::PathBuf;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 
-use attnscope_run::{Pair, Rows, Source, parse_ids, read_pairs};
+use attnscope_run::{Input, Pair, Rows, Source, parse_ids, read_pairs};
 use clap::Args;
 
 use super::ModelArgs;
@@ -33,6 +34,9 @@ pub(super) struct SourceArgs {
     /// Source and target sentences, a pair a line with a tab between
     #[arg(long, value_name = "FILE", group = "source")]
     pairs: Option<PathBuf>,
+    /// The pairs, once they are read: a pipe gives them only once
+    #[arg(skip)]
+    read_pairs: OnceCell<Vec<Pair>>,
     /// The source's language, by the model's own code, for a model of many languages
     #[arg(long, value_name = "CODE")]
     src_lang: Option<String>,
@@ -60,6 +64,25 @@ pub(super) struct Given {
     pub(super) target: Option<Rows>,
 }
 
+impl Given {
+    /// A run's input, and whether the model wrote its target itself because none was given.
+    pub(super) fn input(self, ready: &Ready<'_>) -> Result<(Input, bool), Failure> {
+        let generated = self.target.is_none();
+        let target = match self.target {
+            Some(target) => target,
+            None => ready.written(&self.source)?,
+        };
+        Ok((Input { source: self.source, target }, generated))
+    }
+}
+
+impl TargetArgs {
+    /// Whether the user gave anything to write.
+    pub(super) fn is_given(&self) -> bool {
+        !self.tgt.is_empty() || self.tgt_ids.is_some()
+    }
+}
+
 impl SourceArgs {
     /// Opens the model; the toy's vocabulary is made of the texts that it is to read.
     pub(super) fn open(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Opened, Failure> {
@@ -79,12 +102,7 @@ impl SourceArgs {
     /// Weights and tokenizer, with the languages that were asked for.
     pub(super) fn ready<'a>(&self, opened: &'a Opened) -> Result<Ready<'a>, Failure> {
         let mut ready = Ready::new(opened)?;
-        if self.src_lang.is_some() || self.tgt_lang.is_some() {
-            ready.tokenizer()?;
-        }
-        if let Some(tokenizer) = &mut ready.tokenizer {
-            tokenizer.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
-        }
+        ready.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
         Ok(ready)
     }
 
@@ -98,8 +116,12 @@ impl SourceArgs {
     }
 
     /// The pairs that were given; none where none were.
-    pub(super) fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
-        Ok(self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default())
+    pub(super) fn read_pairs(&self) -> Result<&[Pair], Failure> {
+        if let Some(pairs) = self.read_pairs.get() {
+            return Ok(pairs);
+        }
+        let pairs = self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default();
+        Ok(self.read_pairs.get_or_init(|| pairs))
     }
 
     /// The source alone. Of pairs, the sources.
@@ -113,13 +135,26 @@ impl SourceArgs {
         if let Some(ids) = &self.src_ids {
             return ready.source_ids(&parse_ids(ids).map_err(|e| option("--src-ids", e))?);
         }
-        let pairs = self.read_pairs()?;
-        let mut texts: Vec<&str> = self.src.iter().map(String::as_str).collect();
-        texts.extend(pairs.iter().map(|pair| pair.source.as_str()));
-        if texts.is_empty() {
-            texts.push(usual_source(ready)?);
+        let texts = self.texts(ready)?;
+        ready.source(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The source's texts, where it is text. Of pairs, the sources.
+    pub(super) fn texts(&self, ready: &Ready<'_>) -> Result<Vec<String>, Failure> {
+        if self.audio.is_some() || self.features.is_some() || self.src_ids.is_some() {
+            return Ok(Vec::new());
         }
-        ready.source(&texts)
+        let mut texts = self.src.clone();
+        texts.extend(self.read_pairs()?.iter().map(|pair| pair.source.clone()));
+        if texts.is_empty() {
+            texts.push(usual_source(ready)?.to_owned());
+        }
+        Ok(texts)
+    }
+
+    /// The recording, where the source is one.
+    pub(super) fn recording(&self) -> Option<&Path> {
+        self.audio.as_deref()
     }
 
     /// The source, and the target where one is given: `None` leaves it to the model.

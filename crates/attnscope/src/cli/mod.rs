@@ -1,14 +1,21 @@
 //! The command line: one enum of commands, one way to run each.
 
+mod check;
 mod convert;
+mod diff;
 mod doctor;
 mod explain;
 mod flow;
+mod generate;
+mod generated;
 mod input;
 mod inspect;
+mod interrupt;
+mod masks;
 mod output;
 mod progress;
 mod summary;
+mod tokens;
 mod tour;
 mod trace;
 
@@ -25,7 +32,7 @@ use output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine; 2 could not do it (bad usage, a file that cannot be read or believed)."
+    after_help = "Exit codes: 0 fine; 1 a finding, a wrong claim or a difference; 2 could not do it (bad usage, a file that cannot be read or believed)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -42,10 +49,18 @@ enum Command {
     Summary(summary::Summary),
     /// Run the model on an input and show, print or keep every tensor
     Trace(trace::Trace),
+    /// Translate or transcribe, and say which part of the source each word came from
+    Generate(generate::Generate),
+    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    Masks(masks::Masks),
+    /// Explain a tensor, one cell of it, an idea, a question or a rule, with the numbers of the model at hand
+    Explain(explain::Explain),
+    /// Check a worked example of attention, claim by claim, or a saved trace against its model
+    Check(check::Check),
     /// Say what is wrong with a model, and why
     Doctor(doctor::Doctor),
-    /// Explain a tensor, one cell of it, an idea or a question, with the numbers of the model at hand
-    Explain(explain::Explain),
+    /// Say where two runs part: two traces, or a trace and another program's dump
+    Diff(diff::Diff),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
 }
@@ -132,6 +147,10 @@ pub fn main() -> ExitCode {
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Doctor(c)) => c.run(),
         Some(Command::Explain(c)) => c.run().map(fine),
+        Some(Command::Check(c)) => c.run(),
+        Some(Command::Generate(c)) => c.run().map(fine),
+        Some(Command::Diff(c)) => c.run(),
+        Some(Command::Masks(c)) => c.run(),
         Some(Command::Convert(c)) => c.run().map(fine),
     };
     match result {

@@ -35,7 +35,11 @@ impl<'a> Output<'a> {
         match self.glyphs() {
             Glyphs::Unicode => text.to_owned(),
             Glyphs::Ascii => {
-                text.split('\n').map(|line| Glyphs::Ascii.text(line)).collect::<Vec<_>>().join("\n")
+                // What comes from a file has been cleaned before: an escape that is left is a colour.
+                let line = |line: &str| {
+                    line.split('\x1b').map(|part| Glyphs::Ascii.text(part)).collect::<Vec<_>>().join("\x1b")
+                };
+                text.split('\n').map(line).collect::<Vec<_>>().join("\n")
             }
         }
     }

@@ -3,7 +3,6 @@
 use attnscope_diagnose::cell::{Arithmetic, Cells, Step, Term, Written};
 use attnscope_graph::{Dim, NodeId, Side};
 use attnscope_render::page::Page;
-use serde_json::{Value, json};
 
 use super::Subject;
 use crate::failure::Failure;
@@ -23,7 +22,7 @@ pub(crate) fn parse_at(text: &str) -> Result<Vec<usize>, Failure> {
 }
 
 /// The arithmetic of a cell of a run that kept what it needs.
-fn arithmetic(subject: &Subject<'_>, node: NodeId, at: &[usize]) -> Result<Arithmetic, Failure> {
+pub(crate) fn arithmetic(subject: &Subject<'_>, node: NodeId, at: &[usize]) -> Result<Arithmetic, Failure> {
     let Some(run) = &subject.run else {
         return Err(Failure::new(
             "--at: a cell has a value only in a run",
@@ -33,6 +32,7 @@ fn arithmetic(subject: &Subject<'_>, node: NodeId, at: &[usize]) -> Result<Arith
     let cells = Cells {
         model: subject.model,
         weights: &run.ready.weights,
+        input: &run.input,
         sizes: &subject.sizes,
         tensors: &run.kept,
     };
@@ -45,22 +45,13 @@ fn arithmetic(subject: &Subject<'_>, node: NodeId, at: &[usize]) -> Result<Arith
     })
 }
 
-/// The cell for programs, every term with its digits.
-pub(crate) fn cell_json(subject: &Subject<'_>, node: NodeId, at: &[usize]) -> Result<Value, Failure> {
-    Ok(json!(arithmetic(subject, node, at)?))
-}
-
 /// The cell for readers.
-pub(crate) fn cell_page(
-    subject: &Subject<'_>,
-    node: NodeId,
-    at: &[usize],
-    full: bool,
-) -> Result<Page, Failure> {
-    let told = arithmetic(subject, node, at)?;
+pub(crate) fn cell_page(subject: &Subject<'_>, node: NodeId, told: &Arithmetic, full: bool) -> Page {
     let dims = &subject.graph().node(node).dims;
-    let place: Vec<String> = dims.iter().zip(at).map(|(&dim, &index)| place(subject, dim, index)).collect();
-    let mut page = Page::new(format!("{}[{}]", told.node, joined(at)));
+    let row = dims.iter().position(|&dim| dim == Dim::Batch).map_or(0, |i| told.at[i]);
+    let place: Vec<String> =
+        dims.iter().zip(&told.at).map(|(&dim, &index)| place(subject, row, dim, index)).collect();
+    let mut page = Page::new(format!("{}[{}]", told.node, joined(&told.at)));
     page.facts([("cell", Some(place.join(", "))), ("stored", Some(digits(told.stored)))]);
     for (i, step) in told.steps.iter().enumerate() {
         page.words(format!("{}. {} = {}", i + 1, step.name, step.formula));
@@ -69,41 +60,41 @@ pub(crate) fn cell_page(
         }
         page.formula(format!("{} = {}", step.name, digits(step.value)));
     }
-    page.words(verdict(&told));
-    Ok(page)
+    page.words(verdict(told));
+    page
 }
 
 /// `t 2 (▁Mann)`.
-fn place(subject: &Subject<'_>, dim: Dim, index: usize) -> String {
+fn place(subject: &Subject<'_>, row: usize, dim: Dim, index: usize) -> String {
     let letter = dim.symbol(&subject.sizes).to_lowercase();
+    if let (Dim::Vocab(side), Some(run)) = (dim, &subject.run) {
+        let piece = |t: &attnscope_run::Tokenizer| t.piece(side, u32::try_from(index).unwrap_or(u32::MAX));
+        let token = run.ready.tokenizer.as_ref().and_then(piece).map(|piece| format!(" ({piece})"));
+        return format!("{letter} {index}{}", token.unwrap_or_default());
+    }
     let side = [Side::Source, Side::Target].into_iter().find(|side| side.length() == dim);
-    let token = side.and_then(|side| subject.tokens(side)?.get(index).map(Token::label));
+    let token = side.and_then(|side| subject.row(side, row)?.get(index).map(Token::label));
     match token {
         Some(token) => format!("{letter} {index} ({token})"),
         None => format!("{letter} {index}"),
     }
 }
 
-/// What f32 loses when terms of this size are added in another order and with another rounding.
-const ROUNDING: f64 = 1e-5;
-
 /// How far the arithmetic, in f64, is from what the run stored, in f32.
 fn verdict(told: &Arithmetic) -> String {
-    let derived = told.steps.last().map_or(f64::NAN, |step| step.value);
-    if derived == told.stored {
-        return format!("The run stored {}: the same number.", digits(told.stored));
+    let (derived, stored) = (told.value(), told.stored);
+    if derived == stored || (derived.is_nan() && stored.is_nan()) {
+        return format!("The run stored {}: the same.", digits(stored));
     }
-    let apart = (derived - told.stored).abs();
-    let largest =
-        told.steps.iter().map(|s| s.value).filter(|v| v.is_finite()).fold(0.0, |m: f64, v| m.max(v.abs()));
-    let why = match apart <= ROUNDING * largest {
+    let why = match told.agrees() {
         true => "which is f32's rounding",
         false => "which is more than f32's rounding explains",
     };
     format!(
-        "The run stored {}; the arithmetic above, in f64, gives {}: {apart:.1e} apart, {why}.",
-        digits(told.stored),
-        digits(derived)
+        "The run stored {}; the arithmetic above, in f64, gives {}: {:.1e} apart, {why}.",
+        digits(stored),
+        digits(derived),
+        (derived - stored).abs()
     )
 }
 
@@ -131,6 +122,7 @@ fn term_rows(step: &Step, full: bool) -> Vec<Vec<String>> {
 fn written(how: &Written) -> String {
     match *how {
         Written::Product(a, b) => format!("{} × {}", digits(a), digits(b)),
+        Written::Quotient(a, b) => format!("{} / {}", digits(a), digits(b)),
         Written::Exp(a, b) => format!("e^({} − {})", digits(a), digits(b)),
         Written::Itself => String::new(),
     }

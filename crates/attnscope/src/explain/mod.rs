@@ -8,10 +8,10 @@ mod question;
 mod subject;
 mod topic;
 
-pub(crate) use cell::{cell_json, cell_page, parse_at};
-pub(crate) use node::{node_page, walk_page};
+pub(crate) use cell::{arithmetic, cell_page, parse_at};
+pub(crate) use node::{node_page, snapshot_page, walk_page};
 pub(crate) use subject::{Subject, Wanted};
-pub(crate) use topic::{Topic, index_page};
+pub(crate) use topic::{Topic, index_page, rule_page};
 
 use attnscope_render::page::Page;
 

@@ -41,9 +41,9 @@ fn dimensions(subject: &Subject<'_>, page: &mut Page) {
     };
     page.table(&["stage", "dims", "shape", "meaning"], STAGES.into_iter().filter_map(stage).collect());
     page.words(
-        "The batch is first and never changes. Lengths change once, where the decoder takes over from the encoder. \
-         The last dimension is d_model everywhere but inside a sublayer, where it is cut into heads or widened to \
-         d_ff, and at the end, where it becomes the vocabulary.",
+        "The batch is first and never changes. From the embeddings on, lengths change once, where the decoder takes \
+         over from the encoder, and the last dimension is d_model everywhere but inside a sublayer, where it is cut \
+         into heads or widened to d_ff, and at the end, where it becomes the vocabulary.",
     );
 }
 
@@ -69,7 +69,7 @@ fn widths(subject: &Subject<'_>, page: &mut Page) {
 fn scores(subject: &Subject<'_>, page: &mut Page) {
     page.words(
         "Row t, column s of a score matrix says how well query t fits key s. Self-attention asks a sequence about \
-         itself: as many queries as keys, a square. Cross-attention asks the source about the target: as many rows as \
+         itself: as many queries as keys, a square. In cross-attention the target asks the source: as many rows as \
          target positions, as many columns as source positions, square only by accident.",
     );
     let row = |attention: String| {

@@ -46,7 +46,7 @@ impl Wanted {
             Self::Nodes(nodes) => nodes.contains(&id),
             Self::Shown => {
                 path.as_str() == "logits"
-                    || (path.part() == "cross_attn" && path.leaf() == "weights")
+                    || path.is_cross_weights()
                     || (path.as_str().starts_with("decoder.0.")
                         && path.part().ends_with("_attn")
                         && attention(path.leaf()))
@@ -167,16 +167,20 @@ impl<'a> Subject<'a> {
         self.graph().nodes().iter().filter(first).map(path).collect()
     }
 
-    /// The labels of a side's first row, padding left out.
+    /// The tokens of the first row, padding left out.
     pub(crate) fn tokens(&self, side: Side) -> Option<Vec<Token>> {
+        Some(self.row(side, 0)?.into_iter().filter(|token| !token.padding).collect())
+    }
+
+    /// What stands at each position of a row, padding too.
+    pub(crate) fn row(&self, side: Side, row: usize) -> Option<Vec<Token>> {
         let run = self.run.as_ref()?;
         let rows = match (side, &run.input.source) {
             (Side::Source, Source::Tokens(rows)) => rows,
             (Side::Source, Source::Features(_)) => return None,
             (Side::Target, _) => &run.input.target,
         };
-        let row = run.ready.tokens(side, rows).into_iter().next()?;
-        Some(row.into_iter().filter(|token| !token.padding).collect())
+        run.ready.tokens(side, rows).into_iter().nth(row)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be asked for, and what a word means.
 
+use attnscope_diagnose::{Rule, rules};
 use attnscope_graph::{Graph, NodeId, SNAPSHOTS};
 use attnscope_render::page::Page;
 
@@ -17,12 +18,14 @@ pub(crate) enum Topic {
     Concept(&'static Concept),
     /// All questions.
     Questions,
+    /// A rule of the doctor.
+    Rule(&'static Rule),
 }
 
 impl Topic {
     /// What a word stands for in a model.
     pub(crate) fn find(text: &str, graph: &Graph) -> Result<Self, Failure> {
-        if let Some(number) = text.trim_start_matches('#').parse::<usize>().ok() {
+        if let Ok(number) = text.trim_start_matches('#').parse::<usize>() {
             return match (1..=SNAPSHOTS).contains(&number) {
                 true => Ok(Self::Snapshot(number)),
                 false => Err(Failure::new(
@@ -41,16 +44,33 @@ impl Topic {
         if let Some(concept) = CONCEPTS.iter().chain(QUESTIONS).find(|c| c.id == id) {
             return Ok(Self::Concept(concept));
         }
-        let words = CONCEPTS.iter().chain(QUESTIONS).map(|c| c.id);
+        if let Some(rule) = rules().iter().find(|rule| rule.id == id) {
+            return Ok(Self::Rule(rule));
+        }
+        let words = CONCEPTS.iter().chain(QUESTIONS).map(|c| c.id).chain(rules().iter().map(|r| r.id));
         let names = words.chain(graph.nodes().iter().map(|n| n.path.as_str()));
         Err(Failure::new(
-            format!("{text:?} is neither a snapshot, a node of the model, an idea nor a question"),
+            format!("{text:?} is neither a snapshot, a node of the model, an idea, a question nor a rule"),
             format!(
                 "the nearest are {}; `attnscope explain` lists what can be asked",
                 nearest(text, names).join(", ")
             ),
         ))
     }
+}
+
+/// What a rule of the doctor reports, why, and how it decides.
+pub(crate) fn rule_page(rule: &Rule) -> Page {
+    let mut page = Page::new(format!("{}: a rule of `attnscope doctor`", rule.id));
+    page.words(rule.what);
+    page.facts([
+        ("severity", Some(rule.severity.name().to_owned())),
+        ("why", Some(rule.why.to_owned())),
+        ("measured", Some(rule.how.to_owned())),
+        ("decided by", Some(rule.threshold.to_owned())),
+        ("try", Some(rule.try_next.to_owned())),
+    ]);
+    page
 }
 
 /// What can be asked for.
@@ -70,6 +90,8 @@ pub(crate) fn index_page() -> Page {
     rows.push(row("", ""));
     rows.extend(QUESTIONS.iter().map(|c| row(c.id, c.title)));
     rows.push(row("questions", "all seven, answered"));
+    rows.push(row("", ""));
+    rows.extend(rules().iter().map(|rule| row(rule.id, rule.what)));
     page.table(&["topic", "what it explains"], rows);
     page.words("A model may follow the topic; `demo` is the default: attnscope explain heads path/to/model");
     page

@@ -1,11 +1,11 @@
 //! Ideas about attention.
 
-use attnscope_diagnose::{Weights, head_measures};
 use attnscope_graph::{Dim, Factor, Op, Side, Squash, Stack};
 use attnscope_render::page::Page;
 use attnscope_run::{Kept, relative_bucket};
 
 use super::super::Subject;
+use crate::attention::{Batch, steps};
 use crate::ready::Token;
 
 /// Where the numbers of an attention are taken from.
@@ -85,37 +85,42 @@ pub(super) fn heads(subject: &Subject<'_>, page: &mut Page) {
     let rows = entropy_and_peak(subject);
     if !rows.is_empty() {
         page.words(format!("What each head of {CROSS} does on this input:"));
-        page.table(&["#head", "#entropy / ln S", "#peak × S", "strongest pair"], rows);
+        page.table(&["#head", "#entropy / ln S", "#peak × S", "strongest step and key"], rows);
     }
 }
 
-/// One line a head: how spread, how sharp, and its strongest pair of tokens.
+/// One line a head: how spread, how sharp, and its strongest pair of tokens. The measures are those of `trace`.
 fn entropy_and_peak(subject: &Subject<'_>) -> Vec<Vec<String>> {
-    let Some(kept) = subject.kept(&format!("{CROSS}.weights")) else { return Vec::new() };
-    let [_, heads, queries, keys] = kept.shape[..] else { return Vec::new() };
-    let open = vec![true; keys];
-    let first = kept.values.get(..heads * queries * keys).unwrap_or_default();
-    let weights = Weights { values: first, heads, queries, stride: queries, open: &open, end: &[] };
-    let row = |(h, m): (usize, attnscope_diagnose::HeadMeasures)| {
+    let path = format!("{CROSS}.weights");
+    let (Some(run), Some(kept)) = (&subject.run, subject.kept(&path)) else { return Vec::new() };
+    let batch = Batch { ready: run.ready, input: &run.input, row: 0 };
+    let Some(cross) = batch.cross_attention(&path, kept) else { return Vec::new() };
+    let row = |(h, m): (usize, &attnscope_diagnose::HeadMeasures)| {
         let entropy = m.entropy.map_or_else(|| "–".to_owned(), |e| format!("{e:.3}"));
         vec![h.to_string(), entropy, format!("{:.2}", m.peak), pair(subject, kept, h)]
     };
-    head_measures(&weights).into_iter().enumerate().map(row).collect()
+    cross.heads.iter().enumerate().map(row).collect()
 }
 
-/// The largest weight of a head, by its tokens.
+/// The largest weight of a head of the first row, by its tokens.
 fn pair(subject: &Subject<'_>, kept: &Kept, head: usize) -> String {
     let [_, _, queries, keys] = kept.shape[..] else { return String::new() };
     let cells = &kept.values[head * queries * keys..(head + 1) * queries * keys];
-    let Some((at, weight)) = cells.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)) else {
-        return String::new();
+    let (rows, columns) = (subject.row(Side::Target, 0), subject.row(Side::Source, 0));
+    let is_token = |row: &Option<Vec<Token>>, at: usize| {
+        row.as_ref().is_none_or(|row| row.get(at).is_some_and(|token| !token.padding))
     };
-    let (target, source) = (label(subject, Side::Target, at / keys), label(subject, Side::Source, at % keys));
-    format!("{target} → {source} {weight:.2}")
+    let open = |&(at, _): &(usize, &f64)| is_token(&rows, at / keys) && is_token(&columns, at % keys);
+    let strongest = cells.iter().enumerate().filter(open).max_by(|a, b| a.1.total_cmp(b.1));
+    let Some((at, weight)) = strongest else { return String::new() };
+    let steps = rows.as_deref().map(steps).unwrap_or_default();
+    let step = steps.get(at / keys).cloned().unwrap_or_else(|| format!("position {}", at / keys));
+    format!("{step}: {} {weight:.2}", label(subject, Side::Source, at % keys))
 }
 
+/// The token at a position of the first row.
 fn label(subject: &Subject<'_>, side: Side, at: usize) -> String {
-    let token = subject.tokens(side).and_then(|tokens| tokens.get(at).map(Token::label));
+    let token = subject.row(side, 0).and_then(|tokens| tokens.get(at).map(Token::label));
     token.unwrap_or_else(|| format!("position {at}"))
 }
 
@@ -173,8 +178,8 @@ pub(super) fn cross(subject: &Subject<'_>, page: &mut Page) {
     page.table(&["node", "dims", "shape"], leaves.map(shape).to_vec());
     let rows = strongest_keys(subject);
     if !rows.is_empty() {
-        page.words("Where each target position looks most, in the last layer, mean of its heads:");
-        page.table(&["target position", "strongest source position", "#weight"], rows);
+        page.words("Where each step looks most, in the last layer, mean of its heads:");
+        page.table(&["reads ⇒ writes", "strongest source position", "#weight"], rows);
     }
     page.words(
         "Weights say where a head looks, not what the output depends on: `attnscope doctor` measures that.",
@@ -186,16 +191,19 @@ fn strongest_keys(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let last = subject.graph().layers(Stack::Decoder).saturating_sub(1);
     let Some(kept) = subject.kept(&format!("decoder.{last}.cross_attn.weights")) else { return Vec::new() };
     let [_, heads, queries, keys] = kept.shape[..] else { return Vec::new() };
-    let tokens = subject.tokens(Side::Target).map_or(queries, |t| t.len());
+    let targets = subject.row(Side::Target, 0).unwrap_or_default();
+    let names = steps(&targets);
     let row = |t: usize| {
         let mean = |s: usize| {
             (0..heads).map(|h| kept.values[(h * queries + t) * keys + s]).sum::<f64>() / heads.max(1) as f64
         };
         let best = (0..keys).map(|s| (s, mean(s))).max_by(|a, b| a.1.total_cmp(&b.1));
         let (s, weight) = best.unwrap_or((0, f64::NAN));
-        vec![label(subject, Side::Target, t), label(subject, Side::Source, s), format!("{weight:.3}")]
+        let step = names.get(t).cloned().unwrap_or_else(|| t.to_string());
+        vec![step, label(subject, Side::Source, s), format!("{weight:.3}")]
     };
-    (0..tokens.min(queries)).map(row).collect()
+    let is_token = |t: &usize| targets.get(*t).is_some_and(|token| !token.padding);
+    (0..queries).filter(is_token).map(row).collect()
 }
 
 /// The distances, key minus query, for which a bias is shown.
@@ -214,14 +222,17 @@ pub(super) fn relative(subject: &Subject<'_>, page: &mut Page) {
         return;
     }
     page.words(format!(
-        "This model has {} buckets, and distances from {} on share the last. The encoder uses half of them for each \
+        "This model has {} buckets, and every distance from {} on is in the last. The encoder uses half of them for each \
          direction; the decoder, which sees no future, all of them for the past.",
         wiring.relative_buckets, wiring.relative_max_distance
     ));
     for stack in Stack::ALL {
         let rows = bias_rows(subject, stack);
         if !rows.is_empty() {
-            page.words(format!("The {}'s bias by distance, heads 0 to {}:", stack.name(), SHOWN_HEADS - 1));
+            page.words(format!(
+                "The {}'s bias by distance, one number a head, at most {SHOWN_HEADS}:",
+                stack.name()
+            ));
             page.table(&["#key − query", "#bucket", "bias of each head"], rows);
         }
     }

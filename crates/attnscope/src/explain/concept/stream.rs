@@ -1,6 +1,8 @@
 //! Ideas about what flows from embeddings to logits.
 
-use attnscope_graph::{Dim, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, Side, Stack, Switch};
+use attnscope_graph::{
+    Dim, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, Side, Stack, Switch, words,
+};
 use attnscope_render::page::Page;
 use attnscope_render::{thousands, trace::number};
 
@@ -83,10 +85,13 @@ pub(super) fn positions(subject: &Subject<'_>, page: &mut Page) {
         page.words(format!("{}: {how}.", capital(side.word())));
     }
     if wiring.positions(Side::Source).is_sinusoid() || wiring.positions(Side::Target).is_sinusoid() {
-        page.formula(format!(
-            "angle of frequency j at position p = p / 10000^(2j/{})",
-            subject.size(Dim::Model)
-        ));
+        let sides = [Side::Source, Side::Target];
+        let fairseq = sides.iter().any(|&s| wiring.positions(s) == Positions::SinusoidFairseq);
+        let width = subject.size(Dim::Model);
+        page.formula(match fairseq {
+            true => format!("angle of frequency j at position p = p / 10000^(j/({width}/2 − 1))"),
+            false => format!("angle of frequency j at position p = p / 10000^(2j/{width})"),
+        });
     }
     if wiring.position_offset > 0 {
         page.words(format!(
@@ -173,7 +178,9 @@ const BEST: usize = 5;
 pub(crate) fn output(subject: &Subject<'_>, page: &mut Page) {
     let wiring = &subject.model.wiring;
     let (width, vocabulary) = (subject.size(Dim::Model), subject.size(Dim::Vocab(Side::Target)));
-    page.formula("logits = decoder.out·Wᵀ, probability = softmax(logits)");
+    let formula = subject.find("logits").map(|node| words::formula(node, &subject.sizes, false));
+    let formula = formula.unwrap_or_default();
+    page.formula(format!("logits = {formula}, x = decoder.out; probability = softmax(logits)"));
     page.words(format!(
         "Each position's {width} numbers are compared with {vocabulary} rows, one a token: {} products a position. \
          The shape goes from {} to {}.",

@@ -1,0 +1,87 @@
+//! The values of one tensor of a dump, some at a time: a comparison of two tensors holds a piece of each.
+
+use std::ops::Range;
+
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::pread;
+use crate::source::Source;
+use crate::tensor::{Packing, TensorInfo};
+use crate::values::{self, Layout};
+
+/// Values in row-major order.
+#[derive(Debug)]
+pub struct Elements(Held);
+
+#[derive(Debug)]
+enum Held {
+    /// In a file, one after the other, each standing for itself.
+    File { source: Source, start: u64, layout: Layout },
+    /// Packed, strided or written in digits: read as a whole.
+    Whole(Vec<f64>),
+}
+
+impl Elements {
+    pub(super) fn of(source: Source, info: &TensorInfo) -> Result<Self, Error> {
+        let layout = Layout::of(info).map_err(|kind| source.error(kind))?;
+        let lies_flat = info.place.packing == Packing::Stored && info.place.strides.is_none();
+        if lies_flat && info.dtype.is_plain() {
+            let start = info.place.range.start;
+            return Ok(Self(Held::File { source, start, layout }));
+        }
+        values::to_f64(&source, info).map(Self::whole)
+    }
+
+    pub(super) fn whole(values: Vec<f64>) -> Self {
+        Self(Held::Whole(values))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Held::File { layout, .. } => layout.elements,
+            Held::Whole(values) => values.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts the values of a range in `out`, in place of what is there. What is past the end is left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has become shorter.
+    pub fn get(&self, range: Range<usize>, out: &mut Vec<f64>) -> Result<(), Error> {
+        out.clear();
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        match &self.0 {
+            Held::Whole(values) => out.extend_from_slice(values.get(range).unwrap_or_default()),
+            Held::File { source, start, layout } => {
+                let width = layout.dtype.block().1 as u64;
+                let mut narrow = Vec::new();
+                let bytes = start + range.start as u64 * width..start + range.end as u64 * width;
+                for block in pread::blocks(bytes) {
+                    pread::with(source, block, |bytes| widen(*layout, bytes, &mut narrow, out))
+                        .map_err(|kind| source.error(kind))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Types that f32 does not hold are not rounded.
+fn widen(layout: Layout, bytes: &[u8], narrow: &mut Vec<f32>, out: &mut Vec<f64>) {
+    let eight = bytes.as_chunks::<8>().0.iter();
+    match layout.dtype {
+        DType::F64 => out.extend(eight.map(|&b| f64::from_le_bytes(b))),
+        DType::I64 => out.extend(eight.map(|&b| i64::from_le_bytes(b) as f64)),
+        _ => {
+            narrow.clear();
+            layout.widen(1.0, bytes, narrow);
+            out.extend(narrow.iter().map(|&x| f64::from(x)));
+        }
+    }
+}

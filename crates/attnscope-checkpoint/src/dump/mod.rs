@@ -1,0 +1,281 @@
+//! Tensors that another program left behind while it ran: a folder or an archive of arrays, a debugger's tree, JSON.
+//!
+//! A dump may have a file a tensor, and thousands of them: no file is kept open, and none is read before it is asked for.
+
+mod debugger;
+mod elements;
+mod files;
+mod json;
+mod polygraphy;
+mod scan;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use elements::Elements;
+
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind};
+use crate::folder::read_capped;
+use crate::read::npz;
+use crate::source::Source;
+use crate::tensor::TensorInfo;
+
+/// More tensors than any run leaves behind.
+const MAX_TENSORS: usize = 1 << 18;
+
+/// What made a dump, as far as it can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DumpKind {
+    /// Arrays in files: .npy, .npz, .safetensors, .pt.
+    Arrays,
+    /// The tree that Hugging Face's `model_addition_debugger_context` writes.
+    Debugger,
+    /// Outputs that Polygraphy saved.
+    Polygraphy,
+    /// Nested lists of numbers.
+    Json,
+}
+
+impl DumpKind {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Arrays => "arrays",
+            Self::Debugger => "Hugging Face debugger",
+            Self::Polygraphy => "Polygraphy",
+            Self::Json => "JSON",
+        }
+    }
+}
+
+/// Tensors by name, whose values are read one tensor at a time.
+#[derive(Debug)]
+pub struct Dump {
+    path: PathBuf,
+    kind: DumpKind,
+    tensors: Vec<DumpTensor>,
+    by_name: HashMap<String, usize>,
+    /// Where an archive was unpacked, for as long as it is read.
+    _unpacked: Option<tempfile::TempDir>,
+}
+
+/// A tensor of a dump.
+#[derive(Debug, Clone)]
+pub struct DumpTensor {
+    /// The name under which it was saved; folders and nested keys are joined with dots.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// How its values are stored; f64 where they are written out in digits.
+    pub dtype: DType,
+    file: Arc<Path>,
+    at: At,
+}
+
+/// Where in its file a tensor is.
+#[derive(Debug, Clone)]
+enum At {
+    Place(TensorInfo),
+    /// Digits between brackets.
+    Digits(Range<usize>),
+    /// A NumPy file in base64.
+    Base64(Range<usize>),
+}
+
+impl DumpTensor {
+    /// How many values it has. Readers refuse shapes whose product overflows.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    fn in_file(name: String, file: &Arc<Path>, info: TensorInfo) -> Self {
+        let (shape, dtype) = (info.shape.clone(), info.dtype);
+        Self { name, shape, dtype, file: file.clone(), at: At::Place(info) }
+    }
+}
+
+impl Dump {
+    /// Opens a folder, an archive or a file of tensors.
+    ///
+    /// # Errors
+    /// When there is no tensor in it, or a file in it cannot be believed.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let meta = std::fs::metadata(path).map_err(|e| Error::new(path, e))?;
+        if meta.is_dir() {
+            return Self::folder(path, None);
+        }
+        let start = Source::open(path)?;
+        let is_json = matches!(first_character(start.bytes()), Some(b'{' | b'['));
+        if is_json {
+            return Self::text(path, &start);
+        }
+        if let Some(unpacked) = files::unpack(&start)? {
+            let folder = unpacked.path().to_owned();
+            let mut dump = Self::folder(&folder, Some(unpacked))?;
+            dump.path = path.to_owned();
+            return Ok(dump);
+        }
+        let tensors = files::file(path, &start)?;
+        Self::new(path, DumpKind::Arrays, tensors, None)
+    }
+
+    fn folder(path: &Path, unpacked: Option<tempfile::TempDir>) -> Result<Self, Error> {
+        if let Some(tree) = debugger::find(path)? {
+            return Self::new(path, DumpKind::Debugger, debugger::read(&tree)?, unpacked);
+        }
+        Self::new(path, DumpKind::Arrays, files::folder(path)?, unpacked)
+    }
+
+    fn text(path: &Path, source: &Source) -> Result<Self, Error> {
+        if debugger::is_tree(path) {
+            return Self::new(path, DumpKind::Debugger, debugger::read(path)?, None);
+        }
+        let item = scan::scan(source.bytes()).map_err(|kind| source.error(kind))?;
+        let file: Arc<Path> = path.into();
+        if polygraphy::is(&item, source.bytes()) {
+            let tensors = polygraphy::tensors(&item, source, &file)?;
+            return Self::new(path, DumpKind::Polygraphy, tensors, None);
+        }
+        Self::new(path, DumpKind::Json, json::tensors(&item, source, &file)?, None)
+    }
+
+    fn new(
+        path: &Path,
+        kind: DumpKind,
+        tensors: Vec<DumpTensor>,
+        unpacked: Option<tempfile::TempDir>,
+    ) -> Result<Self, Error> {
+        let refuse = |what: String, help: &str| {
+            Err(Error::new(path, ErrorKind::Unsupported { what, help: help.into() }))
+        };
+        if tensors.is_empty() {
+            return refuse(
+                "no tensors in it".into(),
+                "give a folder or file of .npy, .npz, .safetensors, .pt or JSON, or a trace's folder",
+            );
+        }
+        if tensors.len() > MAX_TENSORS {
+            let what = format!("{} tensors, more than the {MAX_TENSORS} that are read", tensors.len());
+            return refuse(what, "give a part of the dump");
+        }
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        for (i, tensor) in tensors.iter().enumerate() {
+            by_name.entry(tensor.name.clone()).or_insert(i);
+        }
+        Ok(Self { path: path.to_owned(), kind, tensors, by_name, _unpacked: unpacked })
+    }
+
+    /// What was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What made it.
+    pub fn kind(&self) -> DumpKind {
+        self.kind
+    }
+
+    /// Every tensor, in the order of the files.
+    pub fn tensors(&self) -> &[DumpTensor] {
+        &self.tensors
+    }
+
+    /// The tensor of that name.
+    pub fn tensor(&self, name: &str) -> Option<&DumpTensor> {
+        self.by_name.get(name).and_then(|&i| self.tensors.get(i))
+    }
+
+    /// A tensor's values, to be taken some at a time.
+    ///
+    /// # Errors
+    /// When its file is gone or its values are of a type that is not read.
+    pub fn values(&self, tensor: &DumpTensor) -> Result<Elements, Error> {
+        let source = Source::open(&tensor.file)?;
+        match &tensor.at {
+            At::Place(info) => Elements::of(source, info),
+            At::Digits(range) => {
+                let text = source.bytes().get(range.clone()).unwrap_or_default();
+                let values = scan::numbers(text, tensor.elements()).map_err(|kind| source.error(kind))?;
+                Ok(Elements::whole(values))
+            }
+            At::Base64(range) => {
+                let text = source.bytes().get(range.clone()).unwrap_or_default();
+                let bytes = base64(text).ok_or_else(|| source.error(not_base64(&tensor.name)))?;
+                let array = Source::memory(source.name(), bytes);
+                let info = npz::array_file(&array, &tensor.name).map_err(|kind| source.error(kind))?;
+                if info.shape != tensor.shape {
+                    let kind = ErrorKind::invalid("shape", format!("{:?}", tensor.shape), "another");
+                    return Err(source.error(kind));
+                }
+                Elements::of(array, &info)
+            }
+        }
+    }
+
+    /// All of a tensor's values.
+    ///
+    /// # Errors
+    /// As [`Dump::values`].
+    pub fn read(&self, tensor: &DumpTensor) -> Result<Vec<f64>, Error> {
+        let elements = self.values(tensor)?;
+        let mut out = Vec::new();
+        elements.get(0..elements.len(), &mut out)?;
+        Ok(out)
+    }
+}
+
+fn not_base64(name: &str) -> ErrorKind {
+    ErrorKind::invalid(
+        format!("tensor {:?}", crate::read::clip(name)),
+        "base64 of a NumPy array",
+        "other text",
+    )
+}
+
+/// The first byte that is not white space or a byte order mark.
+fn first_character(bytes: &[u8]) -> Option<u8> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    bytes.iter().take(4096).copied().find(|b| !b.is_ascii_whitespace())
+}
+
+/// Standard base64 with its padding.
+pub fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let value = |b: u8| match b {
+        b'A'..=b'Z' => Some(b - b'A'),
+        b'a'..=b'z' => Some(b - b'a' + 26),
+        b'0'..=b'9' => Some(b - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let padding = text.iter().rev().take(2).take_while(|&&b| b == b'=').count();
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for (i, group) in text.chunks_exact(4).enumerate() {
+        let kept = if (i + 1) * 4 == text.len() { 4 - padding } else { 4 };
+        let mut bits = 0u32;
+        for (at, &b) in group.iter().enumerate() {
+            bits = bits << 6 | if at < kept { u32::from(value(b)?) } else { 0 };
+        }
+        let [_, a, b, c] = bits.to_be_bytes();
+        bytes.extend([a, b, c].iter().take(kept - 1));
+    }
+    Some(bytes)
+}
+
+/// A JSON file of at most `cap` bytes.
+fn small_json(path: &Path, cap: u64) -> Result<serde_json::Value, Error> {
+    let bytes = read_capped(path, cap)?;
+    serde_json::from_slice(&bytes).map_err(|e| {
+        let place = format!("line {}, column {}", e.line(), e.column());
+        Error::new(path, ErrorKind::invalid(place, "JSON", crate::read::clip(&e.to_string())))
+    })
+}
+
+#[cfg(test)]
+mod tests;

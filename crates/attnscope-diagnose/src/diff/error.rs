@@ -1,0 +1,52 @@
+//! Why two runs could not be compared.
+
+use std::path::PathBuf;
+
+use attnscope_run::trace::TraceError;
+
+/// What stands in the way of a comparison.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiffError {
+    /// A side could not be read.
+    #[error(transparent)]
+    Side(#[from] TraceError),
+    /// A tensor could not be read.
+    #[error(transparent)]
+    Tensor(#[from] attnscope_checkpoint::Error),
+    /// No tensor of one side belongs to a tensor of the other.
+    #[error("{} and {} have no tensor in common: the one begins {}, the other {}", .a.0.display(), .b.0.display(), .a.1, .b.1)]
+    NothingMatched {
+        /// A, and its first names.
+        a: (PathBuf, String),
+        /// B, and its first names.
+        b: (PathBuf, String),
+    },
+    /// A map that cannot be understood.
+    #[error("{}: {place}: expected {expected}, found {found}", .path.display())]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: String,
+        /// What should be there.
+        expected: &'static str,
+        /// What is.
+        found: String,
+    },
+}
+
+impl DiffError {
+    /// What the user can do next, for the `help:` line.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Side(e) => e.help(),
+            Self::Tensor(e) => e.help(),
+            Self::NothingMatched { .. } => {
+                "say which names belong together with --map FILE: a name of A and one of B (or a node) a line"
+                    .into()
+            }
+            Self::Map { .. } => "write a name and a name a line, with `=` or spaces between them".into(),
+        }
+    }
+}

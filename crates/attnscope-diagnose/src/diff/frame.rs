@@ -1,0 +1,219 @@
+//! What is walked: the nodes of the model that a side was traced from, or the names of A where no model is known.
+
+use std::collections::HashMap;
+
+use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, NodePath, Op, Sizes, Stack, Wiring, build};
+use attnscope_run::trace::Trace;
+use attnscope_run::{Input, Rows, sizes_of};
+
+use super::side::Side;
+
+/// Nodes in the order of computation.
+pub(super) struct Frame {
+    pub(super) nodes: Vec<FrameNode>,
+    by_path: HashMap<String, usize>,
+    /// The graph behind the nodes, which have its numbers.
+    pub(super) graph: Option<Graph>,
+    /// The numbers behind its dimensions for the input that was traced.
+    pub(super) sizes: Sizes,
+    /// What the traced model was given to read.
+    pub(super) input: Option<Input>,
+}
+
+/// Layers of a graph that is built for the order of its names alone.
+const MOST_LAYERS: usize = 256;
+
+/// Names that are node paths, in the order in which any model computes them; files list theirs by the alphabet. Other names
+/// stay as they are, after them.
+fn in_order<T>(mut named: Vec<(&str, T)>) -> Vec<(&str, T)> {
+    let layers = |stack: Stack| {
+        let of =
+            |(name, _): &(&str, T)| NodePath::from((*name).to_owned()).layer().filter(|(s, _)| *s == stack);
+        named.iter().filter_map(of).map(|(_, n)| n + 1).max().unwrap_or(0).min(MOST_LAYERS)
+    };
+    let layers = Layers { encoder: layers(Stack::Encoder), decoder: layers(Stack::Decoder) };
+    // Every node that a family may have beside the paper's.
+    let wiring = Wiring { gated: true, relative_bias: true, ..Wiring::VASWANI };
+    let graph = build(layers, &wiring);
+    named.sort_by_key(|(name, _)| graph.find(name).map_or(usize::MAX, NodeId::index));
+    named
+}
+
+/// The cells of a node's tensor that stand for tokens. What is computed at padding is nobody's business, and programs
+/// differ in it.
+pub(super) struct Open<'f> {
+    /// For each dimension its length, and the rows whose padding counts along it.
+    dims: Vec<(usize, Option<&'f Rows>)>,
+}
+
+impl Open<'_> {
+    /// Whether a cell counts.
+    pub(super) fn has(&self, mut cell: usize) -> bool {
+        let mut place = vec![0; self.dims.len()];
+        for (at, (length, _)) in place.iter_mut().zip(&self.dims).rev() {
+            let length = (*length).max(1);
+            (*at, cell) = (cell % length, cell / length);
+        }
+        let batch = place.first().copied().unwrap_or(0);
+        let open = |(&at, (_, rows)): (&usize, &(usize, Option<&Rows>))| {
+            rows.is_none_or(|rows| rows.open().get(batch * rows.length() + at).copied().unwrap_or(true))
+        };
+        place.iter().zip(&self.dims).all(open)
+    }
+}
+
+/// A node that both sides may have a tensor of.
+pub(super) struct FrameNode {
+    pub(super) path: String,
+    pub(super) inputs: Vec<usize>,
+    /// Its shape, where it is known before a tensor is seen.
+    pub(super) shape: Option<Vec<usize>>,
+}
+
+impl Frame {
+    /// From the model that was traced, from what a trace says about it, or from the names of A.
+    pub(super) fn new(a: &Side, b: &Side, model: Option<&Model>) -> Self {
+        let trace = a.trace.as_ref().or(b.trace.as_ref());
+        let input = a.input().or_else(|| b.input());
+        let known = model.filter(|model| trace.is_none_or(|trace| describes(&model.graph, trace)));
+        if let Some(model) = known {
+            // Two dumps of others: what they read is among what they dumped.
+            let dumped =
+                || a.dumped_input(model).or_else(|| b.dumped_input(model)).filter(|_| trace.is_none());
+            let input = input.or_else(dumped);
+            let sizes = input.as_ref().and_then(|input| sizes_of(model, input).ok());
+            let sizes = sizes.unwrap_or_else(|| model.sizes.clone());
+            return Self::of_graph(model.graph.clone(), sizes, input);
+        }
+        match trace.and_then(rebuilt) {
+            Some((graph, sizes)) => Self::of_graph(graph, sizes, input),
+            None => Self::of_names(trace, a),
+        }
+    }
+
+    fn of_graph(graph: Graph, sizes: Sizes, input: Option<Input>) -> Self {
+        let node = |(_, node): (NodeId, &attnscope_graph::Node)| FrameNode {
+            path: node.path.as_str().to_owned(),
+            inputs: node.inputs.iter().map(|id| id.index()).collect(),
+            shape: sizes.shape(&node.dims),
+        };
+        let nodes: Vec<FrameNode> = graph.iter().map(node).collect();
+        Self { by_path: index(&nodes), nodes, graph: Some(graph), sizes, input }
+    }
+
+    /// A trace of a graph that is not known to this version, or two dumps of others: each after the one before.
+    fn of_names(trace: Option<&Trace>, a: &Side) -> Self {
+        let mut nodes: Vec<FrameNode> = Vec::new();
+        match trace {
+            Some(trace) => {
+                for node in &trace.nodes {
+                    let place = |path: &String| nodes.iter().position(|n| n.path == *path);
+                    let inputs = node.inputs.iter().filter_map(place).collect();
+                    nodes.push(FrameNode {
+                        path: node.path.clone(),
+                        inputs,
+                        shape: Some(node.shape.clone()),
+                    });
+                }
+            }
+            None => {
+                let named = a.dump.tensors().iter().map(|t| (t.name.as_str(), t.shape.clone()));
+                for (i, (name, shape)) in in_order(named.collect()).into_iter().enumerate() {
+                    nodes.push(FrameNode {
+                        path: name.to_owned(),
+                        inputs: i.checked_sub(1).into_iter().collect(),
+                        shape: Some(shape),
+                    });
+                }
+            }
+        }
+        Self { by_path: index(&nodes), nodes, graph: None, sizes: Sizes::default(), input: None }
+    }
+
+    /// No nodes: sizes alone, for weights.
+    pub(super) fn of_sizes(sizes: Sizes) -> Self {
+        Self { nodes: Vec::new(), by_path: HashMap::new(), graph: None, sizes, input: None }
+    }
+
+    pub(super) fn find(&self, path: &str) -> Option<usize> {
+        self.by_path.get(path).copied()
+    }
+
+    /// The first node that a node reads.
+    pub(super) fn reads(&self, path: &str) -> Option<String> {
+        let first = *self.nodes.get(self.find(path)?)?.inputs.first()?;
+        Some(self.nodes.get(first)?.path.clone())
+    }
+
+    /// The operation of a node.
+    pub(super) fn op(&self, node: usize) -> Option<Op> {
+        self.graph.as_ref().and_then(|graph| graph.nodes().get(node)).map(|node| node.op)
+    }
+
+    /// Whether what is far down in a node's tensor means: not to be seen.
+    pub(super) fn is_masked(&self, node: usize) -> bool {
+        matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. }))
+            || self
+                .nodes
+                .get(node)
+                .is_some_and(|n| n.path.ends_with("mask") || n.path.ends_with(".masked_scores"))
+    }
+
+    /// The cells of a node that count; `None` where all do.
+    pub(super) fn open(&self, node: usize) -> Option<Open<'_>> {
+        let (dims, input) = (&self.graph.as_ref()?.nodes().get(node)?.dims, self.input.as_ref()?);
+        let shape = self.nodes.get(node)?.shape.as_ref()?;
+        let padded = |rows: &&Rows| rows.open().contains(&false);
+        let rows = |dim: &Dim| match dim {
+            Dim::Source => input.source_rows().filter(padded),
+            Dim::Target => Some(&input.target).filter(padded),
+            _ => None,
+        };
+        let mut dims: Vec<_> = shape.iter().copied().zip(dims.iter().map(rows)).collect();
+        // That keys at padding are shut is what a mask is for.
+        let hides = matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. } | Op::Squash(_)));
+        if let (true, Some((_, rows))) = (hides, dims.last_mut()) {
+            *rows = None;
+        }
+        let by_row = self.graph.as_ref()?.nodes().get(node)?.dims.first() == Some(&Dim::Batch);
+        (by_row && dims.iter().any(|(_, rows)| rows.is_some())).then_some(Open { dims })
+    }
+
+    /// The heads of the stack that a node is in.
+    pub(super) fn heads(&self, node: usize) -> Option<usize> {
+        let path = &self.nodes.get(node)?.path;
+        let stack = Stack::ALL.into_iter().find(|s| path.starts_with(s.name()))?;
+        self.sizes.get(Dim::Heads(stack))
+    }
+}
+
+fn index(nodes: &[FrameNode]) -> HashMap<String, usize> {
+    nodes.iter().enumerate().map(|(i, node)| (node.path.clone(), i)).collect()
+}
+
+/// Whether a trace is of this graph.
+fn describes(graph: &Graph, trace: &Trace) -> bool {
+    let paths = trace.nodes.iter().map(|node| node.path.as_str());
+    graph.nodes().iter().map(|node| node.path.as_str()).eq(paths)
+}
+
+/// The graph that a trace's wiring gives, with the sizes that its tensors show.
+fn rebuilt(trace: &Trace) -> Option<(Graph, Sizes)> {
+    let wiring: Wiring = serde_json::from_value(trace.about["wiring"].clone()).ok()?;
+    let layers = |stack: Stack| {
+        let ends = trace.nodes.iter().filter(|n| n.path.starts_with(stack.name()) && n.path.ends_with(".in"));
+        ends.filter(|n| n.path.split('.').count() == 3).count()
+    };
+    let layers = Layers { encoder: layers(Stack::Encoder), decoder: layers(Stack::Decoder) };
+    let graph = build(layers, &wiring);
+    if !describes(&graph, trace) {
+        return None;
+    }
+    let mut sizes = Sizes::default();
+    for (node, traced) in graph.nodes().iter().zip(&trace.nodes) {
+        for (&dim, &length) in node.dims.iter().zip(&traced.shape) {
+            sizes.set(dim, length);
+        }
+    }
+    Some((graph, sizes))
+}

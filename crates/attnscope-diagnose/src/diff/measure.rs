@@ -1,0 +1,157 @@
+//! How far two tensors are apart, in one pass over both that holds a piece of each.
+
+use attnscope_checkpoint::{DType, Error};
+
+use super::frame::Open;
+
+/// Values that are compared at a time.
+pub(super) const PIECE: usize = 1 << 15;
+
+/// Masks push scores to the lowest number of a type, or only far down; all of it means: not to be seen.
+const SHUT: f64 = -9e3;
+
+/// How far two tensors of one shape are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Measure {
+    /// The largest difference between two finite values.
+    pub max_abs: f64,
+    /// Where it is, counted in row-major order.
+    pub at: usize,
+    /// The value there in A.
+    pub a: f64,
+    /// The value there in B.
+    pub b: f64,
+    /// The largest finite value of either.
+    pub scale: f64,
+    /// Cells in which one has a number and the other has none, or another infinity.
+    pub apart: usize,
+    /// Cells.
+    pub cells: usize,
+}
+
+impl Measure {
+    /// The largest difference in terms of the largest value; 0 where all is 0.
+    pub fn relative(&self) -> f64 {
+        if self.max_abs == 0.0 { 0.0 } else { self.max_abs / self.scale }
+    }
+
+    /// Bit for bit, as far as can be told from the values.
+    pub fn is_same(&self) -> bool {
+        self.max_abs == 0.0 && self.apart == 0
+    }
+
+    /// Takes cells that come after those before.
+    pub(super) fn take(&mut self, a: &[f64], b: &[f64], cells: &Cells<'_>) {
+        for (&a, &b) in a.iter().zip(b) {
+            let at = self.cells;
+            self.cells += 1;
+            if cells.open.as_ref().is_some_and(|open| !open.has(at)) {
+                continue;
+            }
+            let (a, b) = if cells.masked { (shut(a), shut(b)) } else { (a, b) };
+            match (a.is_finite(), b.is_finite()) {
+                (true, true) => {
+                    self.scale = self.scale.max(a.abs()).max(b.abs());
+                    let difference = (a - b).abs();
+                    // With nothing finite apart, the place of something that is not.
+                    if difference > self.max_abs {
+                        (self.max_abs, self.at, self.a, self.b) = (difference, at, a, b);
+                    }
+                }
+                (false, false) if a == b || (a.is_nan() && b.is_nan()) => {}
+                _ => {
+                    if self.apart == 0 && self.max_abs == 0.0 {
+                        (self.at, self.a, self.b) = (at, a, b);
+                    }
+                    self.apart += 1;
+                }
+            }
+        }
+    }
+
+    /// Two tensors in memory.
+    pub(super) fn of(a: &[f64], b: &[f64]) -> Self {
+        let mut measure = Self::default();
+        measure.take(a, b, &Cells::default());
+        measure
+    }
+}
+
+/// Which cells count, and how.
+#[derive(Default)]
+pub(super) struct Cells<'f> {
+    /// What is far down is out of sight.
+    pub(super) masked: bool,
+    /// The cells that stand for tokens.
+    pub(super) open: Option<Open<'f>>,
+}
+
+/// What is far enough down is out of sight.
+pub(super) fn shut(x: f64) -> f64 {
+    if x < SHUT { f64::NEG_INFINITY } else { x }
+}
+
+/// Gives values some at a time.
+pub(super) trait Pieces {
+    fn get(&self, from: usize, out: &mut Vec<f64>) -> Result<(), Error>;
+    fn len(&self) -> usize;
+}
+
+/// Compares two tensors of as many values.
+pub(super) fn measure(a: &dyn Pieces, b: &dyn Pieces, cells: &Cells<'_>) -> Result<Measure, Error> {
+    let mut measure = Measure::default();
+    let (mut from, mut left, mut right) = (0, Vec::new(), Vec::new());
+    while from < a.len().min(b.len()) {
+        a.get(from, &mut left)?;
+        b.get(from, &mut right)?;
+        if left.is_empty() || left.len() != right.len() {
+            break;
+        }
+        measure.take(&left, &right, cells);
+        from += left.len();
+    }
+    Ok(measure)
+}
+
+/// Half the distance of neighbouring numbers near 1 in a type; never less than f32's, in which models are run.
+pub(super) fn roundoff(dtype: DType) -> f64 {
+    let bits = match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F8E4M3 => 4,
+        DType::F8E5M2 => 3,
+        _ => 24,
+    };
+    0.5f64.powi(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_cell_is_found() {
+        let m = Measure::of(&[1.0, 2.0, f64::NAN, -4.0], &[1.0, 2.5, f64::NAN, -4.0]);
+        assert_eq!((m.max_abs, m.at, m.a, m.b, m.scale, m.apart), (0.5, 1, 2.0, 2.5, 4.0, 0));
+        assert_eq!(m.relative(), 0.125);
+    }
+
+    #[test]
+    fn a_mask_is_a_mask_however_far_down() {
+        let (ours, theirs) = ([f64::NEG_INFINITY, 1.0], [-3.4e38, 1.0]);
+        let masked = |theirs: &[f64]| {
+            let mut measure = Measure::default();
+            measure.take(&ours, theirs, &Cells { masked: true, open: None });
+            measure
+        };
+        assert!(masked(&theirs).is_same());
+        let apart = masked(&[0.5, 1.0]);
+        assert_eq!((apart.apart, apart.at, apart.b), (1, 0, 0.5));
+    }
+
+    #[test]
+    fn a_cell_that_is_no_number_is_apart() {
+        assert_eq!(Measure::of(&[1.0], &[f64::NAN]).apart, 1);
+        assert_eq!(Measure::of(&[f64::INFINITY], &[f64::NEG_INFINITY]).apart, 1);
+    }
+}

@@ -1,0 +1,248 @@
+//! Where two runs part: two traces, or a trace and what another program left behind, node by node in the order of
+//! computation. Tensors are compared in pieces; only a node that is under suspicion is loaded whole, with its inputs.
+
+mod direct;
+mod error;
+mod frame;
+mod judge;
+mod layout;
+mod map;
+mod measure;
+mod names;
+mod pair;
+mod relation;
+mod rewired;
+mod side;
+mod walk;
+mod weights;
+
+use attnscope_graph::Model;
+use attnscope_run::{Formula, Weights};
+
+pub use error::DiffError;
+pub use map::read_map;
+pub use measure::Measure;
+pub use relation::Relation;
+pub use side::Side;
+pub use weights::{File, compare_weights};
+
+use frame::Frame;
+use judge::Judge;
+use pair::Bindings;
+
+/// What differs by less than this, in terms of a tensor's largest value, is not worth a word where it has grown smoothly.
+pub const TOLERANCE: f64 = 1e-4;
+
+/// How two runs are compared.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The difference, in terms of a tensor's largest value, from which drift counts.
+    pub tolerance: f64,
+    /// Names that belong together, as the user says.
+    pub map: Vec<(String, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tolerance: TOLERANCE, map: Vec::new() }
+    }
+}
+
+/// The model that a trace was made with.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// Its graph.
+    pub model: &'a Model,
+    /// Its weights.
+    pub weights: &'a Weights,
+}
+
+/// Rounding that has grown, or something done differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A step: this node does not follow from its inputs.
+    Bug,
+    /// Rounding errors that have grown along the way.
+    Drift,
+}
+
+impl Kind {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bug => "bug",
+            Self::Drift => "drift",
+        }
+    }
+}
+
+/// How the kind of a divergence was found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grounds {
+    /// The node was computed again from its own inputs.
+    Recomputed,
+    /// The difference is far larger than that of the nodes before.
+    Growth,
+    /// Weights are compared, not what they compute.
+    Weights,
+}
+
+/// The first node at which the sides part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Divergence {
+    /// Its number in [`Report::nodes`].
+    pub row: usize,
+    /// The node.
+    pub node: String,
+    /// Drift or a bug.
+    pub kind: Kind,
+    /// What says so.
+    pub grounds: Grounds,
+    /// What turns one side into the other.
+    pub relation: Option<Relation>,
+    /// The step that the relation is about, where it is one that was not dumped, on the way to the node.
+    pub cause: Option<String>,
+    /// Which side the relation speaks of: the one that is not ours, or B.
+    pub odd_one: Which,
+    /// What the node is computed from, on the way back the nearest nodes that both sides have.
+    pub reads: Vec<String>,
+}
+
+/// One of the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Which {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+        }
+    }
+}
+
+/// How a node fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Every value is the same.
+    Same,
+    /// Apart by no more than rounding explains.
+    Rounding,
+    /// The first divergence.
+    First,
+    /// Apart, after the first divergence.
+    After,
+}
+
+impl State {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Rounding => "rounding",
+            Self::First => "first",
+            Self::After => "after",
+        }
+    }
+}
+
+/// A node that both sides have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// The node.
+    pub node: String,
+    /// Its name in A and in B.
+    pub names: [String; 2],
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// How far the two are apart.
+    pub measure: Measure,
+    /// How it fares.
+    pub state: State,
+    /// What was done to one of them to compare it: another layout, a scale.
+    pub seen_as: Option<String>,
+}
+
+/// A comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Where the sides part, if they do.
+    pub first: Option<Divergence>,
+    /// Every node that both have, in the order of computation.
+    pub nodes: Vec<Compared>,
+    /// Tensors of A and of B that were not compared.
+    pub left: [Vec<String>; 2],
+    /// Whether nodes could be computed again: with weights, without, not at all.
+    pub judged: Judged,
+}
+
+/// What could be computed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// Every node.
+    All,
+    /// Nodes without weights: the model was not at hand.
+    WithoutWeights,
+    /// None: the model's graph or its input is not known.
+    Nothing,
+    /// Nothing was run: weights are compared.
+    Weights,
+}
+
+/// Compares two runs.
+///
+/// # Errors
+/// When a tensor cannot be read, or no tensor of one side belongs to one of the other.
+pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) -> Result<Report, DiffError> {
+    let frame = Frame::new(a, b, known.map(|known| known.model));
+    let mut bindings = [a, b].map(|side| Bindings::by_name(side, &frame, &options.map));
+    identify(&frame, a, b, &mut bindings)?;
+    let formula = frame.graph.as_ref().zip(frame.input.as_ref());
+    // Shapes that do not fit the tokens beside them: nothing can be computed again, and the report says so.
+    let formula = formula
+        .and_then(|(graph, input)| Some((graph, Formula::new(graph, frame.sizes.clone(), input).ok()?)));
+    // The weights count only where the graph is the model's own.
+    let weights = known.filter(|k| frame.graph.as_ref() == Some(&k.model.graph)).map(|k| k.weights);
+    let judge = formula.as_ref().map(|(graph, formula)| Judge { frame: &frame, graph, formula, weights });
+    let judged = match (&judge, weights) {
+        (None, _) => Judged::Nothing,
+        (Some(_), None) => Judged::WithoutWeights,
+        (Some(_), Some(_)) => Judged::All,
+    };
+    let walk = walk::Walk::new([a, b], &frame, &mut bindings, judge.as_ref(), options);
+    let (nodes, first) = walk.run()?;
+    if nodes.is_empty() {
+        return Err(DiffError::NothingMatched {
+            a: (a.path().to_owned(), some_names(a)),
+            b: (b.path().to_owned(), some_names(b)),
+        });
+    }
+    let left = [(a, 0), (b, 1)].map(|(side, which)| {
+        let used: std::collections::HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
+        let names = side.dump.tensors().iter().map(|t| t.name.clone());
+        names.filter(|name| !used.contains(name.as_str())).collect()
+    });
+    Ok(Report { first, nodes, left, judged })
+}
+
+/// What no name explains on the side that is not ours is looked for by its values.
+fn identify(frame: &Frame, a: &Side, b: &Side, bindings: &mut [Bindings; 2]) -> Result<(), DiffError> {
+    let [of_a, of_b] = bindings;
+    match (&a.trace, &b.trace) {
+        (Some(_), Some(_)) => {}
+        (None, Some(_)) => pair::by_values(frame, (b, of_b), (a, of_a))?,
+        _ => pair::by_values(frame, (a, of_a), (b, of_b))?,
+    }
+    Ok(())
+}
+
+fn some_names(side: &Side) -> String {
+    let names: Vec<&str> = side.dump.tensors().iter().take(4).map(|t| t.name.as_str()).collect();
+    names.join(", ")
+}

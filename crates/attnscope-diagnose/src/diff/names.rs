@@ -1,0 +1,249 @@
+//! Which node a name in someone else's dump means: node paths themselves, and the names that modules have in the schemes
+//! that weights are found by. A weight's module gives its node, since a node that owns a weight is that module's output.
+
+use attnscope_graph::FAMILIES;
+
+/// What a name means: a node, and how sure that is. Lower is surer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Meaning {
+    pub(super) rank: u8,
+    pub(super) node: String,
+}
+
+/// Modules without weights: the node they give, the node they read (`<` before it: what that node reads), their name.
+const MODULES: &[(&str, &str, &str)] = &[
+    ("{s}.{n}.out", "{s}.{n}.in", "{s}.layers.{n}"),
+    ("{s}.{n}.out", "{s}.{n}.in", "{s}.block.{n}"),
+    ("{s}.{n}.out", "{s}.{n}.in", "{s}.blocks.{n}"),
+    ("{s}.{n}.self_attn.out", "<{s}.{n}.self_attn.q", "{s}.layers.{n}.self_attn"),
+    ("decoder.{n}.cross_attn.out", "<decoder.{n}.cross_attn.q", "decoder.layers.{n}.encoder_attn"),
+    ("{s}.{n}.ffn.act", "{s}.{n}.ffn.hidden", "{s}.layers.{n}.activation_fn"),
+    ("{s}.{n}.self_attn.out", "<{s}.{n}.self_attn.q", "{s}.block.{n}.layer.0.SelfAttention"),
+    ("{s}.{n}.self_attn.residual", "{s}.{n}.in", "{s}.block.{n}.layer.0"),
+    ("decoder.{n}.cross_attn.out", "<decoder.{n}.cross_attn.q", "decoder.block.{n}.layer.1.EncDecAttention"),
+    ("decoder.{n}.cross_attn.residual", "decoder.{n}.self_attn.residual", "decoder.block.{n}.layer.1"),
+    ("encoder.{n}.ffn.residual", "encoder.{n}.self_attn.residual", "encoder.block.{n}.layer.1"),
+    ("decoder.{n}.ffn.residual", "decoder.{n}.cross_attn.residual", "decoder.block.{n}.layer.2"),
+    ("encoder.{n}.ffn.out", "<encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense"),
+    ("decoder.{n}.ffn.out", "<decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense"),
+    ("encoder.{n}.ffn.act", "encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.act"),
+    ("decoder.{n}.ffn.act", "decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.act"),
+    ("{s}.{n}.self_attn.out", "<{s}.{n}.self_attn.q", "{s}.blocks.{n}.attn"),
+    ("decoder.{n}.cross_attn.out", "<decoder.{n}.cross_attn.q", "decoder.blocks.{n}.cross_attn"),
+    ("{s}.{n}.ffn.act", "{s}.{n}.ffn.hidden", "{s}.blocks.{n}.mlp.1"),
+    ("{s}.{n}.ffn.out", "<{s}.{n}.ffn.hidden", "{s}.blocks.{n}.mlp"),
+    ("encoder.out", "src.embed_pos", "encoder"),
+    ("decoder.out", "tgt.embed_pos", "decoder"),
+];
+
+/// Names of whole inputs and outputs.
+const PLAIN: &[(&str, &str)] = &[
+    ("{s}.{n}.self_attn.weights", "{s}_attentions.{n}"),
+    ("decoder.{n}.cross_attn.weights", "cross_attentions.{n}"),
+    ("{s}.{n}.in", "{s}_hidden_states.{n}"),
+    ("encoder.out", "encoder_last_hidden_state"),
+    ("decoder.out", "last_hidden_state"),
+    ("tgt.ids", "decoder.inputs.kwargs.input_ids"),
+    ("tgt.ids", "decoder_input_ids"),
+    ("src.ids", "input_ids"),
+    ("audio.mel", "input_features"),
+    ("logits", "logits"),
+];
+
+/// What stands before or after a module's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Port<'n> {
+    /// What it gives: the whole, or a part of several.
+    Output(Option<&'n str>),
+    /// What it reads.
+    Input(Option<&'n str>),
+}
+
+/// The names of every scheme, ready to be looked up.
+pub(super) struct Names {
+    /// Node given, node read, the parts of the module's name.
+    modules: Vec<(&'static str, Option<&'static str>, Vec<&'static str>)>,
+    plain: Vec<(&'static str, Vec<&'static str>)>,
+}
+
+impl Names {
+    pub(super) fn new() -> Self {
+        let mut modules = Vec::new();
+        for scheme in FAMILIES.iter().flat_map(|family| family.schemes) {
+            for &(node, module) in scheme.tables.iter().flat_map(|table| table.iter()) {
+                let is_weight = node.ends_with(".weight") || node.ends_with(".bias") || module.contains('[');
+                // A shared table is looked up by both sides, and the name does not say which.
+                let other_side = (node.starts_with("src.") && module.starts_with("decoder."))
+                    || ["shared", "token_embd"].contains(&module);
+                let row = (node, None, module.split('.').collect::<Vec<_>>());
+                if !is_weight && !other_side && !modules.contains(&row) {
+                    modules.push(row);
+                }
+            }
+        }
+        modules.extend(MODULES.iter().map(|&(out, into, name)| (out, Some(into), name.split('.').collect())));
+        // The longest name is the most particular.
+        modules.sort_by_key(|(_, _, parts)| std::cmp::Reverse(parts.len()));
+        let plain = PLAIN.iter().map(|&(node, name)| (node, name.split('.').collect())).collect();
+        Self { modules, plain }
+    }
+
+    /// What a name may mean. `reads` gives the first input of a node, `is_node` knows the graph's paths.
+    pub(super) fn meanings(
+        &self,
+        name: &str,
+        is_node: &dyn Fn(&str) -> bool,
+        reads: &dyn Fn(&str) -> Option<String>,
+    ) -> Vec<Meaning> {
+        let name = plain(name);
+        let mut found: Vec<Meaning> = Vec::new();
+        let mut add = |rank: u8, node: Option<String>| {
+            if let Some(node) = node.filter(|node| is_node(node)) {
+                found.push(Meaning { rank, node });
+            }
+        };
+        // The path itself, with or without something before it.
+        let starts = std::iter::once(0).chain(name.match_indices('.').map(|(dot, _)| dot + 1));
+        for (i, start) in starts.enumerate() {
+            add(if i == 0 { 0 } else { 1 }, name.get(start..).map(str::to_owned));
+        }
+        let parts: Vec<&str> = name.split('.').collect();
+        for (node, pattern) in &self.plain {
+            let Some(node) = filled(node, pattern, &parts) else { continue };
+            // After the last layer comes the end of the stack.
+            let past_the_end =
+                Some(node.as_str()).filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
+            let end = past_the_end.and_then(|n| n.split_once('.')).map(|(stack, _)| format!("{stack}.out"));
+            add(2, end.or(Some(node)));
+            // The more particular name stands first in the table.
+            break;
+        }
+        let (module, port) = split(&parts);
+        let is_first =
+            |part: Option<&str>| matches!(part, None | Some("0" | "hidden_states" | "input" | "x"));
+        for (out, into, pattern) in &self.modules {
+            let (Some(out), into) =
+                (filled(out, pattern, module), into.map(|into| filled(into, pattern, module)))
+            else {
+                continue;
+            };
+            match port {
+                Port::Output(part) if is_first(part) => add(3, Some(out)),
+                Port::Output(Some("1")) if out.ends_with("_attn.out") => {
+                    add(3, out.strip_suffix("out").map(|path| format!("{path}weights")));
+                }
+                Port::Input(part) if is_first(part) => match into {
+                    Some(Some(into)) => match into.strip_prefix('<') {
+                        Some(node) => add(4, reads(node)),
+                        None => add(4, Some(into)),
+                    },
+                    _ => add(4, reads(&out)),
+                },
+                _ => {}
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+/// Slashes, colons and the number of an output become dots.
+fn plain(name: &str) -> String {
+    let name = name.strip_suffix(":0").unwrap_or(name);
+    name.replace("::", ".").replace(['/', ':'], ".").trim_matches('.').to_owned()
+}
+
+/// A module's name and which side of it: `fc1.inputs.args.0`, `fc1.output`, `fc1_output`, `fc1`.
+fn split<'p, 'n>(parts: &'p [&'n str]) -> (&'p [&'n str], Port<'n>) {
+    let word = |part: &str| match part {
+        "inputs" | "input" => Some(true),
+        "outputs" | "output" => Some(false),
+        _ => None,
+    };
+    let port =
+        |is_input: bool, part: Option<&'n str>| if is_input { Port::Input(part) } else { Port::Output(part) };
+    if let Some(at) = parts.iter().rposition(|part| word(part).is_some()) {
+        let after = parts.get(at + 1..).unwrap_or_default();
+        let after = match after.split_first() {
+            Some((&("args" | "kwargs"), rest)) => rest,
+            _ => after,
+        };
+        return (&parts[..at], port(word(parts[at]) == Some(true), after.first().copied()));
+    }
+    (parts, Port::Output(None))
+}
+
+/// A node's path, with stack and layer taken from where the pattern matches the end of the name.
+fn filled(node: &str, pattern: &[&str], parts: &[&str]) -> Option<String> {
+    let end = parts.len().checked_sub(pattern.len()).and_then(|at| parts.get(at..))?;
+    let (mut stack, mut layer) = (None, None);
+    for (&want, &have) in pattern.iter().zip(end) {
+        let have = have.split_once("_output").map_or(have, |(module, _)| module);
+        match want {
+            "{n}" if !have.is_empty() && have.len() < 6 && have.bytes().all(|b| b.is_ascii_digit()) => {
+                layer = Some(have)
+            }
+            _ if want.starts_with("{s}") => {
+                let rest = want.strip_prefix("{s}")?;
+                stack =
+                    Some(["encoder", "decoder"].into_iter().find(|s| have.strip_prefix(s) == Some(rest))?);
+            }
+            _ if want == have => {}
+            _ => return None,
+        }
+    }
+    Some(node.replace("{s}", stack.unwrap_or("{s}")).replace("{n}", layer.unwrap_or("{n}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attnscope_graph::{Graph, Layers, Wiring, build};
+
+    fn meaning(graph: &Graph, name: &str) -> Option<String> {
+        let reads = |path: &str| {
+            let first = graph.node(graph.find(path)?).inputs.first()?;
+            Some(graph.node(*first).path.as_str().to_owned())
+        };
+        let all = Names::new().meanings(name, &|path| graph.find(path).is_some(), &reads);
+        all.into_iter().next().map(|m| m.node)
+    }
+
+    #[test]
+    fn names_of_other_programs_mean_nodes() {
+        let graph = build(Layers { encoder: 2, decoder: 2 }, &Wiring::VASWANI);
+        let cases = [
+            ("encoder.1.ffn.act", "encoder.1.ffn.act"),
+            ("run/decoder.0.cross_attn.q", "decoder.0.cross_attn.q"),
+            ("MarianMTModel.model.encoder.layers.0.self_attn.q_proj.outputs", "encoder.0.self_attn.q"),
+            ("MarianMTModel.model.encoder.layers.1.fc2.inputs.args.0", "encoder.1.ffn.act"),
+            ("model.decoder.layers.1.encoder_attn.k_proj.inputs.args.0", "encoder.out"),
+            ("model.decoder.layers.1.inputs.args.0", "decoder.1.in"),
+            ("model.encoder.layers.0.self_attn.outputs.1", "encoder.0.self_attn.weights"),
+            ("decoder.block.1.layer.1.EncDecAttention.o", "decoder.1.cross_attn.out"),
+            ("decoder.block.1.layer.2.DenseReluDense.act.output", "decoder.1.ffn.act"),
+            ("encoder.blocks.0.mlp.2", "encoder.0.ffn.out"),
+            ("encoder.blocks.0.attn.query_output", "encoder.0.self_attn.q"),
+            ("cross_attentions.1", "decoder.1.cross_attn.weights"),
+            ("encoder_hidden_states.1", "encoder.1.in"),
+            ("encoder_hidden_states.2", "encoder.out"),
+            ("MarianMTModel.outputs.logits", "logits"),
+            ("MarianMTModel.model.decoder.inputs.kwargs.input_ids", "tgt.ids"),
+            ("MarianMTModel.inputs.kwargs.input_ids", "src.ids"),
+            ("model.decoder.embed_tokens", "tgt.embed"),
+        ];
+        for (name, node) in cases {
+            assert_eq!(meaning(&graph, name).as_deref(), Some(node), "{name}");
+        }
+        for other in [
+            "loss",
+            "model.encoder.layers.7.fc1",
+            "model.shared#2.outputs",
+            "",
+            "....",
+            "encoder.blocks..mlp",
+        ] {
+            assert_eq!(meaning(&graph, other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Which tensor of each side belongs to which node: by a map, by names, then by what the values are.
+
+use std::collections::HashSet;
+
+use attnscope_checkpoint::{DumpTensor, Error};
+
+use super::frame::Frame;
+use super::layout::{Layout, layouts};
+use super::measure::{Cells, Measure, Pieces, measure};
+use super::names::Names;
+use super::side::{InMemory, Side};
+
+/// A tensor that is a node's.
+#[derive(Debug, Clone)]
+pub(super) struct Bound {
+    /// Its number in the dump.
+    pub(super) tensor: usize,
+    pub(super) layout: Layout,
+    /// What the values are multiplied by to be the node's, for a tensor that was found by its values.
+    pub(super) scale: f64,
+    /// Found by its values, not by its name.
+    pub(super) by_values: bool,
+}
+
+/// The tensors of one side, by node.
+pub(super) struct Bindings {
+    pub(super) of: Vec<Option<Bound>>,
+}
+
+impl Bindings {
+    /// By the user's map, then by names.
+    pub(super) fn by_name(side: &Side, frame: &Frame, map: &[(String, String)]) -> Self {
+        let names = Names::new();
+        let mut best: Vec<Option<(u8, Bound)>> = (0..frame.nodes.len()).map(|_| None).collect();
+        let is_node = |path: &str| frame.find(path).is_some();
+        let reads = |path: &str| frame.reads(path);
+        for (i, tensor) in side.dump.tensors().iter().enumerate() {
+            let mapped = map.iter().find_map(|(a, b)| match tensor.name.as_str() {
+                name if name == a => frame.find(b),
+                name if name == b => frame.find(a),
+                _ => None,
+            });
+            // Where no model is known, the names of A are the nodes.
+            let meanings = match mapped.or_else(|| frame.find(&tensor.name)) {
+                Some(node) => vec![(0, node)],
+                None => {
+                    let all = names.meanings(&tensor.name, &is_node, &reads);
+                    all.iter().filter_map(|m| Some((m.rank + 1, frame.find(&m.node)?))).collect()
+                }
+            };
+            for (rank, node) in meanings {
+                let taken = best[node].as_ref().is_some_and(|(other, _)| *other <= rank);
+                if !taken && let Some(layout) = fitting(frame, node, tensor).into_iter().next() {
+                    best[node] = Some((rank, Bound { tensor: i, layout, scale: 1.0, by_values: false }));
+                    break;
+                }
+            }
+        }
+        Self { of: best.into_iter().map(|b| b.map(|(_, bound)| bound)).collect() }
+    }
+
+    /// The tensors that belong to no node.
+    pub(super) fn left(&self, side: &Side) -> Vec<usize> {
+        let used: HashSet<usize> = self.of.iter().flatten().map(|bound| bound.tensor).collect();
+        (0..side.dump.tensors().len()).filter(|i| !used.contains(i)).collect()
+    }
+}
+
+/// The layouts in which a tensor can be a node's.
+fn fitting(frame: &Frame, node: usize, tensor: &DumpTensor) -> Vec<Layout> {
+    match &frame.nodes[node].shape {
+        Some(shape) => layouts(shape, &tensor.shape, frame.heads(node)),
+        None => vec![Layout::Same],
+    }
+}
+
+/// A node's values, in its order.
+pub(super) fn load(side: &Side, bound: &Bound) -> Result<Vec<f64>, Error> {
+    let values = bound.layout.apply(side.dump.read(&side.dump.tensors()[bound.tensor])?);
+    Ok(if bound.scale == 1.0 { values } else { values.into_iter().map(|x| x * bound.scale).collect() })
+}
+
+/// A node's values, in its order, some at a time where they lie in it.
+pub(super) fn pieces(side: &Side, bound: &Bound) -> Result<Box<dyn Pieces>, Error> {
+    if bound.layout == Layout::Same && bound.scale == 1.0 {
+        return Ok(Box::new(side.pieces(&side.dump.tensors()[bound.tensor])?));
+    }
+    Ok(Box::new(InMemory(load(side, bound)?)))
+}
+
+/// Tensors with more values than this are not looked for by their values.
+const MOST_VALUES: usize = 1 << 26;
+/// How close values are that are called the same, in terms of the largest.
+const SAME: f64 = 1e-4;
+
+/// What stays the same however values are laid out.
+#[derive(Clone, Copy)]
+struct Print {
+    count: usize,
+    largest: f64,
+    /// Root mean square.
+    rms: f64,
+}
+
+impl Print {
+    fn of(side: &Side, tensor: &DumpTensor) -> Result<Option<Self>, Error> {
+        let pieces = side.pieces(tensor)?;
+        let (mut from, mut values, mut largest, mut squares) = (0, Vec::new(), 0.0f64, 0.0);
+        loop {
+            pieces.get(from, &mut values)?;
+            if values.is_empty() {
+                break;
+            }
+            from += values.len();
+            largest = values.iter().fold(largest, |most, x| most.max(x.abs()));
+            squares += values.iter().map(|x| x * x).sum::<f64>();
+        }
+        let rms = (squares / from.max(1) as f64).sqrt();
+        Ok((largest.is_finite() && rms > 0.0).then_some(Self { count: from, largest, rms }))
+    }
+
+    /// Whether one may be the other, up to a scale.
+    fn alike(&self, other: &Self) -> bool {
+        let (a, b) = (self.largest / self.rms, other.largest / other.rms);
+        self.count == other.count && (a - b).abs() <= 1e-3 * a
+    }
+}
+
+/// Finds nodes of `own` for the tensors of `other` that no name explains: equal up to a layout and a scale.
+pub(super) fn by_values(
+    frame: &Frame,
+    own: (&Side, &Bindings),
+    other: (&Side, &mut Bindings),
+) -> Result<(), Error> {
+    let (side, bindings) = other;
+    let open: Vec<usize> = (0..frame.nodes.len())
+        .filter(|&node| own.1.of[node].is_some() && bindings.of[node].is_none())
+        .collect();
+    let small = |tensor: &&DumpTensor| (8..=MOST_VALUES).contains(&tensor.elements());
+    let left = bindings.left(side);
+    let counts: HashSet<usize> = left.iter().map(|&i| side.dump.tensors()[i].elements()).collect();
+    let mut prints = Vec::new();
+    for &node in &open {
+        let Some(bound) = &own.1.of[node] else { continue };
+        // Most of a large trace need not be read.
+        let small = |tensor: &&DumpTensor| small(tensor) && counts.contains(&tensor.elements());
+        if let Some(tensor) = Some(&own.0.dump.tensors()[bound.tensor]).filter(small)
+            && let Some(print) = Print::of(own.0, tensor)?
+        {
+            prints.push((node, print));
+        }
+    }
+    for i in left {
+        let Some(tensor) = Some(&side.dump.tensors()[i]).filter(small) else { continue };
+        // Values of a type that is not read identify nothing.
+        let Ok(Some(print)) = Print::of(side, tensor) else { continue };
+        let alike: Vec<usize> =
+            prints.iter().filter(|(_, p)| p.alike(&print)).map(|(node, _)| *node).collect();
+        for node in alike.into_iter().take(16) {
+            let Some(bound) = own.1.of[node].as_ref().filter(|_| bindings.of[node].is_none()) else {
+                continue;
+            };
+            let expected = load(own.0, bound)?;
+            if let Some(found) = identified(frame, node, i, &expected, side)? {
+                bindings.of[node] = Some(found);
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The tensor as a node's, if its values are.
+fn identified(
+    frame: &Frame,
+    node: usize,
+    i: usize,
+    expected: &[f64],
+    side: &Side,
+) -> Result<Option<Bound>, Error> {
+    let tensor = &side.dump.tensors()[i];
+    let values = side.dump.read(tensor)?;
+    for layout in fitting(frame, node, tensor) {
+        let values = layout.apply(values.clone());
+        let scale = ratio(expected, &values);
+        let near = (scale - 1.0).abs() < 1e-5;
+        let scale = if near { 1.0 } else { scale };
+        let scaled: Vec<f64> = values.iter().map(|x| x * scale).collect();
+        let measure = Measure::of(expected, &scaled);
+        if scale.is_finite() && scale > 0.0 && measure.apart == 0 && measure.relative() < SAME {
+            return Ok(Some(Bound { tensor: i, layout, scale, by_values: true }));
+        }
+    }
+    Ok(None)
+}
+
+/// The number that brings `b` nearest to `a`.
+pub(super) fn ratio(a: &[f64], b: &[f64]) -> f64 {
+    let both = a.iter().zip(b).filter(|(a, b)| a.is_finite() && b.is_finite());
+    let (products, squares) = both.fold((0.0, 0.0), |(p, s), (a, b)| (p + a * b, s + b * b));
+    products / squares
+}
+
+/// Compares a node's tensors.
+pub(super) fn compare(a: (&Side, &Bound), b: (&Side, &Bound), cells: &Cells<'_>) -> Result<Measure, Error> {
+    measure(pieces(a.0, a.1)?.as_ref(), pieces(b.0, b.1)?.as_ref(), cells)
+}

@@ -1,0 +1,165 @@
+//! One side of a comparison: a trace of ours, or whatever another program left behind.
+
+use std::path::{Path, PathBuf};
+
+use attnscope_checkpoint::{Dump, DumpKind, DumpTensor, Elements, Error};
+use attnscope_graph::Model;
+use attnscope_run::trace::{Trace, TraceError};
+use attnscope_run::{Features, Input, Rows, Source, pad_token};
+use serde_json::Value;
+
+use super::measure::{PIECE, Pieces};
+
+/// Tensors by name, and what is known of the run that made them.
+#[derive(Debug)]
+pub struct Side {
+    path: PathBuf,
+    pub(super) dump: Dump,
+    pub(super) trace: Option<Trace>,
+}
+
+impl Side {
+    /// Opens a trace's folder, or a dump in any form that is read.
+    ///
+    /// # Errors
+    /// When it is neither, or is damaged.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        if path.is_dir() && Trace::is_one(path) {
+            let trace = Trace::open(path)?;
+            let dump = Dump::open(trace.tensors().path())?;
+            return Ok(Self { path: path.to_owned(), dump, trace: Some(trace) });
+        }
+        Ok(Self { path: path.to_owned(), dump: Dump::open(path)?, trace: None })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is: a trace of ours, or what made the dump.
+    pub fn kind(&self) -> &'static str {
+        match (&self.trace, self.dump.kind()) {
+            (Some(_), _) => "trace",
+            (None, DumpKind::Arrays) => "arrays",
+            (None, kind) => kind.name(),
+        }
+    }
+
+    /// How many tensors it holds.
+    pub fn count(&self) -> usize {
+        self.dump.tensors().len()
+    }
+
+    /// The description of the run, where the side is a trace.
+    pub fn about(&self) -> Option<&Value> {
+        self.trace.as_ref().map(|trace| &trace.about)
+    }
+
+    /// What the traced model was given to read.
+    pub(super) fn input(&self) -> Option<Input> {
+        let tokens = &self.about()?["tokens"];
+        let source = match self.dump.tensor("audio.mel") {
+            Some(mel) => Source::Features(self.features(mel)?),
+            None => Source::Tokens(rows(&tokens["source"])?),
+        };
+        Some(Input { source, target: rows(&tokens["target"])? })
+    }
+
+    /// What a model was given to read, from the ids or features that another program dumped.
+    pub(super) fn dumped_input(&self, model: &Model) -> Option<Input> {
+        let find = |names: &[&str]| {
+            let all = self.dump.tensors().iter();
+            all.into_iter()
+                .find(|t| names.iter().any(|name| t.name == *name || t.name.ends_with(&format!(".{name}"))))
+        };
+        let pad = pad_token(model).ok().flatten();
+        let rows = |ids: &[&str], open: &[&str]| {
+            let ids = find(ids)?;
+            let open = find(open).filter(|open| open.shape == ids.shape);
+            let open = open.and_then(|open| self.dump.read(open).ok());
+            dumped_rows(&ids.shape, &self.dump.read(ids).ok()?, open.as_deref(), pad)
+        };
+        let source = match find(&["audio.mel", "input_features"]) {
+            Some(mel) => Source::Features(self.features(mel)?),
+            None => Source::Tokens(rows(&["src.ids", "input_ids"], &["src.open", "attention_mask"])?),
+        };
+        let target = rows(&["tgt.ids", "decoder_input_ids"], &["tgt.open", "decoder_attention_mask"])?;
+        Some(Input { source, target })
+    }
+
+    fn features(&self, mel: &DumpTensor) -> Option<Features> {
+        let [batch, mels, frames] = mel.shape[..] else { return None };
+        let values = self.dump.read(mel).ok()?.into_iter().map(|x| x as f32).collect();
+        Some(Features { values, batch, mels, frames })
+    }
+
+    pub(super) fn pieces(&self, tensor: &DumpTensor) -> Result<InFile, Error> {
+        Ok(InFile(self.dump.values(tensor)?))
+    }
+}
+
+/// Rows of ids as `trace.json` keeps them, padding marked.
+fn rows(value: &Value) -> Option<Rows> {
+    let mut pad = 0;
+    let mut rows = Vec::new();
+    for row in value.as_array()? {
+        let mut ids = Vec::new();
+        for token in row.as_array()? {
+            let id = u32::try_from(token["id"].as_u64()?).ok()?;
+            match token["padding"].as_bool()? {
+                true => pad = id,
+                false => ids.push(id),
+            }
+        }
+        rows.push(ids);
+    }
+    Some(Rows::new(&rows, pad))
+}
+
+/// Rows of ids as they were dumped: [batch, length]. Where nothing says what is padding, pads at the end of a row are.
+fn dumped_rows(shape: &[usize], ids: &[f64], open: Option<&[f64]>, pad: Option<u32>) -> Option<Rows> {
+    let [_, length] = *shape else { return None };
+    let id = |x: &f64| (x.fract() == 0.0 && (0.0..f64::from(u32::MAX)).contains(x)).then_some(*x as u32);
+    let ids: Vec<u32> = ids.iter().map(id).collect::<Option<_>>()?;
+    let length = length.max(1);
+    let tokens = |(r, row): (usize, &[u32])| {
+        let marked =
+            open.map(|open| open.iter().skip(r * length).take(length).filter(|x| **x != 0.0).count());
+        let unpadded = || row.len() - row.iter().rev().take_while(|id| Some(**id) == pad).count();
+        row.iter().take(marked.unwrap_or_else(unpadded)).copied().collect::<Vec<u32>>()
+    };
+    let rows: Vec<Vec<u32>> = ids.chunks(length).enumerate().map(tokens).collect();
+    let made = Rows::new(&rows, pad.unwrap_or(0));
+    // A batch whose longest row is padded too would come out shorter.
+    (made.length() == length).then_some(made)
+}
+
+/// Values that stay in their file.
+pub(super) struct InFile(Elements);
+
+impl Pieces for InFile {
+    fn get(&self, from: usize, out: &mut Vec<f64>) -> Result<(), Error> {
+        self.0.get(from..from.saturating_add(PIECE), out)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Values that had to be brought into another order.
+pub(super) struct InMemory(pub(super) Vec<f64>);
+
+impl Pieces for InMemory {
+    fn get(&self, from: usize, out: &mut Vec<f64>) -> Result<(), Error> {
+        out.clear();
+        let to = from.saturating_add(PIECE).min(self.0.len());
+        out.extend_from_slice(self.0.get(from..to).unwrap_or_default());
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,289 @@
+//! Two weight files, weight by weight under the names that the graph gives them, so that files of different families of
+//! names can be compared.
+
+use attnscope_checkpoint::{Checkpoint, DType, Error, TensorInfo};
+use attnscope_graph::{Dim, Found, Model, Slot, Stack};
+
+use super::direct::{self, Two};
+use super::frame::Frame;
+use super::measure::{Cells, Measure, roundoff};
+use super::relation::Relation;
+use super::{Compared, DiffError, Divergence, Grounds, Judged, Kind, Report, State, Which};
+
+/// A weight file and, where it is one, the model in it.
+#[derive(Debug, Clone, Copy)]
+pub struct File<'a> {
+    /// Its tensors.
+    pub checkpoint: &'a Checkpoint,
+    /// What they are.
+    pub model: Option<&'a Model>,
+}
+
+/// Differences up to this, in terms of the largest value, that nothing explains: further training, another quantisation.
+const SMALL: f64 = 0.02;
+/// Weights for which a relation is looked for.
+const EXPLAINED: usize = 64;
+
+/// A tensor or a part of one, under the name by which both files have it.
+#[derive(Clone)]
+struct Weight<'a> {
+    path: String,
+    info: &'a TensorInfo,
+    rows: Option<std::ops::Range<usize>>,
+}
+
+impl<'a> File<'a> {
+    /// Every weight, in the order in which the model uses them.
+    fn weights(&self, by_graph: bool) -> Vec<Weight<'a>> {
+        let tensors = self.checkpoint.tensors();
+        let Some(model) = self.model.filter(|_| by_graph) else {
+            return tensors.iter().map(|info| Weight { path: info.name.clone(), info, rows: None }).collect();
+        };
+        let found = |found: &Found, path: &str| {
+            let info = tensors.get(found.tensor)?;
+            Some(Weight { path: path.to_owned(), info, rows: found.rows.clone() })
+        };
+        let slots = model.binding.iter();
+        let weight = |(id, slot): (attnscope_graph::WeightId, &Slot)| match slot {
+            Slot::Bound(f) | Slot::Mismatched { found: f, .. } => found(f, &model.graph.weight(id).path),
+            Slot::Missing { .. } => None,
+        };
+        slots.filter_map(weight).collect()
+    }
+
+    fn read(&self, weight: &Weight<'_>) -> Result<Vec<f64>, Error> {
+        let all = self.checkpoint.read_f64(weight.info)?;
+        let Some(rows) = &weight.rows else { return Ok(all) };
+        let row = all.len() / weight.info.shape.first().copied().unwrap_or(1).max(1);
+        Ok(all.get(rows.start * row..rows.end * row).unwrap_or_default().to_vec())
+    }
+}
+
+impl Weight<'_> {
+    /// Without dimensions of one, which files add and drop.
+    fn shape(&self) -> Vec<usize> {
+        let mut shape = self.info.shape.clone();
+        if let (Some(rows), Some(first)) = (&self.rows, shape.first_mut()) {
+            *first = rows.len();
+        }
+        shape.retain(|&n| n != 1);
+        shape
+    }
+
+    fn name(&self) -> String {
+        match &self.rows {
+            Some(rows) => format!("{}[{}..{}]", self.info.name, rows.start, rows.end),
+            None => self.info.name.clone(),
+        }
+    }
+
+    /// What a value may be off by its type: blocks with shared scales keep about as much as their bits.
+    fn unit(&self) -> f64 {
+        match self.info.dtype {
+            dtype if dtype.is_plain() => roundoff(dtype),
+            DType::Q8_0 | DType::AprQ8 => 0.5f64.powi(8),
+            DType::Q6K => 0.5f64.powi(6),
+            DType::Q5_0 | DType::Q5_1 | DType::Q5K => 0.5f64.powi(5),
+            _ => 0.5f64.powi(4),
+        }
+    }
+}
+
+/// Compares two weight files.
+///
+/// # Errors
+/// When a tensor cannot be read, or the files have no weight in common.
+pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
+    let by_graph = a.model.is_some() && b.model.is_some();
+    let all = [a.weights(by_graph), b.weights(by_graph)];
+    let mut comparison =
+        Comparison { files: [a, b], all: &all, nodes: Vec::new(), first: None, explained: 0 };
+    for weight in &all[0] {
+        if let Some(other) = all[1].iter().find(|other| other.path == weight.path) {
+            comparison.compare(weight, other)?;
+        }
+    }
+    let Comparison { nodes, first, .. } = comparison;
+    if nodes.is_empty() {
+        let some = |file: &File<'_>| {
+            let names: Vec<&str> =
+                file.checkpoint.tensors().iter().take(4).map(|t| t.name.as_str()).collect();
+            (file.checkpoint.path().to_owned(), names.join(", "))
+        };
+        return Err(DiffError::NothingMatched { a: some(&a), b: some(&b) });
+    }
+    let left = [0, 1].map(|which: usize| {
+        let used: std::collections::HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
+        all[which].iter().map(Weight::name).filter(|name| !used.contains(name.as_str())).collect()
+    });
+    Ok(Report { first, nodes, left, judged: Judged::Weights })
+}
+
+struct Comparison<'c, 'a> {
+    files: [File<'a>; 2],
+    all: &'c [Vec<Weight<'a>>; 2],
+    nodes: Vec<Compared>,
+    first: Option<Divergence>,
+    explained: usize,
+}
+
+impl Comparison<'_, '_> {
+    fn compare(&mut self, a: &Weight<'_>, b: &Weight<'_>) -> Result<(), DiffError> {
+        let values = [self.files[0].read(a)?, self.files[1].read(b)?];
+        let (shape, other) = (a.shape(), b.shape());
+        let unit = a.unit().max(b.unit());
+        let [left, right] = &values;
+        let mut measure = Measure::default();
+        let comparable = shape == other;
+        if comparable {
+            measure.take(left, right, &Cells::default());
+        } else {
+            measure.apart = left.len().max(right.len());
+        }
+        let usual = rms(left);
+        let allowed: Vec<f64> =
+            left.iter().map(|x| unit * (x.abs() + if unit > 1e-3 { usual } else { 0.0 })).collect();
+        let close = |((a, b), allowed): ((&f64, &f64), &f64)| {
+            a == b || (a - b).abs() <= *allowed || (a.is_nan() && b.is_nan())
+        };
+        let same = comparable && left.iter().zip(right).zip(&allowed).all(close);
+        let mut seen_as = None;
+        let mut state = if measure.is_same() { State::Same } else { State::Rounding };
+        if measure.is_same() && a.info.dtype != b.info.dtype {
+            seen_as = Some(format!("{} and {}", a.info.dtype, b.info.dtype));
+        }
+        if !same {
+            let relation = match self.explained < EXPLAINED {
+                true => self.relation(a, b, &values, &allowed)?,
+                false => None,
+            };
+            self.explained += 1;
+            state = if self.first.is_none() { State::First } else { State::After };
+            seen_as = relation.as_ref().map(|r| r.sentence("B"));
+            if self.first.is_none() {
+                self.first = Some(self.divergence(a, relation, &measure));
+            }
+        } else if state == State::Rounding {
+            seen_as = Some(format!("{} and {}", a.info.dtype, b.info.dtype));
+        }
+        let names = [a.name(), b.name()];
+        self.nodes.push(Compared { node: a.path.clone(), names, shape, measure, state, seen_as });
+        Ok(())
+    }
+
+    fn divergence(&self, a: &Weight<'_>, relation: Option<Relation>, measure: &Measure) -> Divergence {
+        let small = relation.is_none() && measure.apart == 0 && measure.relative() <= SMALL;
+        Divergence {
+            row: self.nodes.len(),
+            node: a.path.clone(),
+            kind: if small { Kind::Drift } else { Kind::Bug },
+            grounds: Grounds::Weights,
+            relation,
+            cause: None,
+            odd_one: Which::B,
+            reads: Vec::new(),
+        }
+    }
+
+    fn relation(
+        &self,
+        a: &Weight<'_>,
+        b: &Weight<'_>,
+        [left, right]: &[Vec<f64>; 2],
+        allowed: &[f64],
+    ) -> Result<Option<Relation>, DiffError> {
+        if let Some(found) = self.elsewhere(a, b, right)? {
+            return Ok(Some(found));
+        }
+        let shape = a.shape();
+        let turned = shape.len() == 2 && b.shape() == [shape[1], shape[0]];
+        if turned
+            && close_to(
+                &transposed(left, shape[0], shape[1]),
+                right,
+                &transposed(allowed, shape[0], shape[1]),
+            )
+        {
+            return Ok(Some(Relation::Transpose { weight: Some(a.path.clone()) }));
+        }
+        if left.len() != right.len() || shape != b.shape() {
+            return Ok(None);
+        }
+        Ok(self.in_place(a, &shape, left, right, allowed))
+    }
+
+    /// Relations between two weights of one shape: along rows first, which are output features, then along columns.
+    fn in_place(
+        &self,
+        a: &Weight<'_>,
+        shape: &[usize],
+        left: &[f64],
+        right: &[f64],
+        allowed: &[f64],
+    ) -> Option<Relation> {
+        let heads = self.heads(&a.path);
+        let frame = Frame::of_sizes(self.files[0].model.map(|m| m.sizes.clone()).unwrap_or_default());
+        let two =
+            |shape, expected, found, allowed| Two { shape, expected, found, allowed, masked: false, heads };
+        let [rows, columns] = *shape else {
+            let all = [1, left.len()];
+            let two = two(&all, left, right, allowed);
+            return direct::of_weights(&two, &frame).or_else(|| direct::part(&two, Some(a.path.clone())));
+        };
+        let [l, r, w] = [left, right, allowed].map(|values| transposed(values, rows, columns));
+        let turned = [columns, rows];
+        let by_row = two(&turned, &l, &r, &w);
+        direct::of_weights(&by_row, &frame)
+            .or_else(|| direct::of_weights(&two(shape, left, right, allowed), &frame))
+            .or_else(|| direct::part(&by_row, Some(a.path.clone())))
+    }
+
+    /// Whether B has here what A has under another name.
+    fn elsewhere(
+        &self,
+        a: &Weight<'_>,
+        b: &Weight<'_>,
+        found: &[f64],
+    ) -> Result<Option<Relation>, DiffError> {
+        let layer = |path: &str| attnscope_graph::NodePath::from(path.to_owned()).layer();
+        if found.len() < 2 || found.iter().all(|x| *x == found[0]) {
+            return Ok(None);
+        }
+        let own = layer(&a.path);
+        let mut others: Vec<&Weight<'_>> =
+            self.all[0].iter().filter(|w| w.path != a.path && w.shape() == b.shape()).collect();
+        others.sort_by_key(|w| layer(&w.path) != own);
+        for other in others {
+            let values = self.files[0].read(other)?;
+            let unit = other.unit().max(b.unit());
+            let allowed: Vec<f64> = values.iter().map(|x| unit * x.abs()).collect();
+            if close_to(&values, found, &allowed) {
+                let node = other.path.clone();
+                return Ok(Some(match layer(&other.path) == own {
+                    true => Relation::OtherWeights { node },
+                    false => Relation::OtherLayer { node },
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn heads(&self, path: &str) -> Option<usize> {
+        let stack = Stack::ALL.into_iter().find(|s| path.starts_with(s.name()))?;
+        let in_heads = path.contains("_attn.") && !path.contains(".norm.");
+        self.files[0].model.filter(|_| in_heads)?.sizes.get(Dim::Heads(stack))
+    }
+}
+
+fn close_to(expected: &[f64], found: &[f64], allowed: &[f64]) -> bool {
+    expected.len() == found.len() && super::judge::worst(expected, found, allowed, false) <= 1.0
+}
+
+fn rms(values: &[f64]) -> f64 {
+    (values.iter().map(|x| x * x).sum::<f64>() / values.len().max(1) as f64).sqrt()
+}
+
+/// [rows, columns] as [columns, rows].
+fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect()
+}

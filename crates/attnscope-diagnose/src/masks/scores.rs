@@ -1,0 +1,70 @@
+//! A mistake on the scores that a model computes.
+
+use attnscope_graph::Side;
+use attnscope_run::{Input, RunError, Shut};
+
+use super::bench::Bench;
+use super::wrong::{Compared, Mistake};
+use super::{is_token, shut};
+
+impl Bench<'_> {
+    /// A mistake on the scores that this model computes in a layer and a head, for one row of an input.
+    ///
+    /// # Errors
+    /// When there is no such layer, head or row, or the run fails.
+    pub fn mistake(
+        &mut self,
+        mistake: Mistake,
+        input: &Input,
+        (layer, head, row): (usize, usize, usize),
+    ) -> Result<Compared, RunError> {
+        let attention = mistake.attention();
+        let path = attention.path(&layer.to_string(), "scores");
+        let absent = |what: String, expected: &str| RunError::Input {
+            place: attention.title().into(),
+            found: what,
+            expected: expected.into(),
+            help: "layers, heads and rows are counted from 0".into(),
+        };
+        let graph = &self.model.graph;
+        let Some(scores) = graph.find(&path) else {
+            let layers = format!("there are {}", graph.layers(attention.stack()));
+            return Err(absent(format!("layer {layer}"), &layers));
+        };
+        let bias = graph.find(&attention.path(&layer.to_string(), "bias"));
+        let tensors = self.run(input, &[], &|id| id == scores || Some(id) == bias)?;
+        let Some(tensor) = tensors.get(&scores) else { return Err(absent(path, "it was not computed")) };
+        let &[batch, heads, queries, keys] = &tensor.shape[..] else {
+            return Err(absent(format!("{:?}", tensor.shape), "four dimensions were expected"));
+        };
+        if head >= heads || row >= batch {
+            let sizes = format!("there are {heads} heads and {batch} rows");
+            return Err(absent(format!("head {head} of row {row}"), &sizes));
+        }
+        let cells = queries * keys;
+        let of = |values: &[f32], part: usize| values[part * cells..(part + 1) * cells].to_vec();
+        let mut values = of(&tensor.values, row * heads + head);
+        if let Some(bias) = bias.and_then(|id| tensors.get(&id)) {
+            values.iter_mut().zip(of(&bias.values, head)).for_each(|(score, bias)| *score += bias);
+        }
+        let scores: Vec<f64> = values.into_iter().map(f64::from).collect();
+        let side: Side = attention.keys();
+        let shut: Vec<Option<Shut>> = (0..cells)
+            .map(|cell| {
+                let (query, key) = (cell / keys, cell % keys);
+                shut(attention.right(), query, key, || is_token(input, side, row, key))
+            })
+            .collect();
+        let tokens: Vec<bool> =
+            (0..queries).map(|query| is_token(input, attention.queries(), row, query)).collect();
+        Ok(Compared::new(mistake, &scores, &shut, &tokens))
+    }
+
+    /// What a mistake is shown on: the input, padded where the mistake is about padding and there is none.
+    pub fn shown_on(&self, mistake: Mistake, input: &Input) -> Input {
+        match mistake {
+            Mistake::NoPadding => self.padded(input),
+            _ => input.clone(),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The mistakes that people make in a worked attention, each as something that can be tried.
+
+use std::fmt;
+
+use super::derive::{Masking, Mixed, Recipe, Squash, divisor, head_size, model_size};
+use super::example::{Example, Mask, Operand, Scale, Step};
+use super::matrix::Matrix;
+
+/// Another number to divide the products by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is its formula")]
+pub enum Divisor {
+    SqrtHead,
+    SqrtModel,
+    SqrtKeys,
+    One,
+    Head,
+}
+
+impl fmt::Display for Divisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SqrtHead => "√d_head",
+            Self::SqrtModel => "√d_model",
+            Self::SqrtKeys => "√n, the root of the number of keys",
+            Self::One => "nothing",
+            Self::Head => "d_head, not its root",
+        })
+    }
+}
+
+/// What may have gone wrong in a step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Explanation {
+    /// The products were divided by something else.
+    Scale {
+        /// By what.
+        by: Divisor,
+        /// That as a number.
+        value: f64,
+    },
+    /// The products are scaled already.
+    ScaledEarly,
+    /// The mask was not added.
+    Masking(Masking),
+    /// Not a softmax of each row.
+    Squash(Squash),
+    /// A weight's transpose was used.
+    TransposedWeight(Operand),
+    /// Another projection's weight was used.
+    SwappedWeight {
+        /// The one that is meant.
+        meant: Operand,
+        /// The one that fits.
+        used: Operand,
+    },
+    /// The projection of the wrong input.
+    SwappedSource {
+        /// Of which step.
+        step: Step,
+        /// The input that fits.
+        used: Operand,
+    },
+    /// A bias was forgotten.
+    BiasLeftOut(Operand),
+    /// Products of other matrices than Q and K.
+    SwappedFactors(Step, Step),
+    /// Q·K, the keys not transposed.
+    KeysNotTransposed,
+    /// The transpose of the weights was used.
+    WeightsTransposed,
+    /// The weights were multiplied with something else than V.
+    SwappedValues(Mixed),
+    /// Columns of heads in turn.
+    HeadsInterleaved,
+    /// The result is the transpose of the right one.
+    Transposed,
+    /// Cells have the wrong sign.
+    Sign {
+        /// How many.
+        cells: usize,
+    },
+    /// Rows of another matrix, or other rows of this one.
+    Copied {
+        /// Whose.
+        from: String,
+        /// From 0: the row here, the row there.
+        rows: Vec<(usize, usize)>,
+    },
+    /// Right to the last digit or so, and written with too few digits.
+    TooCoarse {
+        /// One of the last digit.
+        unit: f64,
+    },
+}
+
+impl Explanation {
+    /// Its name for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Scale { .. } => "scale",
+            Self::ScaledEarly => "scaled_early",
+            Self::Masking(Masking::MultipliedBefore) => "mask_multiplied_before",
+            Self::Masking(Masking::MultipliedAfter) => "mask_multiplied_after",
+            Self::Masking(Masking::Transposed) => "mask_transposed",
+            Self::Masking(_) => "mask_ignored",
+            Self::Squash(Squash::Sigmoid) => "sigmoid",
+            Self::Squash(Squash::Columns) => "softmax_over_columns",
+            Self::Squash(Squash::Everything) => "softmax_over_everything",
+            Self::Squash(Squash::Shares) => "no_exponentials",
+            Self::Squash(Squash::Exponentials) => "no_division",
+            Self::Squash(_) => "no_softmax",
+            Self::TransposedWeight(_) => "transposed_weight",
+            Self::SwappedWeight { .. } => "swapped_weight",
+            Self::SwappedSource { .. } => "swapped_source",
+            Self::BiasLeftOut(_) => "bias_left_out",
+            Self::SwappedFactors(..) => "swapped_factors",
+            Self::KeysNotTransposed => "keys_not_transposed",
+            Self::WeightsTransposed => "weights_transposed",
+            Self::SwappedValues(_) => "swapped_values",
+            Self::HeadsInterleaved => "heads_interleaved",
+            Self::Transposed => "transposed",
+            Self::Sign { .. } => "sign",
+            Self::Copied { .. } => "copied",
+            Self::TooCoarse { .. } => "too_coarse",
+        }
+    }
+
+    /// What happened, in words and numbers.
+    pub fn sentence(&self, example: &Example) -> String {
+        let right = divisor(example, example.scale).map(|x| format!(" = {}", short(x))).unwrap_or_default();
+        match self {
+            Self::Scale { by, value } => {
+                let number =
+                    if *by == Divisor::One { String::new() } else { format!(" ({})", short(*value)) };
+                format!("divided by {by}{number}, where {}{right} is meant", example.scale)
+            }
+            Self::ScaledEarly => {
+                format!("divided by {}{right} already: these are scores, not products", example.scale)
+            }
+            Self::Masking(masking) => match masking {
+                Masking::MultipliedBefore => {
+                    "the mask multiplied with the scores before the softmax: 0 is not −∞"
+                }
+                Masking::MultipliedAfter => {
+                    "the mask multiplied with the weights: rows no longer add up to 1"
+                }
+                Masking::Transposed => "the mask's transpose: it hides the past and shows the future",
+                Masking::Ignored | Masking::Added => "the mask left out",
+            }
+            .into(),
+            Self::Squash(squash) => match squash {
+                Squash::Sigmoid => "a sigmoid of each score instead of a softmax of each row",
+                Squash::Columns => "the softmax over columns instead of rows",
+                Squash::Everything => "one softmax over all cells instead of one a row",
+                Squash::Shares => "scores divided by the sum of their row, without exponentials",
+                Squash::Exponentials => "exponentials that are not divided by the sum of their row",
+                Squash::Skipped | Squash::Softmax => "the scores themselves: no softmax was taken",
+            }
+            .into(),
+            Self::TransposedWeight(weight) => format!("multiplied with {0}ᵀ instead of {0}", weight.name()),
+            Self::SwappedWeight { meant, used } => {
+                format!("multiplied with {} instead of {}", used.name(), meant.name())
+            }
+            Self::SwappedSource { step, used } => {
+                format!("{} made from {}, the other sequence", step.name(), used.name())
+            }
+            Self::BiasLeftOut(bias) => format!("{} left out", bias.name()),
+            Self::SwappedFactors(left, right) => format!("{}·{}ᵀ instead of Q·Kᵀ", left.name(), right.name()),
+            Self::KeysNotTransposed => "Q·K instead of Q·Kᵀ".into(),
+            Self::WeightsTransposed => "weightsᵀ·V instead of weights·V".into(),
+            Self::SwappedValues(mixed) => format!("weights·{0} instead of weights·V", mixed.name()),
+            Self::HeadsInterleaved => "the heads' columns taken in turn instead of head after head".into(),
+            Self::Transposed => "the transpose of the right matrix".into(),
+            Self::Sign { cells: 1 } => "the wrong sign in 1 cell".into(),
+            Self::Sign { cells } => format!("the wrong sign in {cells} cells"),
+            Self::Copied { from, rows } => {
+                let row = |(here, there): &(usize, usize)| {
+                    format!("row {} is row {} of {from}", here + 1, there + 1)
+                };
+                format!("copied: {}", rows.iter().map(row).collect::<Vec<_>>().join(", "))
+            }
+            Self::TooCoarse { unit } => {
+                format!(
+                    "written too coarsely: every cell is within {unit} of the truth, one of its last digit or less"
+                )
+            }
+        }
+    }
+
+    /// The recipe with this mistake in it; nothing for what is no mistake of computation.
+    pub(super) fn edit(&self, mut recipe: Recipe) -> Option<Recipe> {
+        match *self {
+            Self::Scale { value, .. } => recipe.divisor = value,
+            Self::ScaledEarly => recipe.early_divisor = recipe.divisor,
+            Self::Masking(masking) => recipe.masking = masking,
+            Self::Squash(squash) => recipe.squash = squash,
+            Self::TransposedWeight(weight) => recipe.projection(user_of(weight)?)?.transposed = true,
+            Self::SwappedWeight { meant, used } => recipe.projection(user_of(meant)?)?.weight = used,
+            Self::SwappedSource { step, used } => recipe.projection(step)?.source = used,
+            Self::BiasLeftOut(bias) => recipe.projection(user_of(bias)?)?.bias = false,
+            Self::SwappedFactors(left, right) => (recipe.left, recipe.right) = (left, right),
+            Self::KeysNotTransposed => recipe.right_as_it_is = true,
+            Self::WeightsTransposed => recipe.weights_transposed = true,
+            Self::SwappedValues(mixed) => recipe.mixed = mixed,
+            Self::HeadsInterleaved => recipe.interleaved = true,
+            Self::Transposed | Self::Sign { .. } | Self::Copied { .. } | Self::TooCoarse { .. } => {
+                return None;
+            }
+        }
+        Some(recipe)
+    }
+}
+
+/// The step that a weight or bias belongs to.
+fn user_of(operand: Operand) -> Option<Step> {
+    match operand {
+        Operand::WQ | Operand::BQ => Some(Step::Q),
+        Operand::WK | Operand::BK => Some(Step::K),
+        Operand::WV | Operand::BV => Some(Step::V),
+        Operand::WO | Operand::BO => Some(Step::Output),
+        Operand::X | Operand::C => None,
+    }
+}
+
+/// Every mistake of computation that is worth trying on an example, the commonest first.
+pub(super) fn hypotheses(example: &Example) -> Vec<Explanation> {
+    let mut all = scales(example);
+    all.push(Explanation::ScaledEarly);
+    if example.mask != Mask::None {
+        let ways =
+            [Masking::MultipliedAfter, Masking::MultipliedBefore, Masking::Ignored, Masking::Transposed];
+        all.extend(ways.map(Explanation::Masking));
+    }
+    all.extend(
+        [
+            Squash::Sigmoid,
+            Squash::Columns,
+            Squash::Everything,
+            Squash::Shares,
+            Squash::Exponentials,
+            Squash::Skipped,
+        ]
+        .map(Explanation::Squash),
+    );
+    let weights = [Operand::WQ, Operand::WK, Operand::WV, Operand::WO];
+    all.extend(weights.map(Explanation::TransposedWeight));
+    for meant in weights {
+        let others = weights.into_iter().filter(|used| *used != meant);
+        all.extend(others.map(|used| Explanation::SwappedWeight { meant, used }));
+    }
+    all.extend([Operand::BQ, Operand::BK, Operand::BV, Operand::BO].map(Explanation::BiasLeftOut));
+    if example.query_source() == Operand::C {
+        let swapped = [(Step::Q, Operand::X), (Step::K, Operand::C), (Step::V, Operand::C)];
+        all.extend(swapped.map(|(step, used)| Explanation::SwappedSource { step, used }));
+    }
+    all.push(Explanation::KeysNotTransposed);
+    let factors =
+        [(Step::K, Step::Q), (Step::Q, Step::Q), (Step::K, Step::K), (Step::Q, Step::V), (Step::V, Step::K)];
+    all.extend(factors.map(|(left, right)| Explanation::SwappedFactors(left, right)));
+    all.push(Explanation::WeightsTransposed);
+    let mixed =
+        [Mixed::Step(Step::K), Mixed::Step(Step::Q), Mixed::Operand(Operand::X), Mixed::Operand(Operand::C)];
+    all.extend(mixed.map(Explanation::SwappedValues));
+    if example.heads > 1 {
+        all.push(Explanation::HeadsInterleaved);
+    }
+    all
+}
+
+/// The other divisors that an author may have taken.
+fn scales(example: &Example) -> Vec<Explanation> {
+    let Some(right) = divisor(example, example.scale) else { return Vec::new() };
+    let keys = example.operand(Operand::X).map(Matrix::rows).or_else(|| {
+        example.given.iter().find(|given| given.part.step == Step::K).map(|given| given.stated.matrix.rows())
+    });
+    let numbers = [
+        (Divisor::SqrtHead, divisor(example, Scale::SqrtHead)),
+        (Divisor::SqrtModel, model_size(example).map(|n| (n as f64).sqrt())),
+        (Divisor::SqrtKeys, keys.map(|n| (n as f64).sqrt())),
+        (Divisor::One, Some(1.0)),
+        (Divisor::Head, head_size(example).map(|n| n as f64)),
+    ];
+    let mut tried = vec![right];
+    let mut scales = Vec::new();
+    for (by, value) in numbers {
+        if let Some(value) = value.filter(|value| !tried.contains(value)) {
+            tried.push(value);
+            scales.push(Explanation::Scale { by, value });
+        }
+    }
+    scales
+}
+
+/// Four digits, without zeros at the end.
+pub(super) fn short(x: f64) -> String {
+    let text = format!("{x:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,314 @@
+//! A verdict a claim: right, wrong here, or wrong only because an earlier one is.
+
+use super::derive::{Derived, Recipe, derive};
+use super::example::{Claim, Example, Part, Tolerance, unit};
+use super::explain::{Explanation, hypotheses};
+use super::matrix::Matrix;
+use super::pattern::{Suspect, patterns};
+use super::word::{JudgedWord, judge_word};
+
+/// An example, worked out, and what became of its claims.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// Every step from what is given alone.
+    pub truth: Derived,
+    /// The claims in the order of computation.
+    pub claims: Vec<Judged>,
+    /// The statements in words.
+    pub words: Vec<JudgedWord>,
+}
+
+/// A claim and its verdict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// What was claimed.
+    pub claim: Claim,
+    /// What is true.
+    pub truth: Matrix,
+    /// What follows from the claims before it, where that is something else.
+    pub follows: Option<Matrix>,
+    /// How far off it may be.
+    pub tolerance: f64,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// What is to be said of a claim.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It is true, within the tolerance.
+    Right,
+    /// It follows from the claims before it, which are right but rounded.
+    RightFromRounded,
+    /// It follows from the claims before it, and some of those are wrong.
+    Follows {
+        /// Where the mistakes are.
+        from: Vec<Part>,
+    },
+    /// It does not follow from what is before it.
+    Wrong(Diagnosis),
+}
+
+/// What is wrong with a claim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnosis {
+    /// The rows that are wrong, from 0. All of them where the shape is.
+    pub rows: Vec<usize>,
+    /// The cell that is furthest off; nothing where the shape is wrong.
+    pub worst: Option<Cell>,
+    /// What would explain it, the best first.
+    pub fits: Vec<Fit>,
+    /// How many explanations were tried.
+    pub tried: usize,
+}
+
+/// One cell of a claim.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    /// From 0.
+    pub row: usize,
+    /// From 0.
+    pub column: usize,
+    /// What was claimed.
+    pub claimed: f64,
+    /// What is true.
+    pub truth: f64,
+    /// What follows from the claims before.
+    pub follows: f64,
+}
+
+/// What an explanation was computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// The claims before this one.
+    Claims,
+    /// What is given.
+    Truth,
+}
+
+/// An explanation that fits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// What happened.
+    pub explanation: Explanation,
+    /// The wrong rows that it explains, from 0.
+    pub rows: Vec<usize>,
+    /// From which numbers.
+    pub basis: Basis,
+    /// How far the claim is from what it predicts, at most.
+    pub off: f64,
+}
+
+/// The first mistake of an example.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mistake<'a> {
+    /// In a step.
+    Claim(&'a Judged),
+    /// In a word.
+    Word(&'a JudgedWord),
+}
+
+impl Judgement {
+    /// The first claim that does not follow from what is before it.
+    pub fn first_mistake(&self) -> Option<Mistake<'_>> {
+        let claim = self.claims.iter().find(|judged| matches!(judged.verdict, Verdict::Wrong(_)));
+        let word = self.words.iter().filter(|word| word.wrong).min_by_key(|word| word.step);
+        match (claim, word) {
+            (Some(claim), Some(word)) if claim.claim.part.step < word.step => Some(Mistake::Claim(claim)),
+            (_, Some(word)) => Some(Mistake::Word(word)),
+            (claim, None) => claim.map(Mistake::Claim),
+        }
+    }
+
+    /// Whether nothing that was claimed is wrong.
+    pub fn is_right(&self) -> bool {
+        let right = |judged: &Judged| matches!(judged.verdict, Verdict::Right | Verdict::RightFromRounded);
+        self.claims.iter().all(right) && self.words.iter().all(|word| !word.wrong)
+    }
+}
+
+/// Works an example out and judges what it claims.
+pub fn judge(example: &Example) -> Judgement {
+    let plain = Recipe::of(example);
+    let truth = derive(example, &plain, &[]);
+    let court = Court { example, plain: &plain, truth: &truth, hypotheses: hypotheses(example) };
+    let mut claims: Vec<Judged> = Vec::new();
+    for claim in &example.claims {
+        let judged = court.judge(claim, &claims);
+        claims.extend(judged);
+    }
+    let words = example.words.iter().map(|word| judge_word(example, *word, &claims)).collect();
+    Judgement { claims, words, truth }
+}
+
+/// Rounding in the comparison itself must not decide.
+fn slack(tolerance: f64) -> f64 {
+    tolerance * (1.0 + 1e-9) + 1e-12
+}
+
+/// How far two rows are apart at most; −∞ is −∞.
+pub(super) fn apart(a: &[f64], b: &[f64]) -> f64 {
+    let cell = |(a, b): (&f64, &f64)| if a == b { 0.0 } else { (a - b).abs() };
+    let most = |x: f64, y: f64| if y.is_nan() { f64::INFINITY } else { x.max(y) };
+    if a.len() == b.len() { a.iter().zip(b).map(cell).fold(0.0, most) } else { f64::INFINITY }
+}
+
+struct Court<'a> {
+    example: &'a Example,
+    plain: &'a Recipe,
+    truth: &'a Derived,
+    hypotheses: Vec<Explanation>,
+}
+
+impl Court<'_> {
+    fn judge(&self, claim: &Claim, before: &[Judged]) -> Option<Judged> {
+        let truth = self.truth.part(claim.part)?;
+        let tolerance = self.example.tolerance.of(&claim.stated);
+        if claim.stated.matrix.shape() != truth.shape() {
+            let verdict = Verdict::Wrong(wrong_shape(claim, &truth, tolerance));
+            return Some(Judged { claim: claim.clone(), truth, follows: None, tolerance, verdict });
+        }
+        let earlier: Vec<&Claim> = before
+            .iter()
+            .filter(|b| {
+                claim.part.step > b.claim.part.step && b.truth.shape() == b.claim.stated.matrix.shape()
+            })
+            .map(|b| &b.claim)
+            .collect();
+        let follows = derive(self.example, self.plain, &earlier).part(claim.part)?;
+        let near =
+            |to: &Matrix, row: usize| apart(claim.stated.matrix.row(row), to.row(row)) <= slack(tolerance);
+        let rows = 0..truth.rows();
+        let wrong: Vec<usize> = rows.clone().filter(|&r| !near(&truth, r) && !near(&follows, r)).collect();
+        let verdict = if rows.clone().all(|r| near(&truth, r)) {
+            Verdict::Right
+        } else if wrong.is_empty() {
+            let from = sources(claim.part, before);
+            if from.is_empty() { Verdict::RightFromRounded } else { Verdict::Follows { from } }
+        } else {
+            let case = Case { claim, truth: &truth, follows: &follows, tolerance, wrong, earlier };
+            Verdict::Wrong(self.diagnose(&case, before))
+        };
+        let follows = Some(follows).filter(|follows| *follows != truth);
+        Some(Judged { claim: claim.clone(), truth, follows, tolerance, verdict })
+    }
+
+    fn diagnose(&self, case: &Case<'_>, before: &[Judged]) -> Diagnosis {
+        let mut fits = Vec::new();
+        // The true inputs are another basis only where a claim has replaced some of them.
+        let bases: &[Basis] =
+            if case.earlier.is_empty() { &[Basis::Truth] } else { &[Basis::Claims, Basis::Truth] };
+        for explanation in &self.hypotheses {
+            let Some(recipe) = explanation.edit(self.plain.clone()) else { continue };
+            for &basis in bases {
+                let fixed: &[&Claim] = if basis == Basis::Claims { &case.earlier } else { &[] };
+                let derived = derive(self.example, &recipe, fixed);
+                let fit = derived
+                    .part(case.claim.part)
+                    .and_then(|predicted| case.fit(explanation, &predicted, basis));
+                if let Some(fit) = fit {
+                    fits.push(fit);
+                    break;
+                }
+            }
+        }
+        let suspect = Suspect { case, example: self.example, truth: self.truth, before };
+        let (tried, found) = patterns(&suspect);
+        fits.extend(found);
+        fits.sort_by_key(|fit| std::cmp::Reverse(fit.rows.len()));
+        let most = fits.first().map_or(0, |fit| fit.rows.len());
+        // What explains everything leaves nothing to those that explain a part.
+        fits.retain(|fit| most < case.wrong.len() || fit.rows.len() == most);
+        fits.truncate(MOST_FITS);
+        Diagnosis {
+            worst: case.worst(),
+            rows: case.wrong.clone(),
+            fits,
+            tried: self.hypotheses.len() + tried,
+        }
+    }
+}
+
+/// Nobody reads more.
+const MOST_FITS: usize = 3;
+
+/// A claim that is wrong, and what it is held against.
+pub(super) struct Case<'a> {
+    pub(super) claim: &'a Claim,
+    pub(super) truth: &'a Matrix,
+    pub(super) follows: &'a Matrix,
+    pub(super) tolerance: f64,
+    pub(super) wrong: Vec<usize>,
+    pub(super) earlier: Vec<&'a Claim>,
+}
+
+impl Case<'_> {
+    pub(super) fn claimed(&self, row: usize) -> &[f64] {
+        self.claim.stated.matrix.row(row)
+    }
+
+    /// The wrong rows that a prediction gets right, if any. Who has left the earlier claims aside has done so for every
+    /// row.
+    fn fit(&self, explanation: &Explanation, predicted: &Matrix, basis: Basis) -> Option<Fit> {
+        if predicted.shape() != self.truth.shape() {
+            return None;
+        }
+        let off = |r: usize| apart(self.claimed(r), predicted.row(r));
+        let near = |r: usize| off(r) <= slack(self.tolerance);
+        if basis == Basis::Truth && !self.earlier.is_empty() && !(0..predicted.rows()).all(near) {
+            return None;
+        }
+        let rows: Vec<usize> = self.wrong.iter().copied().filter(|&r| near(r)).collect();
+        let off = rows.iter().map(|&r| off(r)).fold(0.0, f64::max);
+        (!rows.is_empty()).then(|| Fit { explanation: explanation.clone(), rows, basis, off })
+    }
+
+    fn worst(&self) -> Option<Cell> {
+        let cells =
+            self.wrong.iter().flat_map(|&row| (0..self.truth.columns()).map(move |column| (row, column)));
+        let cell = |(row, column): (usize, usize)| Cell {
+            row,
+            column,
+            claimed: self.claimed(row)[column],
+            truth: self.truth.row(row)[column],
+            follows: self.follows.row(row)[column],
+        };
+        let off = |cell: &Cell| apart(&[cell.claimed], &[cell.follows]);
+        cells.map(cell).max_by(|a, b| off(a).total_cmp(&off(b)))
+    }
+}
+
+/// The wrong claims that a part is computed from.
+fn sources(part: Part, before: &[Judged]) -> Vec<Part> {
+    let same_head = |other: Part| part.head.is_none() || other.head.is_none() || part.head == other.head;
+    let wrong = |judged: &&Judged| matches!(judged.verdict, Verdict::Wrong(_));
+    let parts = before.iter().filter(wrong).map(|judged| judged.claim.part);
+    parts.filter(|other| part.step.depends_on(other.step) && same_head(*other)).collect()
+}
+
+/// A claim of another shape than the truth's can only be its transpose.
+fn wrong_shape(claim: &Claim, truth: &Matrix, tolerance: f64) -> Diagnosis {
+    let turned = claim.stated.matrix.transposed();
+    let rows: Vec<usize> = (0..claim.stated.matrix.rows()).collect();
+    let off = apart(turned.values(), truth.values());
+    let fits = turned.shape() == truth.shape() && off <= slack(tolerance);
+    let fit = Fit { explanation: Explanation::Transposed, rows: rows.clone(), basis: Basis::Truth, off };
+    Diagnosis { rows, worst: None, fits: fits.then_some(fit).into_iter().collect(), tried: 1 }
+}
+
+/// How far a copied number may be from its source: the tolerance, or one of the last digit written, since a copy may be
+/// cut off. Where hardly anything is written, everything would be a copy of everything.
+pub(super) fn copy_tolerance(stated_digits: u32, tolerance: f64) -> f64 {
+    slack(if stated_digits >= 2 { tolerance.max(unit(stated_digits)) } else { tolerance })
+}
+
+impl Tolerance {
+    /// In words.
+    pub fn text(self) -> String {
+        match self {
+            Self::Absolute(tolerance) => format!("within {tolerance}"),
+            Self::Decimals(digits) => format!("to {digits} decimals"),
+            Self::AsWritten => "to the last digit written".into(),
+        }
+    }
+}

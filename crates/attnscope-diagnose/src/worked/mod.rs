@@ -1,0 +1,27 @@
+//! Worked examples: attention by hand, with claimed numbers. An example is worked out from what it gives; every claim gets
+//! a verdict, and a wrong one the mistakes that would explain it.
+
+mod derive;
+mod error;
+mod example;
+mod explain;
+mod judge;
+mod matrix;
+mod number;
+mod parse;
+mod pattern;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod word;
+
+pub use derive::{Derived, Masking, Mixed, Squash, Value, divisor, head_size, model_size};
+pub use error::{ExampleError, UnknownName};
+pub use example::{
+    Claim, Example, Mask, Operand, Part, Scale, SquashWord, Stated, Step, Tolerance, WordClaim,
+};
+pub use explain::{Divisor, Explanation};
+pub use judge::{Basis, Cell, Diagnosis, Fit, Judged, Judgement, Mistake, Verdict, judge};
+pub use matrix::Matrix;
+pub use parse::{MOST_BYTES, parse};
+pub use word::JudgedWord;

@@ -1,0 +1,289 @@
+//! Where two runs part: the verdict first, then the nodes around it.
+
+use attnscope_diagnose::diff::{Compared, Divergence, Grounds, Judged, Kind, Report, State};
+use serde_json::{Value, json};
+
+use crate::glyphs::Glyphs;
+use crate::json::SCHEMA;
+use crate::layout::Options;
+use crate::table::{Column, Table};
+use crate::trace::{number, shape_text};
+use crate::wrap::{shown, wrap};
+
+/// Rows of the table before and after the first divergence, where not all are asked for.
+const BEFORE: usize = 5;
+const AFTER: usize = 6;
+/// Names of tensors that were not compared.
+const NAMES: usize = 6;
+
+/// What is compared: where it is, what it is, and how many tensors it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Party {
+    /// Its path, as given.
+    pub path: String,
+    /// A trace, a dump of another program, a weight file.
+    pub kind: String,
+    /// How many tensors.
+    pub tensors: usize,
+}
+
+/// The comparison for a reader; `full` shows every compared node.
+pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options) -> String {
+    let mut out = heading(parties, options);
+    out.push('\n');
+    match &report.first {
+        Some(first) => out += &divergence(report, first, options),
+        None => out += &fill(&agreement(report), options, 0),
+    }
+    if let Some(remark) = judged(report) {
+        out += &fill(remark, options, 0);
+    }
+    let table = table(report, full, options);
+    if !table.is_empty() {
+        out += &format!("\n{table}");
+    }
+    out + &not_compared(report, options)
+}
+
+fn heading(parties: &[Party; 2], options: Options) -> String {
+    let mut table =
+        Table::new(vec![Column::left(""), Column::left(""), Column::left("")], options.glyphs).flexible(1);
+    for (name, party) in ["A", "B"].into_iter().zip(parties) {
+        let what = format!("{}, {} tensors", party.kind, party.tensors);
+        table.row([name, &party.path, &what]);
+    }
+    table.render(options.width)
+}
+
+/// A text over as many lines as it needs.
+fn fill(text: &str, options: Options, indent: usize) -> String {
+    let lines = wrap(&shown(text, options.glyphs), options.width.saturating_sub(indent));
+    lines.iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
+}
+
+/// A number with all that matters when it stands beside a near one.
+fn exact(x: f64) -> String {
+    match x.abs() {
+        _ if x.is_nan() => "NaN".into(),
+        _ if x.is_infinite() => if x > 0.0 { "∞" } else { "−∞" }.into(),
+        0.0 => "0".into(),
+        a if !(1e-4..1e7).contains(&a) => format!("{x:.6e}"),
+        _ => {
+            let text = format!("{x:.7}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+/// A part of the largest value.
+fn share(relative: f64) -> String {
+    match relative {
+        r if r >= 0.1 => format!("{:.0} %", 100.0 * r),
+        r if r >= 1e-3 => format!("{:.1} %", 100.0 * r),
+        r => format!("{r:.1e}"),
+    }
+}
+
+/// The place of a cell: `(0,3,1)`.
+fn place(shape: &[usize], mut at: usize) -> Vec<usize> {
+    let mut place = vec![0; shape.len()];
+    for (i, &length) in shape.iter().enumerate().rev() {
+        place[i] = at % length.max(1);
+        at /= length.max(1);
+    }
+    place
+}
+
+fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
+    let Some(row) = report.nodes.get(first.row) else { return String::new() };
+    let verdict = match (first.kind, first.grounds) {
+        (Kind::Bug, Grounds::Recomputed) => "a bug: it does not follow from its inputs",
+        (Kind::Bug, Grounds::Growth) => "a bug: the difference jumps here",
+        (Kind::Bug, Grounds::Weights) => "other weights, not another rounding of them",
+        (Kind::Drift, Grounds::Weights) => {
+            "drift: differences that are small everywhere, as of a quantisation or further training"
+        }
+        (Kind::Drift, _) => "drift: rounding that has grown, no step",
+    };
+    let mut lines =
+        vec![format!("first divergence: {} {}", first.node, shape_text(&row.shape)), verdict.to_owned()];
+    if let Some(relation) = &first.relation {
+        let about = first.cause.as_ref().map(|cause| format!(", at {cause} on the way")).unwrap_or_default();
+        lines.push(format!("{}{about}", relation.sentence(first.odd_one.name())));
+    }
+    let m = &row.measure;
+    let cell = shape_text(&place(&row.shape, m.at));
+    lines.push(match m.max_abs {
+        0.0 => format!("at {cell}: A {}, B {}; {} cells are like that", exact(m.a), exact(m.b), m.apart),
+        _ => format!(
+            "largest difference {} ({} of the largest value) at {cell}: A {}, B {}",
+            number(m.max_abs),
+            share(m.relative()),
+            exact(m.a),
+            exact(m.b)
+        ),
+    });
+    if !first.reads.is_empty() {
+        let agree = if first.kind == Kind::Bug { "its inputs agree" } else { "it is computed from" };
+        lines.push(format!("{agree}: {}", first.reads.join(", ")));
+    }
+    let indented = |(i, line): (usize, &String)| fill(line, options, if i == 0 { 0 } else { 2 });
+    lines.iter().enumerate().map(indented).collect()
+}
+
+/// What is compared.
+fn noun(report: &Report) -> &'static str {
+    if report.judged == Judged::Weights { "weights" } else { "nodes" }
+}
+
+fn agreement(report: &Report) -> String {
+    let noun = noun(report);
+    let count = report.nodes.len();
+    let same = report.nodes.iter().filter(|n| n.state == State::Same).count();
+    let furthest = report.nodes.iter().max_by(|a, b| a.measure.relative().total_cmp(&b.measure.relative()));
+    match furthest {
+        Some(row) if same < count => format!(
+            "no divergence: {count} {noun} compared, {same} the same bit for bit, {} apart by rounding, at most {:.1e} of the \
+             largest value ({})",
+            count - same,
+            row.measure.relative(),
+            row.node
+        ),
+        _ => format!("no divergence: {count} {noun} compared, all the same bit for bit"),
+    }
+}
+
+/// What the verdict rests on, where it is not everything.
+fn judged(report: &Report) -> Option<&'static str> {
+    match report.judged {
+        Judged::All | Judged::Weights => None,
+        Judged::WithoutWeights => Some(
+            "The model is not at hand, so nodes with weights could not be computed again; --model FILE gives it.",
+        ),
+        Judged::Nothing => {
+            Some("Neither side is a trace of ours, so nothing could be computed again from its inputs.")
+        }
+    }
+}
+
+fn table(report: &Report, full: bool, options: Options) -> String {
+    let (from, to) = match &report.first {
+        _ if full => (0, report.nodes.len()),
+        Some(first) => (first.row.saturating_sub(BEFORE), (first.row + 1 + AFTER).min(report.nodes.len())),
+        None => return String::new(),
+    };
+    let columns = vec![
+        Column::left(if report.judged == Judged::Weights { "weight" } else { "node" }),
+        Column::left("shape"),
+        Column::right("max |A−B|"),
+        Column::right("of largest"),
+        Column::left(""),
+    ];
+    let mut table = Table::new(columns, options.glyphs);
+    for row in report.nodes.get(from..to).unwrap_or_default() {
+        table.row(cells(row));
+    }
+    let mut out = String::new();
+    if from > 0 {
+        out += &format!("{from} {} before, all equal but for rounding\n\n", noun(report));
+    }
+    out += &table.render(options.width);
+    if to < report.nodes.len() {
+        let left = &report.nodes[to..];
+        let apart = left.iter().filter(|row| row.state == State::After).count();
+        out +=
+            &format!("\n{} {} after, {apart} of which differ; --full shows them\n", left.len(), noun(report));
+    }
+    if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
+}
+
+fn cells(row: &Compared) -> [String; 5] {
+    let m = &row.measure;
+    let (difference, relative) = match (m.max_abs, m.apart) {
+        (0.0, 0) => ("0".to_owned(), String::new()),
+        (0.0, apart) => (format!("{apart} cells"), String::new()),
+        (max, _) => (number(max), share(m.relative())),
+    };
+    let state = match row.state {
+        State::Same => "same",
+        State::Rounding => "rounding",
+        State::First => "◀ first",
+        State::After => "differs",
+    };
+    let state = match &row.seen_as {
+        Some(words) => format!("{state} ({words})"),
+        None => state.to_owned(),
+    };
+    [row.node.clone(), shape_text(&row.shape), difference, relative, state]
+}
+
+fn not_compared(report: &Report, options: Options) -> String {
+    let line = |(name, left): (&str, &Vec<String>)| {
+        let shown: Vec<&str> = left.iter().take(NAMES).map(String::as_str).collect();
+        let more = if left.len() > NAMES { ", …" } else { "" };
+        let text = format!("not compared, of {name}: {} ({}{more})", left.len(), shown.join(", "));
+        fill(&text, options, 0)
+    };
+    let left: Vec<String> =
+        ["A", "B"].into_iter().zip(&report.left).filter(|(_, l)| !l.is_empty()).map(line).collect();
+    if left.is_empty() { String::new() } else { format!("\n{}", left.concat()) }
+}
+
+/// The comparison for programs.
+pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
+    let side = |party: &Party| json!({ "path": party.path, "kind": party.kind, "tensors": party.tensors });
+    let nodes: Vec<Value> = report.nodes.iter().map(node_json).collect();
+    json!({
+        "schema": SCHEMA,
+        "a": side(a),
+        "b": side(b),
+        "first_divergence": report.first.as_ref().map(|first| first_json(report, first)),
+        "judged": match report.judged {
+            Judged::All => "all",
+            Judged::WithoutWeights => "without_weights",
+            Judged::Nothing => "nothing",
+            Judged::Weights => "weights",
+        },
+        "nodes": nodes,
+        "not_compared": { "a": report.left[0], "b": report.left[1] },
+    })
+}
+
+fn first_json(report: &Report, first: &Divergence) -> Value {
+    let row = report.nodes.get(first.row);
+    let mut value = json!({
+        "node": first.node,
+        "max_abs": row.map(|r| r.measure.max_abs),
+        "relation": first.relation.as_ref().map(|r| r.name()),
+        "kind": first.kind.name(),
+        "detail": first.relation.as_ref().map(|r| r.detail()),
+        "sentence": first.relation.as_ref().map(|r| r.sentence(first.odd_one.name())),
+        "cause": first.cause,
+        "grounds": match first.grounds {
+            Grounds::Recomputed => "recomputed",
+            Grounds::Growth => "growth",
+            Grounds::Weights => "weights",
+        },
+        "reads": first.reads,
+    });
+    if let Some(row) = row {
+        let m = &row.measure;
+        value["cell"] = json!({ "at": place(&row.shape, m.at), "a": m.a, "b": m.b });
+    }
+    value
+}
+
+fn node_json(row: &Compared) -> Value {
+    let m = &row.measure;
+    json!({
+        "node": row.node,
+        "a": row.names[0],
+        "b": row.names[1],
+        "shape": row.shape,
+        "max_abs": m.max_abs,
+        "relative": m.relative(),
+        "apart": m.apart,
+        "state": row.state.name(),
+        "seen_as": row.seen_as,
+    })
+}

@@ -1,0 +1,176 @@
+//! Masks with the tokens on both sides, proofs in a table, mistakes beside what is right.
+
+mod mistake;
+mod proof;
+
+use attnscope_diagnose::masks::{Mask, Shut};
+use serde_json::{Value, json};
+
+use crate::glyphs::Glyphs;
+use crate::heatmap::{padded, short};
+use crate::layout::Options;
+use crate::text::Style;
+use crate::trace::shape_text;
+use crate::wrap::{shown, width, wrap};
+
+pub use mistake::{mistake, mistake_json};
+pub use proof::{measure_note, proof_json, proof_table};
+
+/// The most columns of a row's label.
+const LABEL: usize = 16;
+/// The most columns of a cell.
+const CELL: usize = 7;
+/// Cells of the largest mask that is drawn: 64 × 64.
+const MOST_CELLS: usize = 4096;
+
+/// Cells of the largest that is drawn though all are open.
+const PLAIN_CELLS: usize = 1024;
+
+/// A matrix of short texts with a label for every row and column.
+struct Grid<'a> {
+    rows: &'a [String],
+    columns: &'a [String],
+    /// The least columns of a cell.
+    least: usize,
+    options: Options,
+}
+
+impl Grid<'_> {
+    /// As lines, in several parts where it is too wide. `cell` writes a cell for a number of columns.
+    fn lines(&self, cell: impl Fn(usize, usize, usize) -> String) -> Vec<String> {
+        let label = |text: &String| short(&shown(text, self.options.glyphs), LABEL);
+        let rows: Vec<String> = self.rows.iter().map(label).collect();
+        let columns: Vec<String> = self.columns.iter().map(|c| shown(c, self.options.glyphs)).collect();
+        let beside = rows.iter().map(|r| width(r)).max().unwrap_or(0);
+        let room = self.options.width.saturating_sub(beside).max(self.least + 1);
+        let widest = columns.iter().map(|c| width(c)).max().unwrap_or(0).clamp(self.least, CELL);
+        let fits = (room / columns.len().max(1)).saturating_sub(1);
+        let size = widest.min(fits.max(self.least));
+        let at_once = (room / (size + 1)).max(1);
+        let mut lines = Vec::new();
+        for first in (0..columns.len()).step_by(at_once) {
+            if first > 0 {
+                lines.push(String::new());
+            }
+            let part = first..(first + at_once).min(columns.len());
+            let heads = columns[part.clone()].iter().map(|c| format!(" {}", padded(&short(c, size), size)));
+            lines.push(format!("{}{}", " ".repeat(beside), heads.collect::<String>()));
+            for (r, row) in rows.iter().enumerate() {
+                let cells = part.clone().map(|c| format!(" {}", cell(r, c, size)));
+                lines.push(format!("{}{}", padded(row, beside), cells.collect::<String>()));
+            }
+        }
+        lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
+    }
+}
+
+fn joined(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// What a cell looks like: Unicode, ASCII, a colour of the 256, and its letter in JSON.
+fn look(cell: Option<Shut>) -> (char, char, u8, char) {
+    match cell {
+        None => ('█', '#', 72, 'o'),
+        Some(Shut::Future) => ('·', '.', 240, 'f'),
+        Some(Shut::Padding) => ('×', 'x', 168, 'p'),
+        Some(Shut::FuturePadding) => ('×', 'x', 168, 'b'),
+    }
+}
+
+fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
+    let (unicode, ascii, _, _) = look(cell);
+    if glyphs == Glyphs::Ascii { ascii } else { unicode }
+}
+
+/// What the cells of a mask mean, in a line.
+pub fn legend(glyphs: Glyphs) -> String {
+    let [open, future, padding] =
+        [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, glyphs));
+    format!("Queries down, keys across: {open} open, {future} shut: future, {padding} shut: padding.\n")
+}
+
+/// Whose mask it is, its shape, how heads and layers share it, and the reason of every rule.
+pub fn mask_heading(mask: &Mask, options: Options) -> String {
+    let attention = mask.attention;
+    let title = format!("{}  {}", attention.symbol(), attention.title());
+    let whole = vec![mask.shape[0], mask.heads, mask.shape[2], mask.shape[3]];
+    let shape = match mask.kind {
+        Some(_) => format!(
+            "  {} of shape {}, broadcast to {}: one for {} heads, the same in {} layers",
+            attention.path("*", "mask"),
+            shape_text(&mask.shape),
+            shape_text(&whole),
+            mask.heads,
+            mask.layers
+        ),
+        None => format!("  no mask: every cell of the scores, {}, is open", shape_text(&whole)),
+    };
+    let mut out = format!("{title}\n");
+    for line in std::iter::once(shape).chain(mask.reasons.iter().map(|reason| format!("  {reason}"))) {
+        let text = shown(line.trim_start(), options.glyphs);
+        let lines = wrap(&text, options.width.saturating_sub(2));
+        out += &joined(&lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>());
+    }
+    out
+}
+
+/// One row of the batch of a mask, drawn; or why it is not.
+pub fn mask_drawing(
+    mask: &Mask,
+    row: usize,
+    labels: [&[String]; 2],
+    options: Options,
+    style: Style,
+) -> String {
+    let cells = mask.of_row(row);
+    let [queries, keys] = labels;
+    if cells.len() > PLAIN_CELLS && cells.iter().all(Option::is_none) {
+        return format!("  every one of its {} × {} cells is open\n", mask.shape[2], mask.shape[3]);
+    }
+    if cells.len() > MOST_CELLS {
+        let shut = cells.iter().filter(|cell| cell.is_some()).count();
+        return format!(
+            "  {shut} of {} cells are shut: too many to draw, --format json has them\n",
+            cells.len()
+        );
+    }
+    let grid = Grid { rows: queries, columns: keys, least: 2, options };
+    let lines = grid.lines(|r, c, size| {
+        let cell = cells.get(r * keys.len() + c).copied().flatten();
+        let text = glyph(cell, options.glyphs).to_string().repeat(size);
+        if style.color { format!("\x1b[38;5;{}m{text}\x1b[0m", look(cell).2) } else { text }
+    });
+    let mut out = joined(&lines);
+    let blind = mask.blind(row);
+    if !blind.is_empty() {
+        let list: Vec<String> = blind.iter().map(usize::to_string).collect();
+        let text = format!(
+            "! queries with nothing to see: {}; by definition their weights are 0 (a softmax of −∞ alone is 0/0)",
+            list.join(", ")
+        );
+        out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
+    }
+    out
+}
+
+/// A mask for programs: a string for every query, a letter for every key.
+pub fn mask_json(mask: &Mask) -> Value {
+    let row = |row: usize| -> Value {
+        let queries = mask.of_row(row).chunks(mask.shape[3].max(1));
+        queries.map(|keys| Value::String(keys.iter().map(|&cell| look(cell).3).collect())).collect()
+    };
+    json!({
+        "name": mask.attention.symbol(),
+        "attention": mask.attention.title(),
+        "nodes": mask.kind.map(|_| mask.attention.path("*", "mask")),
+        "causal": mask.kind.is_some_and(|kind| kind.causal),
+        "padding": mask.kind.is_some_and(|kind| kind.padding),
+        "shape": mask.shape,
+        "heads": mask.heads,
+        "layers": mask.layers,
+        "reasons": mask.reasons,
+        "rows": (0..mask.shape[0]).map(row).collect::<Vec<_>>(),
+        "blind": (0..mask.shape[0]).map(|row| mask.blind(row)).collect::<Vec<_>>(),
+    })
+}

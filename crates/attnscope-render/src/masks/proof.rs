@@ -1,0 +1,136 @@
+//! Proofs: a line each, and what there is to say of those that fail.
+
+use attnscope_diagnose::masks::{Claim, Proof, Verdict};
+use serde_json::{Value, json};
+
+use super::joined;
+use crate::layout::Options;
+use crate::table::{Column, Table};
+use crate::trace::{number, shape_text};
+use crate::wrap::{shown, wrap};
+
+/// The proofs: what was perturbed, what must or must not move, how many cells, how far, the verdict.
+pub fn proof_table(proofs: &[Proof], options: Options) -> String {
+    let columns = vec![
+        Column::left("perturbed"),
+        Column::left("must"),
+        Column::right("cells"),
+        Column::right("movement"),
+        Column::left("verdict"),
+    ];
+    let mut table = Table::new(columns, options.glyphs).flexible(0);
+    for proof in proofs {
+        let ran = !matches!(proof.verdict, Verdict::NotRun(_));
+        let cells = match ran {
+            false => "–".to_owned(),
+            true if proof.cells == proof.cells_in_all => crate::thousands(proof.cells as u64),
+            true => format!(
+                "{} of {}",
+                crate::thousands(proof.cells as u64),
+                crate::thousands(proof.cells_in_all as u64)
+            ),
+        };
+        let movement = match (&proof.verdict, proof.claim.must_move()) {
+            (Verdict::NotRun(_), _) => "–".to_owned(),
+            (Verdict::Holds, true) => format!("≥ {}", number(proof.movement)),
+            _ => number(proof.movement),
+        };
+        table.row([
+            proof.claim.perturbed(),
+            proof.claim.expected(),
+            &cells,
+            &movement,
+            verdict_word(&proof.verdict),
+        ]);
+    }
+    let mut out = table.render(options.width);
+    for proof in proofs {
+        if let Some(text) = remark(proof) {
+            out.push('\n');
+            out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
+        }
+    }
+    out
+}
+
+fn verdict_word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Fails(_) => "FAILS",
+        Verdict::NotRun(_) => "not run",
+    }
+}
+
+/// What there is to say besides the line of the table.
+fn remark(proof: &Proof) -> Option<String> {
+    let claim = proof.claim;
+    match &proof.verdict {
+        Verdict::Holds => None,
+        Verdict::NotRun(why) => Some(format!("not run: {}: {why}.", claim.perturbed())),
+        Verdict::Fails(leak) if claim.must_move() => {
+            Some(format!("FAILS: {}. {} is the first tensor in which it stays.", leak.cause, leak.node))
+        }
+        Verdict::Fails(leak) if claim == Claim::AllPadding => {
+            Some(format!("FAILS: {}, and {} is not what it must be.", leak.cause, leak.node))
+        }
+        Verdict::Fails(leak) => {
+            let renumbered =
+                "Positions count places here, so padding before a token gives it another number. ";
+            Some(format!(
+                "FAILS: {}, and {} is the first tensor that moves: by {} of its largest value at {}. {}",
+                leak.cause,
+                leak.node,
+                number(leak.movement),
+                shape_text(&leak.at),
+                if leak.node.ends_with(".positions") { renumbered } else { "" }
+            ))
+        }
+    }
+}
+
+/// How movements are measured, in a sentence or two.
+pub fn measure_note(proofs: &[Proof], options: Options) -> String {
+    let loose = proofs.iter().find(|proof| proof.threshold > 0.0 && proof.cells > 0);
+    let loose = loose.map(|proof| {
+        format!(
+            " Where the shape of the batch changes, so does rounding, and {} is allowed.",
+            number(proof.threshold)
+        )
+    });
+    let text = format!(
+        "Cells are pairs of a query and a key. A movement is a share of the largest value of encoder.out or of the logits; \
+         what stays is equal to the bit.{}",
+        loose.unwrap_or_default()
+    );
+    joined(&wrap(&shown(&text, options.glyphs), options.width))
+}
+
+/// A proof for programs.
+pub fn proof_json(proof: &Proof) -> Value {
+    let mut value = json!({
+        "claim": proof.claim.id(),
+        "perturbed": proof.claim.perturbed(),
+        "expected": proof.claim.expected(),
+        "verdict": match proof.verdict {
+            Verdict::Holds => "holds",
+            Verdict::Fails(_) => "fails",
+            Verdict::NotRun(_) => "not_run",
+        },
+        "runs": proof.runs,
+        "cells": proof.cells,
+        "cells_in_all": proof.cells_in_all,
+        "movement": proof.movement,
+        "felt": proof.felt,
+        "threshold": proof.threshold,
+    });
+    match &proof.verdict {
+        Verdict::Holds => {}
+        Verdict::Fails(leak) => {
+            value["leak"] = json!({
+                "node": leak.node, "at": leak.at, "movement": leak.movement, "cause": leak.cause,
+            });
+        }
+        Verdict::NotRun(why) => value["why"] = json!(why),
+    }
+    value
+}

@@ -1,0 +1,453 @@
+//! The innermost loops of matrix products: tiles whose sums stay in registers, and rows multiplied with rows.
+//!
+//! The right side of a tile is a panel: as many columns as a tile is wide, side by side, so that it is read in order.
+//! The left side is read where it lies, so that a head of a projection is multiplied without being moved.
+//!
+//! `unsafe`, because several threads fill one matrix, each its own columns, which no slice can say. What is read and
+//! written is checked against the slices before the first tile.
+#![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop)] // Iterators are not always inlined here, which costs a factor of ten.
+
+use std::marker::PhantomData;
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Vectors across a panel.
+const ACROSS: usize = 2;
+
+/// Columns of a panel on this machine.
+pub(super) fn panel_width(arch: Arch) -> usize {
+    arch.dispatch(Vectors).0
+}
+
+/// Width of a panel, and vector registers.
+struct Vectors;
+
+impl WithSimd for Vectors {
+    type Output = (usize, usize);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> (usize, usize) {
+        (ACROSS * S::F32_LANES, S::REGISTER_COUNT)
+    }
+}
+
+/// Rows of a matrix inside a slice, each in one piece.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows<'a> {
+    data: &'a [f32],
+    /// How many.
+    pub(super) count: usize,
+    /// Elements of each.
+    pub(super) width: usize,
+    /// Elements from one to the next.
+    step: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// # Panics
+    /// When the rows leave the slice: a defect of the caller, never of an input.
+    pub(super) fn new(data: &'a [f32], count: usize, width: usize, step: usize) -> Self {
+        let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(step)?.checked_add(width));
+        assert!(end.is_some_and(|end| end <= data.len()), "{count} rows of {width} every {step}");
+        Self { data, count, width, step }
+    }
+
+    /// Rows one after the other.
+    pub(super) fn dense(data: &'a [f32], count: usize, width: usize) -> Self {
+        Self::new(data, count, width, width)
+    }
+
+    /// One of them.
+    pub(super) fn row(&self, i: usize) -> &'a [f32] {
+        &self.data[i * self.step..][..self.width]
+    }
+
+    /// Some of them.
+    pub(super) fn slice(&self, from: usize, count: usize) -> Self {
+        assert!(from + count <= self.count);
+        Self { data: self.data.get(from * self.step..).unwrap_or_default(), count, ..*self }
+    }
+}
+
+/// A matrix that several threads fill, each its own cells.
+#[derive(Debug)]
+pub(super) struct Canvas<'a> {
+    start: *mut f32,
+    rows: usize,
+    columns: usize,
+    /// Elements from one row to the next, and from one column to the next: one of them is 1.
+    row_step: usize,
+    column_step: usize,
+    life: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: cells are only written, through `fill` and `dot`, whose callers give each thread cells of its own.
+unsafe impl Sync for Canvas<'_> {}
+
+impl<'a> Canvas<'a> {
+    /// Rows one after the other.
+    ///
+    /// # Panics
+    /// When the matrix leaves the slice: a defect of the caller.
+    pub(super) fn new(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
+        let cells = rows.checked_mul(columns);
+        assert!(cells.is_some_and(|cells| cells <= data.len()), "{rows} × {columns} in {}", data.len());
+        let start = data.as_mut_ptr();
+        Self { start, rows, columns, row_step: columns, column_step: 1, life: PhantomData }
+    }
+
+    /// The same cells with rows and columns exchanged.
+    pub(super) fn transposed(self) -> Self {
+        let Self { start, rows, columns, row_step, column_step, life } = self;
+        Self { start, rows: columns, columns: rows, row_step: column_step, column_step: row_step, life }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// # Safety
+    /// The cell is inside, and no other thread touches it meanwhile.
+    #[inline(always)]
+    unsafe fn at(&self, row: usize, column: usize) -> *mut f32 {
+        // SAFETY: the caller's.
+        unsafe { self.start.add(row * self.row_step + column * self.column_step) }
+    }
+}
+
+/// What is added to a product.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bias<'a> {
+    /// Nothing.
+    None,
+    /// A number for each column.
+    Columns(&'a [f32]),
+    /// A number for each row.
+    Rows(&'a [f32]),
+}
+
+impl Bias<'_> {
+    /// A model's bias, where it has one.
+    pub(super) fn columns(values: &[f32]) -> Bias<'_> {
+        if values.is_empty() { Bias::None } else { Bias::Columns(values) }
+    }
+
+    fn check(&self, canvas: &Canvas<'_>) {
+        match self {
+            Bias::None => {}
+            Bias::Columns(values) => assert!(values.len() >= canvas.columns),
+            Bias::Rows(values) => assert!(values.len() >= canvas.rows),
+        }
+    }
+}
+
+/// Where a product goes and what happens to it on the way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Finish<'a> {
+    /// The first row that is written.
+    pub(super) row: usize,
+    /// The first column that is written.
+    pub(super) column: usize,
+    /// Factor.
+    pub(super) scale: f32,
+    /// Added last.
+    pub(super) bias: Bias<'a>,
+}
+
+/// canvas[row + r, column + c] = scale · Σₖ left[r, k] · panel[k, c] + bias, for the columns that the canvas has.
+///
+/// # Safety
+/// No other thread touches these cells meanwhile.
+pub(super) unsafe fn fill(
+    arch: Arch,
+    canvas: &Canvas<'_>,
+    left: Rows<'_>,
+    panel: &[f32],
+    finish: Finish<'_>,
+) {
+    let (width, registers) = arch.dispatch(Vectors);
+    let (wanted, end) = (left.width.checked_mul(width), finish.row.checked_add(left.count));
+    assert!(wanted.is_some_and(|n| n <= panel.len()) && end.is_some_and(|end| end <= canvas.rows));
+    finish.bias.check(canvas);
+    let columns = width.min(canvas.columns.saturating_sub(finish.column));
+    if columns == 0 {
+        return;
+    }
+    // As many rows at a time as there are registers for their sums, then fewer. One function for each number: the
+    // compiler gives up on a larger one.
+    let mut row = 0;
+    macro_rules! tiles {
+        ($($rows:literal)*) => {
+            $(if left.count - row >= $rows {
+                row = arch.dispatch(Tiles::<$rows> { canvas, left, panel, finish, columns, row });
+            })*
+        };
+    }
+    if registers >= 32 {
+        tiles!(12 8 4 2 1);
+    } else {
+        tiles!(6 4 2 1);
+    }
+    debug_assert_eq!(row, left.count);
+}
+
+/// Tiles of R rows, from a row on.
+struct Tiles<'a, const R: usize> {
+    canvas: &'a Canvas<'a>,
+    left: Rows<'a>,
+    panel: &'a [f32],
+    finish: Finish<'a>,
+    columns: usize,
+    row: usize,
+}
+
+impl<const R: usize> WithSimd for Tiles<'_, R> {
+    type Output = usize;
+
+    /// Gives back the first row that is left.
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> usize {
+        while self.row + R <= self.left.count {
+            self.tile(simd);
+            self.row += R;
+        }
+        self.row
+    }
+}
+
+impl<const R: usize> Tiles<'_, R> {
+    /// R rows of the left side with the panel.
+    #[inline(always)]
+    fn tile<S: Simd>(&self, simd: S) {
+        let Rows { data, width: depth, step, .. } = self.left;
+        let mut sums = [[simd.splat_f32s(0.0); ACROSS]; R];
+        // SAFETY: row + R <= count, so that a row's `depth` elements are inside the slice; the panel has `depth` rows of
+        // ACROSS vectors. Both were checked by `Rows::new` and `fill`.
+        unsafe {
+            let left = data.as_ptr().add(self.row * step);
+            let mut panel = self.panel.as_ptr();
+            for k in 0..depth {
+                let (first, second) = (load::<S>(panel, 0), load::<S>(panel, S::F32_LANES));
+                for r in 0..R {
+                    let x = simd.splat_f32s(*left.add(r * step + k));
+                    sums[r][0] = simd.mul_add_e_f32s(x, first, sums[r][0]);
+                    sums[r][1] = simd.mul_add_e_f32s(x, second, sums[r][1]);
+                }
+                panel = panel.add(ACROSS * S::F32_LANES);
+            }
+        }
+        let scale = simd.splat_f32s(self.finish.scale);
+        let mut add = [simd.splat_f32s(0.0); ACROSS];
+        if let Bias::Columns(values) = self.finish.bias {
+            let values = &values[self.finish.column..];
+            add[0] = simd.partial_load_f32s(values);
+            add[1] = simd.partial_load_f32s(values.get(S::F32_LANES..).unwrap_or_default());
+        }
+        for r in 0..R {
+            let row = self.finish.row + self.row + r;
+            if let Bias::Rows(values) = self.finish.bias {
+                add = [simd.splat_f32s(values[row]); ACROSS];
+            }
+            sums[r][0] = simd.mul_add_e_f32s(sums[r][0], scale, add[0]);
+            sums[r][1] = simd.mul_add_e_f32s(sums[r][1], scale, add[1]);
+        }
+        self.write(simd, sums);
+    }
+
+    #[inline(always)]
+    fn write<S: Simd>(&self, simd: S, sums: [[S::f32s; ACROSS]; R]) {
+        if self.canvas.column_step == 1 && self.columns == ACROSS * S::F32_LANES {
+            // SAFETY: the rows and the columns are the canvas's, checked by `fill`; the cells are this thread's.
+            unsafe {
+                let to = self.canvas.at(self.finish.row + self.row, self.finish.column);
+                for r in 0..R {
+                    let to = to.add(r * self.canvas.row_step);
+                    to.cast::<S::f32s>().write_unaligned(sums[r][0]);
+                    to.add(S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[r][1]);
+                }
+            }
+        } else {
+            // A copy, number by number, so that the sums themselves stay in registers.
+            let mut copy = [[simd.splat_f32s(0.0); ACROSS]; R];
+            for r in 0..R {
+                copy[r][0] = sums[r][0];
+                copy[r][1] = sums[r][1];
+            }
+            self.scatter(pulp::bytemuck::cast_slice(copy.as_flattened()));
+        }
+    }
+
+    /// Writes a tile that is narrower than a panel, or whose rows are columns.
+    #[inline(never)]
+    fn scatter(&self, tile: &[f32]) {
+        let width = tile.len() / R;
+        // SAFETY: as above.
+        unsafe {
+            let to = self.canvas.at(self.finish.row + self.row, self.finish.column);
+            for c in 0..self.columns {
+                for r in 0..R {
+                    *to.add(r * self.canvas.row_step + c * self.canvas.column_step) = tile[r * width + c];
+                }
+            }
+        }
+    }
+}
+
+/// canvas[r, from + c] = scale · Σₖ left[r, k] · right[c, k] + bias, for a few rows on the left: each row of the right side
+/// is read once, and as it lies.
+///
+/// # Safety
+/// No other thread touches these cells meanwhile.
+pub(super) unsafe fn dot(
+    arch: Arch,
+    canvas: &Canvas<'_>,
+    left: Rows<'_>,
+    right: Rows<'_>,
+    finish: Finish<'_>,
+) {
+    assert!(left.width == right.width && finish.row + left.count <= canvas.rows);
+    assert!(finish.column + right.count <= canvas.columns);
+    finish.bias.check(canvas);
+    let (_, registers) = arch.dispatch(Vectors);
+    // Rows on the left together as far as there are registers for the sums; one alone with more on the right.
+    let mut row = 0;
+    if registers >= 32 {
+        while row + 4 <= left.count {
+            dot_rows::<4, 4>(arch, canvas, left.slice(row, 4), right, finish, row);
+            row += 4;
+        }
+    }
+    while row < left.count {
+        dot_rows::<1, 8>(arch, canvas, left.slice(row, 1), right, finish, row);
+        row += 1;
+    }
+}
+
+fn dot_rows<const R: usize, const C: usize>(
+    arch: Arch,
+    canvas: &Canvas<'_>,
+    left: Rows<'_>,
+    right: Rows<'_>,
+    finish: Finish<'_>,
+    row: usize,
+) {
+    let finish = Finish { row: finish.row + row, ..finish };
+    let column = arch.dispatch(Dots::<R, C> { canvas, left, right, finish, column: 0 });
+    arch.dispatch(Dots::<R, 1> { canvas, left, right, finish, column });
+}
+
+/// R rows of the left side with C rows of the right side at a time, from one of these on.
+struct Dots<'a, const R: usize, const C: usize> {
+    canvas: &'a Canvas<'a>,
+    left: Rows<'a>,
+    right: Rows<'a>,
+    finish: Finish<'a>,
+    column: usize,
+}
+
+impl<const R: usize, const C: usize> WithSimd for Dots<'_, R, C> {
+    type Output = usize;
+
+    /// Gives back the first column that is left.
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> usize {
+        while self.column + C <= self.right.count {
+            self.tile(simd);
+            self.column += C;
+        }
+        self.column
+    }
+}
+
+impl<const R: usize, const C: usize> Dots<'_, R, C> {
+    #[inline(always)]
+    fn tile<S: Simd>(&self, simd: S) {
+        let depth = self.left.width;
+        let whole = depth - depth % S::F32_LANES;
+        let mut sums = [[simd.splat_f32s(0.0); C]; R];
+        // SAFETY: R rows on the left and C from `column` on the right are inside their slices, each of `depth` elements.
+        unsafe {
+            let left = self.left.data.as_ptr();
+            let right = self.right.data.as_ptr().add(self.column * self.right.step);
+            for k in (0..whole).step_by(S::F32_LANES) {
+                let mut x = [simd.splat_f32s(0.0); R];
+                for r in 0..R {
+                    x[r] = load::<S>(left, r * self.left.step + k);
+                }
+                for c in 0..C {
+                    let y = load::<S>(right, c * self.right.step + k);
+                    for r in 0..R {
+                        sums[r][c] = simd.mul_add_e_f32s(x[r], y, sums[r][c]);
+                    }
+                }
+            }
+        }
+        if whole < depth {
+            for r in 0..R {
+                let x = simd.partial_load_f32s(&self.left.row(r)[whole..]);
+                for c in 0..C {
+                    let y = simd.partial_load_f32s(&self.right.row(self.column + c)[whole..]);
+                    sums[r][c] = simd.mul_add_e_f32s(x, y, sums[r][c]);
+                }
+            }
+        }
+        for r in 0..R {
+            for c in 0..C {
+                let (row, column) = (self.finish.row + r, self.finish.column + self.column + c);
+                let add = match self.finish.bias {
+                    Bias::None => 0.0,
+                    Bias::Columns(values) => values[column],
+                    Bias::Rows(values) => values[row],
+                };
+                // SAFETY: the cell is the canvas's, checked by `dot`, and this thread's.
+                unsafe {
+                    *self.canvas.at(row, column) = simd.reduce_sum_f32s(sums[r][c]) * self.finish.scale + add;
+                };
+            }
+        }
+    }
+}
+
+/// Packs rows as the columns of a panel: [row, k] → [k, column]. Columns that are not there are 0.
+pub(super) fn pack_rows(rows: Rows<'_>, panel: &mut [f32], width: usize) {
+    let depth = rows.width;
+    let panel = &mut panel[..depth * width];
+    if rows.count < width {
+        panel.fill(0.0);
+    }
+    let count = rows.count.min(width);
+    let mut column = 0;
+    // Several at a time, so that more than one number is written at once.
+    while column + 8 <= count {
+        let some: [&[f32]; 8] = std::array::from_fn(|i| &rows.row(column + i)[..depth]);
+        for k in 0..depth {
+            let to = &mut panel[k * width + column..][..8];
+            for i in 0..8 {
+                to[i] = some[i][k];
+            }
+        }
+        column += 8;
+    }
+    for column in column..count {
+        let row = rows.row(column);
+        for k in 0..depth {
+            panel[k * width + column] = row[k];
+        }
+    }
+}
+
+/// Packs columns of a matrix as a panel, [k, column] → [k, column]. Columns that are not there are 0.
+pub(super) fn pack_columns(rows: Rows<'_>, from: usize, panel: &mut [f32], width: usize) {
+    let columns = width.min(rows.width - from);
+    for (k, to) in panel.chunks_exact_mut(width).take(rows.count).enumerate() {
+        to[..columns].copy_from_slice(&rows.row(k)[from..][..columns]);
+        to[columns..].fill(0.0);
+    }
+}
+
+#[inline(always)]
+unsafe fn load<S: Simd>(from: *const f32, at: usize) -> S::f32s {
+    // SAFETY: the caller's.
+    unsafe { from.add(at).cast::<S::f32s>().read_unaligned() }
+}

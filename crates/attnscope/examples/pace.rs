@@ -1,0 +1,83 @@
+//! Times the native executor, one request a line, so that a script can take turns with other programs:
+//! `pace MODEL` reads `all`, `none` or `tokens N` from its standard input and answers each with milliseconds.
+
+use std::error::Error;
+use std::io::BufRead;
+use std::time::Instant;
+
+use attnscope::graph::{Dim, Front, Model, Side};
+use attnscope::run::{Features, Hold, Input, Native, Rows, Source, Weights};
+use attnscope::{Failure, Opened};
+
+/// Source tokens of a text model.
+const SOURCE: usize = 128;
+/// Target tokens of a pass over a whole target.
+const TARGET: usize = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let name = std::env::args().nth(1).ok_or("usage: pace MODEL")?;
+    let opened = Opened::open(&name, None)?;
+    let model = opened.encoder_decoder()?;
+    let weights = Weights::load(model, &opened.checkpoint)?;
+    let input = input(model);
+    let mut native = Native::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let begin = Instant::now();
+        let what = match words[..] {
+            ["all"] => {
+                let mut sink = Hold::new(|_| true);
+                native.run(model, &weights, &input, &mut sink)?;
+                let tensors = sink.tensors.values();
+                format!("{} bytes", tensors.map(|(_, values)| 4 * values.len()).sum::<usize>())
+            }
+            ["none"] => {
+                let mut sink = Hold::new(|_| false);
+                native.run(model, &weights, &input, &mut sink)?;
+                String::new()
+            }
+            ["tokens", n] => tokens(&mut native, model, &weights, &input, n.parse()?)?,
+            _ => return Err(format!("{line:?}: expected all, none or tokens N").into()),
+        };
+        println!("{:.3} {what}", begin.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(())
+}
+
+/// Greedy decoding of `n` tokens after the source has been read; the source is not timed.
+fn tokens(
+    native: &mut Native,
+    model: &Model,
+    weights: &Weights,
+    input: &Input,
+    n: usize,
+) -> Result<String, Failure> {
+    let mut decoding = native.start(model, weights, &input.source)?;
+    let begin = Instant::now();
+    let mut token = 1;
+    for _ in 0..n {
+        let logits = decoding.advance(&[vec![token]])?;
+        let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        token = best.map_or(0, |(id, _)| id as u32);
+    }
+    Ok(format!("{:.4} ms a token", begin.elapsed().as_secs_f64() * 1e3 / n as f64))
+}
+
+/// What every program in the comparison is given.
+fn input(model: &Model) -> Input {
+    let size = |dim| model.sizes.get(dim).unwrap_or(1);
+    let ids = |side, n| {
+        let vocabulary = size(Dim::Vocab(side)) as u32;
+        Rows::new(&[(0..n).map(|i| (i * 7919 + 13) % vocabulary).collect()], 0)
+    };
+    let source = match model.wiring.front {
+        Front::Tokens => Source::Tokens(ids(Side::Source, SOURCE as u32)),
+        Front::Audio => {
+            let (mels, frames) = (size(Dim::Mels), 2 * size(Dim::Positions(Side::Source)));
+            let values = (0..mels * frames).map(|i| (i as f32 * 0.37).sin()).collect();
+            Source::Features(Features { values, batch: 1, mels, frames })
+        }
+    };
+    Input { source, target: ids(Side::Target, TARGET as u32) }
+}

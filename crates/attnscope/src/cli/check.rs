@@ -1,0 +1,133 @@
+//! `check`: a worked example, claim by claim; or a saved trace against its own model.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use attnscope_diagnose::worked::{Example, ExampleError, MOST_BYTES, judge, parse};
+use attnscope_render::audit::AuditPage;
+use attnscope_render::{json, worked};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Output, OutputArgs, TextOrJson};
+use crate::failure::Failure;
+use crate::near::nearest;
+use crate::traced::Traced;
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// Worked examples in TOML: what is given and, if there are any, the numbers that are claimed. With --trace, the
+    /// MODEL that was traced [default: the one that the trace names]
+    #[arg(value_name = "FILE", required_unless_present = "trace")]
+    files: Vec<PathBuf>,
+    /// Compute every tensor of a saved trace again, in f64, from the tensors it was made of
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+    /// Text for people, JSON for programs
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Check {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let output = Output::new(&self.output);
+        let right = match &self.trace {
+            Some(folder) => self.check_trace(folder, &output)?,
+            None => self.check_examples(&output)?,
+        };
+        Ok(if right { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+
+    /// Whether every claim is right.
+    fn check_examples(&self, output: &Output<'_>) -> Result<bool, Failure> {
+        // A file that cannot be read is said before any result.
+        let examples =
+            self.files.iter().map(|file| Ok((file, read(file)?))).collect::<Result<Vec<_>, Failure>>()?;
+        let (mut texts, mut values, mut right) = (Vec::new(), Vec::new(), true);
+        for (file, example) in &examples {
+            let name = file.display().to_string();
+            let judgement = judge(example);
+            right &= judgement.is_right();
+            match self.format {
+                TextOrJson::Text => {
+                    texts.push(worked::example_text(
+                        &name,
+                        example,
+                        &judgement,
+                        output.layout(),
+                        output.style(),
+                    ));
+                }
+                TextOrJson::Json => values.push(worked::example_json(&name, example, &judgement)),
+            }
+        }
+        output.write(&match self.format {
+            TextOrJson::Text => output.glyphs_text(&texts.join("\n\n")),
+            TextOrJson::Json => {
+                json::pretty(&json!({ "schema": json::SCHEMA, "examples": Value::Array(values) }))
+            }
+        })?;
+        Ok(right)
+    }
+
+    /// Whether rounding explains every difference.
+    fn check_trace(&self, folder: &Path, output: &Output<'_>) -> Result<bool, Failure> {
+        let model = match self.files.as_slice() {
+            [] => None,
+            [model] => Some(model.display().to_string()),
+            [_, second, ..] => {
+                return Err(Failure::new(
+                    format!("{}: with --trace, one MODEL is checked", second.display()),
+                    "give check --trace DIR MODEL",
+                ));
+            }
+        };
+        let traced = Traced::open(folder, model.as_deref())?;
+        let audit = traced.audit()?;
+        let page = AuditPage {
+            trace: &folder.display().to_string(),
+            model: &traced.opened.name,
+            precision: traced.precision,
+            graph: &traced.opened.encoder_decoder()?.graph,
+            audit: &audit,
+        };
+        output.write(&match self.format {
+            TextOrJson::Text => output.glyphs_text(&page.text(output.layout())),
+            TextOrJson::Json => {
+                let mut value = json!({ "schema": json::SCHEMA });
+                if let (Value::Object(to), Value::Object(from)) = (&mut value, page.json()) {
+                    to.extend(from);
+                }
+                json::pretty(&value)
+            }
+        })?;
+        Ok(audit.checked.iter().all(|checked| !checked.beyond()))
+    }
+}
+
+fn read(file: &Path) -> Result<Example, Failure> {
+    let name = file.display();
+    let refused = |why: String| Failure::new(format!("{name}: {why}"), "give a worked example in TOML");
+    let size = std::fs::metadata(file).map_err(|e| refused(e.to_string()))?.len();
+    if size > MOST_BYTES {
+        return Err(refused(format!("expected at most {MOST_BYTES} bytes, found {size}")));
+    }
+    let bytes = std::fs::read(file).map_err(|e| refused(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|e| refused(format!("expected UTF-8: {e}")))?;
+    parse(&text).map_err(|e| failure(&name.to_string(), &e))
+}
+
+/// An example's error with its file, and for a name that is not known the nearest one.
+fn failure(file: &str, e: &ExampleError) -> Failure {
+    let line = e.line.map(|line| format!(":{line}")).unwrap_or_default();
+    let help = match &e.unknown {
+        Some(unknown) => match nearest(&unknown.name, unknown.known.iter().copied()).first() {
+            Some(near) => format!("is it {near}? {}", e.help),
+            None => e.help.clone(),
+        },
+        None => e.help.clone(),
+    };
+    Failure::new(format!("{file}{line}: {e}"), help)
+}

@@ -1,0 +1,154 @@
+//! `diff`: where two runs part, or two weight files.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use attnscope_diagnose::diff::{
+    File, Known, Options, Report, Side, TOLERANCE, compare, compare_weights, read_map,
+};
+use attnscope_render::diff::Party;
+use attnscope_render::{diff, json};
+use attnscope_run::Weights;
+use clap::Args;
+use serde_json::Value;
+
+use super::{Output, OutputArgs, TextOrJson};
+use crate::failure::Failure;
+use crate::open::Opened;
+
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// A trace (the folder of `trace --save`), or a dump of another program: a folder or archive of .npy, .npz,
+    /// .safetensors or .pt, the output of Hugging Face's model debugger, Polygraphy's saved outputs, JSON
+    a: PathBuf,
+    /// What it is compared with, in any of these forms
+    b: PathBuf,
+    /// A and B are weight files or models: compare their weights
+    #[arg(long, conflicts_with_all = ["map", "model", "tolerance"])]
+    checkpoint: bool,
+    /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
+    /// The model that was traced [default: the one that the trace names]
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// With --model: the number of attention heads, where the file does not say
+    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    heads: Option<u32>,
+    /// The difference, in terms of a tensor's largest value, from which smoothly grown rounding counts
+    #[arg(long, value_name = "X", default_value_t = TOLERANCE)]
+    tolerance: f64,
+    /// Every compared node, not only those around the first divergence
+    #[arg(long)]
+    full: bool,
+    /// Text for people, JSON for programs
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Diff {
+    /// 0 where the two agree, 1 where they do not.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let output = Output::new(&self.output);
+        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
+            return Err(Failure::new(
+                format!("--tolerance {}: expected a number from 0 on", self.tolerance),
+                "1e-4 is usual: a ten-thousandth of a tensor's largest value",
+            ));
+        }
+        if self.checkpoint {
+            return self.weights(&output);
+        }
+        let (a, b) = (open(&self.a)?, open(&self.b)?);
+        let map = self.map.as_deref().map(read_map).transpose()?.unwrap_or_default();
+        let model = self.model(&a, &b, &output)?;
+        let ready = match &model {
+            Some(opened) => {
+                let model = opened.encoder_decoder()?;
+                Some((model, Weights::load(model, &opened.checkpoint)?))
+            }
+            None => None,
+        };
+        let known = ready.as_ref().map(|(model, weights)| Known { model, weights });
+        let report = compare(&a, &b, known, &Options { tolerance: self.tolerance, map })?;
+        let party = |side: &Side| Party {
+            path: side.path().display().to_string(),
+            kind: side.kind().to_owned(),
+            tensors: side.count(),
+        };
+        self.show(&report, &[party(&a), party(&b)], &output)
+    }
+
+    /// Two weight files.
+    fn weights(&self, output: &Output<'_>) -> Result<ExitCode, Failure> {
+        let opened = |path: &Path| Opened::open(&path.display().to_string(), None);
+        let (a, b) = (opened(&self.a)?, opened(&self.b)?);
+        let report = compare_weights(file(&a), file(&b))?;
+        let party = |opened: &Opened| Party {
+            path: opened.name.clone(),
+            kind: opened.checkpoint.format().name().to_owned(),
+            tensors: opened.checkpoint.tensors().len(),
+        };
+        self.show(&report, &[party(&a), party(&b)], output)
+    }
+
+    fn show(&self, report: &Report, parties: &[Party; 2], output: &Output<'_>) -> Result<ExitCode, Failure> {
+        let text = match self.format {
+            TextOrJson::Text => output.glyphs_text(&diff::text(report, parties, self.full, output.layout())),
+            TextOrJson::Json => json::pretty(&diff::json(report, parties)),
+        };
+        output.write(&text)?;
+        Ok(if report.first.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
+    /// The model that was given, or the one that a trace names, if it is still there and the same.
+    fn model(&self, a: &Side, b: &Side, output: &Output<'_>) -> Result<Option<Opened>, Failure> {
+        let about = a.about().or_else(|| b.about());
+        let heads = self.heads.map(u64::from).or_else(|| about?["heads"][0].as_u64());
+        let heads = heads.and_then(|n| usize::try_from(n).ok());
+        if let Some(name) = &self.model {
+            return Opened::open(name, heads).map(Some);
+        }
+        let Some((about, name)) = about.and_then(|about| Some((about, about["model"].as_str()?))) else {
+            return Ok(None);
+        };
+        match Opened::open(name, heads) {
+            Ok(opened) if is_same(&opened, about) => Ok(Some(opened)),
+            Ok(_) => {
+                output.note(&format!(
+                    "{name} has changed since it was traced, and is not used; --model gives another"
+                ));
+                Ok(None)
+            }
+            Err(failure) => {
+                output
+                    .note(&format!("the model that was traced is not at hand ({failure}); --model gives it"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What is not an encoder-decoder is compared by the names in the files.
+fn file(opened: &Opened) -> File<'_> {
+    File { checkpoint: &opened.checkpoint, model: opened.encoder_decoder().ok() }
+}
+
+fn open(path: &Path) -> Result<Side, Failure> {
+    Side::open(path).map_err(|e| match path.exists() {
+        true => Failure::new(e.to_string(), e.help()),
+        false => Failure::new(
+            format!("{}: no such file or folder", path.display()),
+            "give two traces, or a trace and a dump; `attnscope trace --save DIR` makes a trace",
+        ),
+    })
+}
+
+/// Whether the weights are those that were traced.
+fn is_same(opened: &Opened, about: &Value) -> bool {
+    let sums: Vec<&str> =
+        about["files"].as_array().into_iter().flatten().filter_map(|f| f["sha256"].as_str()).collect();
+    opened.checkpoint.sha256() == sums
+}

@@ -1,0 +1,142 @@
+//! Greedy and beam search against what Hugging Face's `generate` says of the same checkpoints.
+
+use std::path::Path;
+
+use crate::common::trace::Trace;
+use crate::common::{MODELS, fixture, open};
+use attnscope::Opened;
+use attnscope::checkpoint::Checkpoint;
+use attnscope::run::Source;
+use attnscope::run::generate::{Decode, Uncached};
+use attnscope::run::generate::{Generator, Hypothesis, Limit, Settings};
+use attnscope::run::{Features, Native, Rows, Weights};
+use serde_json::Value;
+
+/// What `fixtures/generate/<name>.json` holds.
+fn said(name: &str) -> Value {
+    let text = std::fs::read_to_string(fixture(&format!("generate/{name}.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// The three sources of a fixture, each by itself.
+fn generate(name: &str, said: &Value, opened: &Opened, settings: &Settings) -> Vec<Vec<Hypothesis>> {
+    let model = opened.encoder_decoder().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let generator = Generator { model, weights: &weights, settings };
+    if name != "whisper" {
+        let rows: Vec<Vec<u32>> = said["inputs"].as_array().unwrap().iter().map(ids).collect();
+        return generator.from_tokens(&mut Native::new(), &rows).unwrap();
+    }
+    let file = Checkpoint::open(Path::new(&fixture("generate/whisper.safetensors"))).unwrap();
+    let one = |number: usize| {
+        let tensor = file.tensor(&number.to_string()).unwrap();
+        let (mels, frames) = (tensor.shape[0], tensor.shape[1]);
+        let features = Features { values: file.read_f32(tensor).unwrap(), batch: 1, mels, frames };
+        generator.from_features(&mut Native::new(), &features).unwrap().remove(0)
+    };
+    (0..3).map(one).collect()
+}
+
+#[test]
+fn tokens_and_scores_are_hugging_face_s() {
+    let mut sentences = 0;
+    for name in ["marian", "bart", "t5", "whisper"] {
+        let said = said(name);
+        let opened = open(&fixture(name), None);
+        let model = opened.encoder_decoder().unwrap();
+        for mode in ["greedy", "beam4", "greedy_ends", "beam4_ends"] {
+            let asked = &said[mode]["settings"];
+            let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
+            settings.limit = Limit::New(said["max_new_tokens"].as_u64().unwrap() as usize);
+            settings.beams = asked["num_beams"].as_u64().unwrap() as usize;
+            if let Some(end) = asked["eos_token_id"].as_u64() {
+                settings.ends = vec![end as u32];
+            }
+            if let Some(penalty) = asked["length_penalty"].as_f64() {
+                settings.length_penalty = penalty;
+            }
+            let made = generate(name, &said, &opened, &settings);
+            for (number, (ours, theirs)) in
+                made.iter().zip(said[mode]["outputs"].as_array().unwrap()).enumerate()
+            {
+                let place = format!("{name}, {mode}, source {number}");
+                agree(&place, &settings, ours, theirs.as_array().unwrap());
+                sentences += ours.len();
+            }
+        }
+    }
+    // Three sources, one sentence greedily and four beams, twice each, in four models.
+    assert_eq!(sentences, 4 * 2 * 3 * 5);
+}
+
+fn agree(place: &str, settings: &Settings, ours: &[Hypothesis], theirs: &[Value]) {
+    assert_eq!(ours.len(), theirs.len(), "{place}");
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        let tokens: Vec<u32> = settings.start.iter().chain(&ours.tokens).copied().collect();
+        assert_eq!(tokens, ids(&theirs["ids"]), "{place}");
+        let close = |a: f64, b: &Value| (a - b.as_f64().unwrap()).abs() <= 1e-4;
+        let scores = theirs["token_log_probs"].as_array().unwrap();
+        assert_eq!(ours.log_probs.len(), scores.len(), "{place}");
+        for (ours, theirs) in ours.log_probs.iter().zip(scores) {
+            assert!(close(*ours, theirs), "{place}: {ours} and {theirs}");
+        }
+        if !theirs["score"].is_null() {
+            assert!(close(ours.score, &theirs["score"]), "{place}: {} and {}", ours.score, theirs["score"]);
+        }
+    }
+}
+
+/// Eight tokens, greedily and with three beams, from each family's own source with its padding.
+#[test]
+fn keys_and_values_that_are_kept_change_nothing() {
+    for &(path, _, heads) in MODELS {
+        let opened = open(&fixture(path), heads);
+        let model = opened.encoder_decoder().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = Trace::open(path).input();
+        let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
+        // Some fixtures do not say how the decoder begins, and random weights never end.
+        settings.start = vec![input.target.ids()[0]];
+        settings.limit = Limit::New(8);
+        // Buffers of one search are used again by the next.
+        let mut native = Native::new();
+        for beams in [1, 3] {
+            settings.beams = beams;
+            let generator = Generator { model, weights: &weights, settings: &settings };
+            let rows = match &input.source {
+                Source::Tokens(rows) => rows.tokens(),
+                Source::Features(_) => Vec::new(),
+            };
+            let kept = match &input.source {
+                Source::Tokens(_) => generator.from_tokens(&mut native, &rows),
+                Source::Features(features) => generator.from_features(&mut native, features),
+            };
+            let kept = kept.unwrap();
+            assert_eq!(kept.len(), input.source.batch(), "{path}");
+            for (row, kept) in kept.iter().enumerate() {
+                let source = one_row(&input.source, row);
+                let mut uncached = Uncached::new(model, &weights, source);
+                let rows = rows.get(row).cloned().into_iter().collect::<Vec<_>>();
+                let plain = generator.search(&mut uncached as &mut dyn Decode, 1, &rows).unwrap().remove(0);
+                assert_eq!(kept.len(), beams, "{path}");
+                for (kept, plain) in kept.iter().zip(&plain) {
+                    assert_eq!(kept.tokens, plain.tokens, "{path}, row {row}, {beams} beams");
+                    for (a, b) in kept.log_probs.iter().zip(&plain.log_probs) {
+                        assert!((a - b).abs() < 1e-4, "{path}, row {row}, {beams} beams: {a} and {b}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn one_row(source: &Source, row: usize) -> Source {
+    match source {
+        Source::Tokens(rows) => Source::Tokens(Rows::new(&[rows.tokens()[row].clone()], 0)),
+        Source::Features(_) => source.select(&[row]),
+    }
+}

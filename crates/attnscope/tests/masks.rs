@@ -1,0 +1,326 @@
+//! Masks: drawn as they should be, proved on every family, and caught where they are wrong.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict, masks};
+use attnscope::graph::{CrossMask, Layers, Model, PositionCount, Recognised, Stack, Switch, Wiring, build};
+use attnscope::run::{Input, Keep, Native, PadSide, Rows, Source, Weights};
+use common::trace::Trace;
+use common::{MODELS, attnscope, fixture, open, stderr, stdout};
+use serde_json::Value;
+
+/// A fixture's model, wired otherwise, and the input that its maker ran.
+fn fixture_model(path: &str, heads: Option<usize>, edit: impl Fn(&mut Wiring)) -> (Model, Weights, Input) {
+    let opened = open(&fixture(path), heads);
+    let Recognised::EncoderDecoder(model) = opened.recognised else { panic!("{path}") };
+    let mut model = *model;
+    let weights = Weights::load(&model, &opened.checkpoint).unwrap();
+    edit(&mut model.wiring);
+    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
+    model.graph = build(Layers { encoder, decoder }, &model.wiring);
+    (model, weights, Trace::open(path).input())
+}
+
+fn prove((model, weights, input): &(Model, Weights, Input), side: PadSide) -> Vec<Proof> {
+    Bench::new(model, weights, input, Padding { id: 1, side }).unwrap().prove_all().unwrap()
+}
+
+/// The claims that do not hold, with the tensor that is named.
+fn failing(proofs: &[Proof]) -> Vec<(Claim, &str)> {
+    proofs
+        .iter()
+        .filter_map(|proof| match &proof.verdict {
+            Verdict::Fails(leak) => Some((proof.claim, leak.node.as_str())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn every_family_passes_its_proofs() {
+    for &(path, _, heads) in MODELS {
+        let model = fixture_model(path, heads, |_| {});
+        let proofs = prove(&model, PadSide::Right);
+        assert_eq!(proofs.len(), Claim::ALL.len());
+        assert_eq!(failing(&proofs), [], "{path}");
+        let audio = matches!(model.2.source, Source::Features(_));
+        for proof in &proofs {
+            let about_padding = [Claim::PaddingStates, Claim::AllPadding].contains(&proof.claim);
+            let not_run = matches!(proof.verdict, Verdict::NotRun(_));
+            assert_eq!(not_run, audio && about_padding, "{path}: {:?}", proof.claim);
+            // A perturbation that nobody feels proves nothing.
+            assert!(not_run || proof.felt.is_none_or(|felt| felt > 1e-3), "{path}: {proof:?}");
+            assert!(not_run || (proof.cells > 0 && proof.cells == proof.cells_in_all), "{path}: {proof:?}");
+            assert!(!proof.claim.must_move() || proof.movement > 0.0);
+        }
+    }
+}
+
+/// Each fault by itself, in families that differ in norms, positions and biases.
+#[test]
+fn a_broken_mask_fails_and_the_first_tensor_is_named() {
+    for path in ["bart", "marian", "t5", "m2m100"] {
+        let of = |edit: fn(&mut Wiring)| prove(&fixture_model(path, None, edit), PadSide::Right);
+        assert_eq!(
+            failing(&of(|w| w.causal_mask = Switch::Off)),
+            [(Claim::Causal, "decoder.0.self_attn.masked_scores")],
+            "{path}"
+        );
+        assert_eq!(
+            failing(&of(|w| w.cross_mask = CrossMask::Causal)),
+            // The encoder carries every token to the positions that can still be seen.
+            [(Claim::CrossReach, "decoder.0.cross_attn.masked_scores")],
+            "{path}"
+        );
+        assert_eq!(
+            failing(&of(|w| w.padding_mask = Switch::Off)),
+            [
+                (Claim::PaddingAlone, "encoder.0.self_attn.weights"),
+                (Claim::PaddingEmbeddings, "encoder.0.self_attn.masked_scores"),
+                (Claim::PaddingStates, "decoder.0.cross_attn.masked_scores"),
+                (Claim::AllPadding, "encoder.0.self_attn.weights"),
+            ],
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_leak_says_how_far_and_where() {
+    let model = fixture_model("bart", None, |w| w.causal_mask = Switch::Off);
+    let proof = Bench::new(&model.0, &model.1, &model.2, Padding { id: 1, side: PadSide::Right })
+        .unwrap()
+        .prove(Claim::Causal)
+        .unwrap();
+    let Verdict::Fails(leak) = &proof.verdict else { panic!("{proof:?}") };
+    // [batch, head, query, key]: the first trial replaces position 1, and only query 0 comes before it.
+    assert_eq!((leak.at.len(), leak.at[2], leak.at[3]), (4, 0, 1));
+    assert!(leak.movement > 1e-3 && proof.movement > 1e-3, "{proof:?}");
+    assert_eq!(leak.cause, "target position 1 replaced");
+}
+
+/// Left padding: nothing leaks, and only families that number places see their tokens renumbered.
+#[test]
+fn left_padding_is_proved_too() {
+    for path in ["m2m100", "t5", "fairseq/checkpoint.pt", "bart"] {
+        let (model, weights, input) = fixture_model(path, None, |_| {});
+        let left = |rows: &Rows| Rows::padded(&rows.tokens(), 1, PadSide::Left, 0);
+        let source = left(input.source_rows().unwrap());
+        let input = Input { source: Source::Tokens(source), target: left(&input.target) };
+        let renumbers = model.wiring.position_count == PositionCount::Places && !model.wiring.relative_bias;
+        let proofs = prove(&(model, weights, input), PadSide::Left);
+        let expected: &[(Claim, &str)] =
+            if renumbers { &[(Claim::PaddingAlone, "src.positions")] } else { &[] };
+        assert_eq!(failing(&proofs), expected, "{path}");
+    }
+}
+
+/// The mask as a value is the mask that the model adds, cell by cell.
+#[test]
+fn masks_are_what_the_model_adds() {
+    for &(path, _, heads) in MODELS {
+        let (model, weights, input) = fixture_model(path, heads, |_| {});
+        let mut kept = Keep::new(|_| true);
+        Native::new().run(&model, &weights, &input, &mut kept).unwrap();
+        for mask in masks(&model, &input).unwrap() {
+            let Some(id) = model.graph.find(&mask.attention.path("0", "mask")) else {
+                assert!(mask.kind.is_none() && mask.cells.iter().all(Option::is_none), "{path}");
+                continue;
+            };
+            let added = &kept.tensors[&id];
+            assert_eq!(added.shape, mask.shape);
+            for (cell, value) in mask.cells.iter().zip(&added.values) {
+                assert_eq!(*value, if cell.is_some() { f64::NEG_INFINITY } else { 0.0 }, "{path}");
+            }
+        }
+    }
+}
+
+const BATCH: [&str; 9] = [
+    "masks",
+    "toy",
+    "--src",
+    "a b c d e f",
+    "--src",
+    "a b c d e",
+    "--tgt",
+    "p q r s t u v w",
+    "--tgt=p q r s t u",
+];
+
+/// Six source positions with one pad, eight target positions with two.
+#[test]
+fn the_three_masks_of_a_padded_batch() {
+    let text = stdout(&attnscope(&[&BATCH[..], &["--row", "1", "--width", "80"]].concat()));
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => "golden" }, {
+        insta::assert_snapshot!("masks-padded", text.split("Proofs").next().unwrap());
+    });
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = attnscope(&[args, &["--format", "json"]].concat());
+    serde_json::from_str(&stdout(&output)).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)))
+}
+
+#[test]
+fn json_has_every_cell_and_every_proof() {
+    let value = json(&BATCH);
+    let rows = |mask: usize, row: usize| value["masks"][mask]["rows"][row].clone();
+    assert_eq!(rows(0, 0), serde_json::json!(vec!["oooooo"; 6]));
+    assert_eq!(rows(0, 1), serde_json::json!(vec!["ooooop"; 6]));
+    assert_eq!(rows(2, 1), serde_json::json!(vec!["ooooop"; 8]));
+    assert_eq!(
+        rows(1, 1),
+        serde_json::json!([
+            "offfffbb", "ooffffbb", "ooofffbb", "ooooffbb", "ooooofbb", "oooooobb", "oooooopb", "oooooopp"
+        ])
+    );
+    let proofs = value["proofs"].as_array().unwrap();
+    assert!(proofs.len() == 8 && proofs.iter().all(|p| p["verdict"] == "holds"), "{proofs:?}");
+    // Two rows of eight: 28 later positions each.
+    assert_eq!((&proofs[0]["cells"], &proofs[0]["movement"]), (&56.into(), &0.0.into()));
+}
+
+/// A causal model whose decoder is padded on the left: the padding itself has nothing to see.
+#[test]
+fn a_query_with_nothing_to_see_is_shown() {
+    let value = json(&[&BATCH[..], &["--pad", "left"]].concat());
+    assert_eq!(value["masks"][1]["blind"], serde_json::json!([[], [0, 1]]));
+    let output = attnscope(&[&BATCH[..], &["--pad", "left", "--width", "100"]].concat());
+    let text = stdout(&output);
+    assert!(text.contains("queries with nothing to see: 0, 1; by definition their weights are 0"), "{text}");
+    // The toy numbers places, so its tokens get other positions: said, and no success.
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("src.positions is the first tensor that moves"), "{text}");
+}
+
+/// The numbers of each mistake follow from the right weights, whatever the scores are.
+#[test]
+fn mistakes_are_shown_on_the_models_own_scores() {
+    let wrong = "multiply-after,multiply-before,no-causal,causal-cross,no-padding";
+    let value =
+        json(&[&BATCH[..], &["--row", "1", "--wrong", wrong, "--layer-index", "1", "--head", "2"]].concat());
+    let all = value["wrong"].as_array().unwrap();
+    let matrix = |value: &Value| -> Vec<Vec<f64>> { serde_json::from_value(value.clone()).unwrap() };
+    let sum = |row: &[f64]| row.iter().sum::<f64>();
+    let [after, before, future, cross, padding] = &all[..] else { panic!("{all:?}") };
+    for one in all {
+        assert!(matrix(&one["right"]).iter().all(|row| (sum(row) - 1.0).abs() < 1e-6), "{one}");
+    }
+    // The right weights are the ones that the model computes.
+    let trace = attnscope(
+        &[
+            &["trace"],
+            &BATCH[1..],
+            &["--layer", "decoder.1.self_attn.weights", "--payload", "--format", "json"],
+        ]
+        .concat(),
+    );
+    let trace: Value = serde_json::from_str(&stdout(&trace)).unwrap();
+    let weights: Vec<f64> = serde_json::from_value(trace["nodes"][0]["values"].clone()).unwrap();
+    // [batch 2, head 4, query 8, key 8]: row 1, head 2.
+    let own = weights[(4 + 2) * 64..][..64].chunks(8);
+    for (right, own) in matrix(&after["right"]).iter().zip(own) {
+        assert!(right.iter().zip(own).all(|(a, b)| (a - b).abs() < 1e-6));
+    }
+    let (after_rows, open) = (matrix(&after["wrong"]), matrix(&after["right"]));
+    for (q, (wrong, right)) in after_rows.iter().zip(&open).enumerate() {
+        // Multiplied after, the open weights keep their proportions and lose the rest.
+        let share = sum(wrong);
+        assert!(wrong.iter().zip(right).all(|(w, r)| (w - share * r).abs() < 1e-6));
+        assert!(share < 1.0 - 1e-6, "query {q}: padding took some of it");
+    }
+    let leaked = |one: &Value, q: usize| one["rows"][q]["leaked"].as_f64().unwrap();
+    // Query 0 has one open key with score x and seven shut ones with score 0: 7 / (7 + exp(x)).
+    let shut = &matrix(&before["wrong"])[0];
+    assert!(
+        shut[1..].iter().all(|w| (w - shut[1]).abs() < 1e-9)
+            && (leaked(before, 0) - 7.0 * shut[1]).abs() < 1e-9
+    );
+    assert!((leaked(future, 0) - (1.0 - matrix(&future["wrong"])[0][0])).abs() < 1e-9);
+    assert_eq!(leaked(future, 5), 0.0, "the last token has no future, and padding stays shut");
+    let blind = matrix(&cross["wrong"]);
+    assert!((0..6).all(|q| (q + 1..6).all(|k| blind[q].get(k) == Some(&0.0))));
+    assert!(
+        cross["difference"].as_str().unwrap().starts_with("4 of 6 queries cannot see the end of the source")
+    );
+    assert!(matrix(&padding["wrong"]).iter().all(|row| row[5] > 0.0));
+}
+
+#[test]
+fn audio_has_no_padding_and_says_so() {
+    let mel = fixture("whisper/trace.safetensors");
+    let output = attnscope(&[
+        "masks",
+        &fixture("whisper"),
+        "--features",
+        &mel,
+        "--tgt-ids",
+        "5,6,7;5,6",
+        "--wrong",
+        "no-padding",
+        "--width",
+        "100",
+    ]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for words in [
+        "no mask: a recording always fills its window",
+        "a recording fills its window: the source has no padding",
+        "M_d  decoder self-attention",
+        "nothing in this input falls under that rule, so nothing differs",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+}
+
+#[test]
+fn a_large_batch_says_what_is_left_out() {
+    let (source, target) = (vec!["3,2,0"; 18].join(";"), vec!["4,0"; 18].join(";"));
+    let args = ["masks", "toy", "--src-ids", &source, "--tgt-ids", &target];
+    let text = stdout(&attnscope(&[&args[..], &["--width", "100"]].concat()));
+    for words in ["rows 4 to 17 are not drawn: --row N draws one", "on the first 16 of 18 rows"] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let value = json(&args);
+    assert_eq!(value["proved_rows"], 16);
+    assert_eq!(value["masks"][1]["rows"].as_array().unwrap().len(), 18);
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused() {
+    for (args, words) in [
+        (&["--row", "7"][..], "--row 7: the batch has 1 rows"),
+        (&["--wrong", "no-causal", "--head", "9"], "head 9 of row 0, but there are 4 heads and 1 rows"),
+        (&["--wrong", "no-causal", "--layer-index", "9"], "layer 9, but there are 2"),
+        (&["--wrong", "no-mask"], "invalid value 'no-mask'"),
+    ] {
+        let output = attnscope(&[&["masks", "toy"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}
+
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + part.split_once('m').unwrap().1)
+}
+
+#[test]
+fn text_keeps_to_its_width_and_its_characters() {
+    for width in ["60", "80", "120"] {
+        let args = ["--wrong", "no-causal", "--width", width];
+        let text = stdout(&attnscope(&[&["masks", "demo"], &args[..]].concat()));
+        let limit: usize = width.parse().unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= limit || line.contains(" · ")), "{text}");
+        let ascii = stdout(&attnscope(&[&["masks", "toy", "--ascii"], &args[..]].concat()));
+        assert!(ascii.is_ascii(), "{ascii}");
+        let coloured =
+            stdout(&attnscope(&[&["masks", "toy", "--ascii", "--color=always"], &args[..]].concat()));
+        assert_eq!(without_colours(&coloured), ascii);
+        assert_ne!(coloured, ascii);
+    }
+}

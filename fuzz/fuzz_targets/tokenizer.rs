@@ -1,0 +1,5 @@
+//! tokenizer.json, SentencePiece models, ranks.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(init: attnscope_fuzz::input::quiet(), |bytes: &[u8]| attnscope_fuzz::input::tokenizer(bytes));

@@ -1,0 +1,55 @@
+//! What a model is given to read: tokenizers' files and recordings.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::Side;
+use attnscope_run::Tokenizer;
+use attnscope_run::audio::features_from_file;
+
+/// Other people's crates may panic and are held: only what gets past that is a fault. libFuzzer's own hook would end
+/// the process at once.
+pub fn quiet() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+/// One tensor, so that there is a model for the tokenizer to be beside.
+const WEIGHTS: &[u8] =
+    b"\x38\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}  \0\0\0\0";
+
+/// A tokenizer's file, of the kind that its first byte looks like; whatever is read is used.
+pub fn tokenizer(bytes: &[u8]) {
+    let name = match bytes.first() {
+        Some(b'{') => "tokenizer.json",
+        Some(b'\n') => ["spiece.model", "tokenizer.model", "sentencepiece.bpe.model"][bytes.len() % 3],
+        _ => "ranks.tiktoken",
+    };
+    let files = vec![("model.safetensors", Cow::Borrowed(WEIGHTS)), (name, Cow::Owned(bytes.to_vec()))];
+    let Ok(checkpoint) = Checkpoint::from_memory("fuzz", files) else { unreachable!("the weights are fine") };
+    let Ok(Some(tokenizer)) = Tokenizer::from_companions(checkpoint.tokenizer()) else { return };
+    for text in ["", " a man", "é🦀 ½ \u{0} x", "<|en|> aaaa"] {
+        if let Ok(ids) = tokenizer.encode_source(text) {
+            tokenizer.decode(&ids, false);
+            ids.iter().for_each(|&id| drop(tokenizer.piece(Side::Target, id)));
+        }
+        drop(tokenizer.encode_target(text));
+    }
+    tokenizer.decode(&[0, 7, u32::MAX], true);
+}
+
+/// Where a recording lies while it is read; gone with the process's temporary folder.
+static FILE: LazyLock<PathBuf> =
+    LazyLock::new(|| std::env::temp_dir().join(format!("attnscope-fuzz-{}", std::process::id())));
+
+/// A recording: its first fifth of a second.
+pub fn audio(bytes: &[u8]) {
+    if std::fs::write(&*FILE, bytes).is_err() {
+        return;
+    }
+    if let Ok(features) = features_from_file(&FILE, 8, 20) {
+        assert_eq!(features.values.len(), 8 * 20);
+        assert!(features.values.iter().all(|x| x.is_finite()));
+    }
+}
