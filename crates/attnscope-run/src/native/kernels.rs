@@ -60,7 +60,14 @@ fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 fn one(activation: Activation, x: f32) -> f32 {
     match activation {
-        Activation::Relu => x.max(0.0),
+        // Not max: what is not a number stays one.
+        Activation::Relu => {
+            if x < 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
         Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)),
         Activation::GeluTanh => 0.5 * x * (1.0 + tanh(0.797_884_6 * (x + 0.044_715 * x * x * x))),
         Activation::Swish => x * sigmoid(x),
@@ -268,6 +275,18 @@ mod tests {
                 prop_assert_eq!(ours, 0.0);
             } else {
                 prop_assert!((ours - theirs).abs() <= 4.0 * f64::from(f32::EPSILON) * theirs, "{x}: {ours} {theirs}");
+            }
+        }
+
+        #[test]
+        fn activations_keep_what_is_not_a_number(place in 0usize..40) {
+            let mut x = [0.5f32; 40];
+            x[place] = f32::NAN;
+            for activation in Activation::ALL {
+                let mut out = [0.0; 40];
+                activate(Arch::new(), activation, &x, &mut out);
+                prop_assert!(out[place].is_nan(), "{activation:?}");
+                prop_assert!(judge(activation, f32::NAN).is_nan());
             }
         }
 

@@ -38,6 +38,7 @@ impl Machine<'_> {
     /// out[r, c] = scale · Σₖ x[r, k] · w[c, k] + bias[c]
     pub(super) fn linear(&self, x: Rows<'_>, w: Rows<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
         match x.count {
+            _ if w.count == 0 => {}
             0 => {}
             n if n <= FEW => self.linear_few(x, w, scale, bias, out),
             n if n <= SOME => self.linear_some(x, w, scale, bias, out),
