@@ -1,6 +1,8 @@
 //! Two weight files, weight by weight under the names that the graph gives them, so that files of different families of
 //! names can be compared.
 
+use std::collections::HashSet;
+
 use attnscope_checkpoint::{Checkpoint, DType, Error, TensorInfo};
 use attnscope_graph::{Dim, Found, Model, Slot, Stack};
 
@@ -51,13 +53,6 @@ impl<'a> File<'a> {
         slots.filter_map(weight).collect()
     }
 
-    /// Whether the model asks for a weight that the file does not have.
-    fn lacks(&self, path: &str) -> bool {
-        let Some(model) = self.model else { return false };
-        let slot = model.graph.find_weight(path).map(|id| model.binding.slot(id));
-        matches!(slot, Some(Slot::Missing { .. }))
-    }
-
     fn read(&self, weight: &Weight<'_>) -> Result<Vec<f64>, Error> {
         let all = self.checkpoint.read_f64(weight.info)?;
         let Some(rows) = &weight.rows else { return Ok(all) };
@@ -84,7 +79,17 @@ impl Weight<'_> {
         }
     }
 
-    /// What a value may be off by its type: blocks with shared scales keep about as much as their bits.
+    /// What a value may be off by its type however small it is: half the distance of the numbers next to 0.
+    fn least(&self) -> f64 {
+        match self.info.dtype {
+            DType::F16 => 0.5f64.powi(25),
+            DType::F8E4M3 => 0.5f64.powi(10),
+            DType::F8E5M2 => 0.5f64.powi(17),
+            _ => 0.0,
+        }
+    }
+
+    /// What a value may be off by its type, in terms of itself: blocks with shared scales keep about as much as their bits.
     fn unit(&self) -> f64 {
         match self.info.dtype {
             dtype if dtype.is_plain() => roundoff(dtype),
@@ -108,15 +113,15 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
     for weight in &all[0] {
         match all[1].iter().find(|other| other.path == weight.path) {
             Some(other) => comparison.compare(weight, other)?,
-            None if b.lacks(&weight.path) => comparison.missing(weight, Which::B),
-            None => {}
+            None => comparison.missing(weight, Which::B),
         }
     }
-    for weight in all[1].iter().filter(|weight| a.lacks(&weight.path)) {
+    let of_a: HashSet<&str> = all[0].iter().map(|weight| weight.path.as_str()).collect();
+    for weight in all[1].iter().filter(|weight| !of_a.contains(weight.path.as_str())) {
         comparison.missing(weight, Which::A);
     }
     let Comparison { nodes, first, .. } = comparison;
-    if nodes.is_empty() {
+    if !nodes.iter().any(|node| node.names.iter().all(|name| !name.is_empty())) {
         let some = |file: &File<'_>| {
             let names: Vec<&str> =
                 file.checkpoint.tensors().iter().take(4).map(|t| t.name.as_str()).collect();
@@ -125,7 +130,7 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
         return Err(DiffError::NothingMatched { a: some(&a), b: some(&b) });
     }
     let left = [0, 1].map(|which: usize| {
-        let used: std::collections::HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
+        let used: HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
         all[which].iter().map(Weight::name).filter(|name| !used.contains(name.as_str())).collect()
     });
     Ok(Report { first, nodes, left, judged: Judged::Weights })
@@ -143,7 +148,7 @@ impl Comparison<'_, '_> {
     fn compare(&mut self, a: &Weight<'_>, b: &Weight<'_>) -> Result<(), DiffError> {
         let values = [self.files[0].read(a)?, self.files[1].read(b)?];
         let (shape, other) = (a.shape(), b.shape());
-        let unit = a.unit().max(b.unit());
+        let (unit, least) = (a.unit().max(b.unit()), a.least().max(b.least()));
         let [left, right] = &values;
         let mut measure = Measure::default();
         let comparable = shape == other;
@@ -152,9 +157,8 @@ impl Comparison<'_, '_> {
         } else {
             measure.apart = left.len().max(right.len());
         }
-        let usual = rms(left);
-        let allowed: Vec<f64> =
-            left.iter().map(|x| unit * (x.abs() + if unit > 1e-3 { usual } else { 0.0 })).collect();
+        let usual = if unit > 1e-3 { rms(left) } else { 0.0 };
+        let allowed: Vec<f64> = left.iter().map(|x| unit * (x.abs() + usual) + least).collect();
         let close = |((a, b), allowed): ((&f64, &f64), &f64)| {
             a == b || (a - b).abs() <= *allowed || (a.is_nan() && b.is_nan())
         };
@@ -290,8 +294,8 @@ impl Comparison<'_, '_> {
         others.sort_by_key(|w| layer(&w.path) != own);
         for other in others {
             let values = self.files[0].read(other)?;
-            let unit = other.unit().max(b.unit());
-            let allowed: Vec<f64> = values.iter().map(|x| unit * x.abs()).collect();
+            let (unit, least) = (other.unit().max(b.unit()), other.least().max(b.least()));
+            let allowed: Vec<f64> = values.iter().map(|x| unit * x.abs() + least).collect();
             if close_to(&values, found, &allowed) {
                 let node = other.path.clone();
                 return Ok(Some(match layer(&other.path) == own {
