@@ -518,26 +518,37 @@ fn weight_files_of_two_schemes_are_compared() {
     assert_eq!((code, report["first_divergence"]["kind"].as_str()), (1, Some("bug")));
 }
 
-/// Of weights with a deviation of 0.02 some are too small for f16 to hold with all its digits.
+/// f16 has no digits left for the smallest weights; a copy is the same model all the same. The demo's own are f16, so they
+/// are made smaller first.
 #[test]
 fn an_f16_copy_has_no_bug() {
-    let dir = tempfile::tempdir().unwrap();
-    let demo = Patient::of("demo");
-    let folder = demo.save(dir.path());
-    let half = |x: &f32| half::f16::from_f32(*x);
-    let below = |x: &&f32| (half(x).to_f64() - f64::from(**x)).abs() > f64::from(x.abs()) / 2048.0;
-    assert!(demo.tensors.iter().flat_map(|t| &t.values).filter(below).count() > 100);
-    let entries = demo.tensors.iter().map(|t| {
-        let bytes: Vec<u8> = t.values.iter().flat_map(|x| half(x).to_le_bytes()).collect();
-        let (name, shape) = (t.name.clone(), t.shape.clone());
-        Entry { name, dtype: DType::F16, shape, bytes: Box::new(move |sink| sink(&bytes)) }
-    });
-    let file = dir.path().join("model.safetensors");
-    std::fs::remove_file(&file).unwrap();
-    write(Target::Safetensors, &file, &[], entries.collect(), &Map::new()).unwrap();
-    for (a, b) in [("demo", folder.as_str()), (folder.as_str(), "demo")] {
-        let (code, report) = checkpoints(a, b);
-        assert_eq!((code, &report["first_divergence"]), (0, &Value::Null), "{}", first(&report));
+    for (case, factor, least) in [(DEMO, 0.031_37, 1000), (BART, 1.0, 5)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut whole = Patient::of(&case.path());
+        whole.tensors.iter_mut().flat_map(|t| &mut t.values).for_each(|x| *x *= factor);
+        let [single, short] = ["single", "half"].map(|name| whole.save(&dir.path().join(name)));
+        let half = |x: &f32| half::f16::from_f32(*x);
+        let lost = |x: &&f32| (half(x).to_f64() - f64::from(**x)).abs() > f64::from(x.abs()) / 2048.0;
+        let cells = whole.tensors.iter().flat_map(|t| &t.values).filter(lost).count();
+        assert!(cells >= least, "{}: {cells}", case.model);
+        let entries = whole.tensors.iter().map(|t| {
+            let bytes: Vec<u8> = t.values.iter().flat_map(|x| half(x).to_le_bytes()).collect();
+            let (name, shape) = (t.name.clone(), t.shape.clone());
+            Entry { name, dtype: DType::F16, shape, bytes: Box::new(move |sink| sink(&bytes)) }
+        });
+        let file = Path::new(&short).join("model.safetensors");
+        std::fs::remove_file(&file).unwrap();
+        write(Target::Safetensors, &file, &[], entries.collect(), &Map::new()).unwrap();
+        for (a, b) in [(&single, &short), (&short, &single)] {
+            let (code, report) = checkpoints(a, b);
+            assert_eq!(
+                (code, &report["first_divergence"]),
+                (0, &Value::Null),
+                "{}: {}",
+                case.model,
+                first(&report)
+            );
+        }
     }
 }
 
@@ -546,9 +557,9 @@ fn a_weight_of_one_file_only_is_a_difference() {
     // The last layer was lost: the other file is a whole model too.
     let dir = tempfile::tempdir().unwrap();
     let mut short = Patient::of("demo");
-    for weight in short.weights_under("decoder.1") {
-        short.remove(&weight);
-    }
+    let lost: Vec<String> =
+        short.weights_under("decoder.1").iter().map(|weight| short.tensor(weight).name.clone()).collect();
+    short.tensors.retain(|tensor| !lost.contains(&tensor.name));
     short.config.insert("decoder_layers".into(), 1.into());
     let short = short.save(dir.path());
     for (a, b, without) in [("demo", short.as_str(), "B"), (short.as_str(), "demo", "A")] {
@@ -615,7 +626,7 @@ fn a_trace_that_cannot_be_computed_again_says_so() {
     let ours = dumped(dir.path());
     let about = Path::new(&ours).join("trace.json");
     let mut value: Value = serde_json::from_slice(&std::fs::read(&about).unwrap()).unwrap();
-    value["tokens"]["target"][0].as_array_mut().unwrap().pop();
+    value["tokens"]["target"] = Value::Null;
     std::fs::write(&about, value.to_string()).unwrap();
     assert_eq!(diff(&[&ours, &ours]).1["judged"], "not_rebuilt");
     let text = stdout(&attnscope(&["diff", &ours, &ours]));
