@@ -9,7 +9,7 @@ use std::path::Path;
 use attnscope::checkpoint::{Checkpoint, DType, Entry, Target, write};
 use attnscope::graph::{Activation, Layers, Model, Positions, Recognised, Stack, Switch, Wiring, build};
 use attnscope::run::{Input, Keep, Kept, Native, Rows, Source, Weights};
-use common::faults::{FAULTS, Patient};
+use common::faults::{self, FAULTS, Patient};
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
 use serde_json::{Map, Value};
@@ -573,6 +573,21 @@ fn a_weight_of_one_file_only_is_a_difference() {
         let text = stdout(&attnscope(&["diff", "--checkpoint", a, b]));
         assert!(text.contains(&format!("{without} does not have it")), "{text}");
     }
+    // A table that two sides share is the same weights as two copies of it; of the copies, one may be changed.
+    let tied = fixture("marian");
+    let (shared, copies) = (Patient::of(&tied), dir.path().join("copies"));
+    let mut untied = Patient::of(&tied);
+    let table = shared.tensors.iter().find(|t| t.name == "model.shared.weight").unwrap();
+    untied.tensors.retain(|t| t.name != table.name);
+    for name in ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"] {
+        untied.tensors.push(faults::Tensor { name: name.into(), ..table.clone() });
+    }
+    untied.config.insert("share_encoder_decoder_embeddings".into(), false.into());
+    let (code, report) = checkpoints(&tied, &untied.save(&copies));
+    assert_eq!(code, 0, "{}", first(&report));
+    untied.tensors.last_mut().unwrap().values[0] += 1.0;
+    std::fs::remove_dir_all(&copies).unwrap();
+    assert_eq!(checkpoints(&tied, &untied.save(&copies)).0, 1);
     // Files of which nothing is known but names.
     let file = |name: &str, tensors: &[&str]| {
         let path = dir.path().join(name);

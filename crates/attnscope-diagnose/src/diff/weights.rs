@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use attnscope_checkpoint::{Checkpoint, DType, Error, TensorInfo};
-use attnscope_graph::{Dim, Found, Model, Slot, Stack};
+use attnscope_graph::{Dim, Model, Slot, Stack, WeightId};
 
 use super::direct::{self, Two};
 use super::frame::Frame;
@@ -34,6 +34,15 @@ struct Weight<'a> {
     rows: Option<std::ops::Range<usize>>,
 }
 
+/// In place of a weight that a file does not have under its name.
+enum Instead<'a> {
+    /// One that several nodes share.
+    Tied(Weight<'a>),
+    /// A table that is computed: some files of a family store it, others do not.
+    Computed,
+    Nothing,
+}
+
 impl<'a> File<'a> {
     /// Every weight, in the order in which the model uses them.
     fn weights(&self, by_graph: bool) -> Vec<Weight<'a>> {
@@ -41,16 +50,29 @@ impl<'a> File<'a> {
         let Some(model) = self.model.filter(|_| by_graph) else {
             return tensors.iter().map(|info| Weight { path: info.name.clone(), info, rows: None }).collect();
         };
-        let found = |found: &Found, path: &str| {
-            let info = tensors.get(found.tensor)?;
-            Some(Weight { path: path.to_owned(), info, rows: found.rows.clone() })
-        };
         let slots = model.binding.iter();
-        let weight = |(id, slot): (attnscope_graph::WeightId, &Slot)| match slot {
-            Slot::Bound(f) | Slot::Mismatched { found: f, .. } => found(f, &model.graph.weight(id).path),
-            Slot::Missing { .. } => None,
-        };
-        slots.filter_map(weight).collect()
+        slots.filter_map(|(id, slot)| self.bound(slot, &model.graph.weight(id).path)).collect()
+    }
+
+    fn bound(&self, slot: &Slot, path: &str) -> Option<Weight<'a>> {
+        let (Slot::Bound(found) | Slot::Mismatched { found, .. }) = slot else { return None };
+        let info = self.checkpoint.tensors().get(found.tensor)?;
+        Some(Weight { path: path.to_owned(), info, rows: found.rows.clone() })
+    }
+
+    /// What the model has for a weight that it does not have under its own name.
+    fn instead(&self, path: &str) -> Instead<'a> {
+        let node = path.rsplit_once('.').and_then(|(node, part)| {
+            let model = self.model?;
+            Some((model, model.graph.node(model.graph.find(node)?), part))
+        });
+        let Some((model, node, part)) = node else { return Instead::Nothing };
+        if node.weights.is_empty() {
+            return Instead::Computed;
+        }
+        let is_part = |id: &&WeightId| model.graph.weight(**id).path.rsplit('.').next() == Some(part);
+        let tied = node.weights.iter().find(is_part).and_then(|&id| self.bound(model.binding.slot(id), path));
+        tied.map_or(Instead::Nothing, Instead::Tied)
     }
 
     fn read(&self, weight: &Weight<'_>) -> Result<Vec<f64>, Error> {
@@ -113,12 +135,20 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
     for weight in &all[0] {
         match all[1].iter().find(|other| other.path == weight.path) {
             Some(other) => comparison.compare(weight, other)?,
-            None => comparison.missing(weight, Which::B),
+            None => match b.instead(&weight.path) {
+                Instead::Tied(other) => comparison.compare(weight, &other)?,
+                Instead::Computed => {}
+                Instead::Nothing => comparison.missing(weight, Which::B),
+            },
         }
     }
     let of_a: HashSet<&str> = all[0].iter().map(|weight| weight.path.as_str()).collect();
     for weight in all[1].iter().filter(|weight| !of_a.contains(weight.path.as_str())) {
-        comparison.missing(weight, Which::A);
+        match a.instead(&weight.path) {
+            Instead::Tied(other) => comparison.compare(&other, weight)?,
+            Instead::Computed => {}
+            Instead::Nothing => comparison.missing(weight, Which::A),
+        }
     }
     let Comparison { nodes, first, .. } = comparison;
     if !nodes.iter().any(|node| node.names.iter().all(|name| !name.is_empty())) {
