@@ -83,11 +83,13 @@ fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
     if glyphs == Glyphs::Ascii { ascii } else { unicode }
 }
 
-/// What the cells of a mask mean, in a line.
-pub fn legend(glyphs: Glyphs) -> String {
+/// What the cells of a mask mean.
+pub fn legend(options: Options) -> String {
     let [open, future, padding] =
-        [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, glyphs));
-    format!("Queries down, keys across: {open} open, {future} shut: future, {padding} shut: padding.\n")
+        [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, options.glyphs));
+    let text =
+        format!("Queries down, keys across: {open} open, {future} shut: future, {padding} shut: padding.");
+    joined(&wrap(&text, options.width))
 }
 
 /// Whose mask it is, its shape, how heads and layers share it, and the reason of every rule.

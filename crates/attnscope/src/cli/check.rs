@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Output, OutputArgs, TextOrJson};
 use crate::failure::Failure;
 use crate::near::nearest;
+use crate::text_file::read_text;
 use crate::traced::Traced;
 
 #[derive(Debug, Args)]
@@ -86,6 +87,15 @@ impl Check {
         };
         let traced = Traced::open(folder, model.as_deref())?;
         let audit = traced.audit()?;
+        if audit.checked.is_empty() {
+            return Err(Failure::new(
+                format!(
+                    "{}: nothing could be checked: no tensor in it is there together with the tensors it is made of",
+                    folder.display()
+                ),
+                "save the whole run: `attnscope trace MODEL --save DIR`, without --layer and --snapshots",
+            ));
+        }
         let page = AuditPage {
             trace: &folder.display().to_string(),
             model: &traced.opened.name,
@@ -108,15 +118,8 @@ impl Check {
 }
 
 fn read(file: &Path) -> Result<Example, Failure> {
-    let name = file.display();
-    let refused = |why: String| Failure::new(format!("{name}: {why}"), "give a worked example in TOML");
-    let size = std::fs::metadata(file).map_err(|e| refused(e.to_string()))?.len();
-    if size > MOST_BYTES {
-        return Err(refused(format!("expected at most {MOST_BYTES} bytes, found {size}")));
-    }
-    let bytes = std::fs::read(file).map_err(|e| refused(e.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|e| refused(format!("expected UTF-8: {e}")))?;
-    parse(&text).map_err(|e| failure(&name.to_string(), &e))
+    let text = read_text(file, MOST_BYTES, "give a worked example in TOML")?;
+    parse(&text).map_err(|e| failure(&file.display().to_string(), &e))
 }
 
 /// An example's error with its file, and for a name that is not known the nearest one.

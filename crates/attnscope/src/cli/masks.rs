@@ -163,7 +163,7 @@ impl Shown<'_> {
         let mut sections = vec![
             format!("{}: {}\n", self.ready.opened.name, model.title()),
             tokens_text(self.ready, self.input, self.generated, output.width()),
-            render::legend(output.glyphs()),
+            render::legend(output.layout()),
         ];
         for mask in &self.masks {
             sections.push(render::mask_heading(mask, options) + &self.drawings(mask, output));
