@@ -3,6 +3,7 @@
 
 mod align;
 mod bench;
+mod finite;
 mod noise;
 mod padding;
 mod place;
@@ -15,7 +16,7 @@ use attnscope_graph::{Dim, Front, MaskKind, Model, Op, Side, Stack, Switch};
 use attnscope_run::{Input, RunError, Source, sizes_of};
 pub use attnscope_run::{Shut, shut};
 
-pub use bench::{Bench, Padding};
+pub use bench::{Bench, NotFinite, Padding};
 pub use proof::{Claim, Leak, Proof, Verdict};
 pub use wrong::{Compared, Mistake, RowDifference};
 
