@@ -22,6 +22,8 @@ const RUNNERS_UP: usize = 3;
 const RESAMPLES: usize = 100_000;
 /// Nats a token within which two explanations are as good as each other.
 const TIE: f64 = 0.001;
+/// How much more the scale of logits must gain, which any mood of the sentences at hand moves a little.
+const TEMPERATURE: f64 = 10.0;
 /// How much more a further change must gain than the first: near ties add up to something when one looks for them.
 const FURTHER: f64 = 2.0;
 
@@ -172,8 +174,12 @@ impl Searcher<'_> {
     /// that were looked at: who stands in a later round was chosen from them.
     fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
         let best = tried.first()?;
-        let gain = self.gain(&best.base, &best.scores, hypotheses);
-        if !(gain.mean >= least && gain.p <= self.thresholds.wiring_p) {
+        let gain = self.estimate(&self.gains(best), hypotheses);
+        let scale = best.change.field() == "logit_scale";
+        let least = if scale { TEMPERATURE * least } else { least };
+        // The costs as they are must fall too: they are what the report speaks of.
+        let falls = self.mean(&best.scores) < self.mean(&best.base);
+        if !(gain.mean >= least && gain.p <= self.thresholds.wiring_p && falls) {
             return None;
         }
         let (nll, field, padding) = (self.mean(&best.scores), best.change.field(), best.setup.padding);
@@ -229,7 +235,8 @@ impl Searcher<'_> {
         let candidate = |setup: &Setup| setup.candidate(self.model, self.weights, self.corpus);
         let (Some(base), Some(best)) = (candidate(&plain), candidate(&setup)) else { return Ok(None) };
         let base = score(&[&base], self.corpus, &|_, _| ())?.swap_remove(0);
-        let gain = self.gain(&base, &scores, hypotheses);
+        let gains: Vec<f64> = base.nll().iter().zip(scores.nll()).map(|(a, b)| a - b).collect();
+        let gain = self.estimate(&gains, hypotheses);
         let (mut before, mut after) = (Map::new(), Map::new());
         for change in &changes {
             change.shown(declared, &mut before);
@@ -265,19 +272,27 @@ impl Searcher<'_> {
         Ok((changes, setup, scores))
     }
 
-    /// Nats a token that a change gains.
+    /// Nats a token that a change gains at each one's best temperature.
     fn raw_gain(&self, tried: &Tried) -> f64 {
-        self.mean(&tried.base) - self.mean(&tried.scores)
+        self.gains(tried).iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
+    }
+
+    /// What each pair gains. The scale of logits is a temperature itself, and is judged by the costs as they are.
+    fn gains(&self, tried: &Tried) -> Vec<f64> {
+        let (base, own) = match tried.change.field() {
+            "logit_scale" => (tried.base.nll(), tried.scores.nll()),
+            _ => (tried.base.calibrated(), tried.scores.calibrated()),
+        };
+        base.iter().zip(&own).map(|(a, b)| a - b).collect()
     }
 
     fn mean(&self, scores: &Scores) -> f64 {
-        scores.nll.iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
+        scores.nll().iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
     }
 
     /// Nats a token that are gained, with p corrected by Bonferroni.
-    fn gain(&self, base: &Scores, scores: &Scores, hypotheses: usize) -> Estimate {
-        let gains: Vec<f64> = base.nll.iter().zip(&scores.nll).map(|(a, b)| a - b).collect();
-        let estimate = bootstrap(&gains, &self.tokens, RESAMPLES);
+    fn estimate(&self, gains: &[f64], hypotheses: usize) -> Estimate {
+        let estimate = bootstrap(gains, &self.tokens, RESAMPLES);
         Estimate { p: (estimate.p * hypotheses as f64).min(1.0), ..estimate }
     }
 }
