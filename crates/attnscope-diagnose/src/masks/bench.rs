@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use attnscope_graph::{Dim, Model, NodeId, Side};
 use attnscope_run::{Change, Input, Native, PadSide, RunError, Sink, Source, Values, Weights, sizes_of};
 
-use super::finite::Finite;
+use super::finite::{Finite, NotFinite};
 use super::noise::Noise;
 use super::place::{Free, Movement, movement, place};
 use super::proof::{Claim, Leak, Proof, Verdict};
@@ -33,17 +33,6 @@ pub struct Bench<'a> {
     runs: usize,
     /// The first tensor that is not finite, once it has been looked for.
     broken: Option<Option<Broken>>,
-}
-
-/// A value with which nothing can be proved: what is not a number is not seen to move.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NotFinite {
-    /// The first tensor, in the order of computation, that holds such a value.
-    pub node: String,
-    /// Where in it.
-    pub at: Vec<usize>,
-    /// NaN or an infinity.
-    pub value: f32,
 }
 
 /// The nodes that proofs read and write.

@@ -5,6 +5,17 @@ use attnscope_run::{RunError, Sink, Values};
 
 use crate::observe::{Broken, broken};
 
+/// A value with which nothing can be proved: what is not a number is not seen to move.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NotFinite {
+    /// The first tensor, in the order of computation, that holds such a value.
+    pub node: String,
+    /// Where in it.
+    pub at: Vec<usize>,
+    /// NaN or an infinity.
+    pub value: f32,
+}
+
 /// Looks at every tensor and remembers the first that is not finite.
 pub(super) struct Finite<'m> {
     model: &'m Model,

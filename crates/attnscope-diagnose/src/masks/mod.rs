@@ -16,7 +16,8 @@ use attnscope_graph::{Dim, Front, MaskKind, Model, Op, Side, Stack, Switch};
 use attnscope_run::{Input, RunError, Source, sizes_of};
 pub use attnscope_run::{Shut, shut};
 
-pub use bench::{Bench, NotFinite, Padding};
+pub use bench::{Bench, Padding};
+pub use finite::NotFinite;
 pub use proof::{Claim, Leak, Proof, Verdict};
 pub use wrong::{Compared, Mistake, RowDifference};
 

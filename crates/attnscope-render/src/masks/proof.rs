@@ -63,7 +63,7 @@ fn not_run(proofs: &[Proof]) -> Vec<String> {
     }
     let text = |(why, claims): (&str, Vec<&str>)| match claims.len() == proofs.len() {
         true => format!("not run: {why}."),
-        false => format!("not run: {}: {why}.", claims.join("; ")),
+        false => format!("not run: {why} ({}).", claims.join("; ")),
     };
     reasons.into_iter().map(text).collect()
 }

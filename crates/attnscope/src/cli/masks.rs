@@ -237,8 +237,8 @@ impl Shown<'_> {
     /// What the signs mean, and of the words for padding those that occur.
     fn legend(&self, options: attnscope_render::Options) -> String {
         let sides = [(Side::Source, self.input.source_rows()), (Side::Target, Some(&self.input.target))];
-        let rows = || sides.iter().filter_map(|(side, rows)| Some(self.ready.tokens(*side, (*rows)?)));
-        let tokens: Vec<Token> = rows().flatten().flatten().collect();
+        let rows = sides.into_iter().filter_map(|(side, rows)| Some(self.ready.tokens(side, rows?)));
+        let tokens: Vec<Token> = rows.flatten().flatten().collect();
         let pad = self.ready.named_pad();
         let given = tokens.iter().find(|token| Some(token.id) == pad && !token.padding).map(Token::label);
         render::legend(tokens.iter().any(|token| token.padding), given.as_deref(), options)
