@@ -8,7 +8,7 @@ import sys
 import time
 
 THREADS = 2
-SHAPES = {"t5-small": "T5-small shape, S 128, T 64", "whisper-tiny": "Whisper tiny shape, 3,000 frames, T 64"}
+SHAPES = {"whisper-tiny": "Whisper tiny shape, 3,000 frames, T 64", "t5-small": "T5-small shape, S 128, T 64"}
 TARGET = 64
 TOKENS = 64
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -276,6 +276,13 @@ class Contender:
         self.process.wait()
 
 
+def take_turns(contenders):
+    for contender in contenders:
+        # Threads of the one before may wait awake for a while.
+        time.sleep(0.3)
+        contender.turn()
+
+
 def compare(shape, pace, rounds):
     me = [sys.executable, os.path.abspath(__file__), "--peer"]
     ours = lambda name, request: Contender(name, [pace, folder(shape)], request)
@@ -289,10 +296,7 @@ def compare(shape, pace, rounds):
         for _ in range(2):
             contender.turn(count=False)
     for _ in range(rounds):
-        for contender in passes + tokens:
-            # Threads of the one before may wait awake for a while.
-            time.sleep(0.3)
-            contender.turn()
+        take_turns(passes + tokens)
     weights = os.path.getsize(os.path.join(folder(shape), "model.safetensors"))
     report(SHAPES[shape], passes, "a pass")
     kept = int(passes[0].said.split()[0])

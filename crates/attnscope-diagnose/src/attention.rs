@@ -46,6 +46,10 @@ fn measure(head: &[f64], weights: &Weights<'_>) -> HeadMeasures {
     let keys = weights.open.len();
     let rows = || head.chunks(keys).take(weights.queries);
     let mean = |of: &dyn Fn(&[f64]) -> f64| rows().map(of).sum::<f64>() / weights.queries as f64;
+    // What is not a number is no number in any measure either.
+    if rows().flatten().any(|a| a.is_nan()) {
+        return HeadMeasures { entropy: Some(f64::NAN), peak: f64::NAN, end_share: Some(f64::NAN) };
+    }
     let open = weights.open.iter().filter(|&&open| open).count();
     let entropy = |row: &[f64]| -row.iter().filter(|&&a| a > 0.0).map(|a| a * a.ln()).sum::<f64>();
     let peak = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use attnscope_checkpoint::{Checkpoint, Stats};
-use attnscope_graph::{Model, Side, Slot, WeightId};
+use attnscope_graph::{Front, Model, Side, Slot, WeightId};
 use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
 
 use crate::corpus::Corpus;
@@ -102,7 +102,12 @@ impl<'a> Exam<'a> {
     /// The pairs, or how to give some.
     pub(crate) fn corpus(&self) -> Result<&'a Corpus, NotChecked> {
         self.weights()?;
-        let how = "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for";
+        let how = match self.model().wiring.front {
+            Front::Tokens => {
+                "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for"
+            }
+            Front::Audio => "nothing yet: pairs are of text, and this model hears",
+        };
         self.patient
             .corpus
             .filter(|c| !c.is_empty())

@@ -4,6 +4,7 @@ mod attention;
 pub mod audit;
 mod bootstrap;
 pub mod cell;
+mod contribution;
 mod corpus;
 pub mod diff;
 mod doctor;

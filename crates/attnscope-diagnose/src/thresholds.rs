@@ -37,7 +37,7 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Self {
         Self {
-            wiring_gain: 0.002,
+            wiring_gain: 0.01,
             wiring_p: 0.01,
             source_cost: 0.05,
             dead_norm: 0.1,

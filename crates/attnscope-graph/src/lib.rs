@@ -37,7 +37,7 @@ pub use build::{Layers, build};
 pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
 pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
 pub use facts::{Config, Fact, FactError, Topic};
-pub use family::{Evidence, FAMILIES, Family, Sets, Setting};
+pub use family::{Evidence, FAMILIES, Family, Sets, Setting, Start};
 pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use names::{Found, NameScheme, Row, TensorSpec};
 pub use op::{Factor, MaskKind, Op};

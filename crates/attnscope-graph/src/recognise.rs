@@ -87,6 +87,8 @@ pub fn recognise(
     facts.extend(token_facts(&configs));
     let (family, scheme, prefix) = (found.family, found.scheme, found.prefix);
     obstacles.extend(obstacles_of(&graph, &sizes, &binding, &facts));
+    obstacles.extend(empty_weights(&graph, &binding, &tensors));
+    obstacles.extend(near_distance(&wiring, &sizes, &facts));
     let unknown_type = found.unknown;
     let model = Model {
         family,
@@ -235,4 +237,29 @@ pub(crate) fn obstacles_of(graph: &Graph, sizes: &Sizes, binding: &Binding, fact
         obstacles.push(format!("{mismatched} of {} weights have the wrong shape", graph.weights().len()));
     }
     obstacles
+}
+
+/// A tensor of no elements has the right shape in a model of no size, and nothing to compute with.
+fn empty_weights(graph: &Graph, binding: &Binding, tensors: &[TensorSpec]) -> Option<String> {
+    let is_empty = |(_, slot): &(WeightId, &Slot)| match slot {
+        Slot::Bound(found) => elements(found, tensors) == 0,
+        Slot::Missing { .. } | Slot::Mismatched { .. } => false,
+    };
+    let (first, _) = binding.iter().find(is_empty)?;
+    let count = binding.iter().filter(is_empty).count();
+    let path = &graph.weight(first).path;
+    Some(format!("{count} of {} weights have no elements, {path} first", graph.weights().len()))
+}
+
+/// Half of the decoder's buckets are for a distance each; the others divide what is beyond, up to the largest distance,
+/// which must therefore be larger.
+fn near_distance(wiring: &Wiring, sizes: &Sizes, facts: &[Fact]) -> Option<String> {
+    let buckets = sizes.get(Dim::Buckets(Stack::Decoder)).filter(|_| wiring.relative_bias)?;
+    let distance = wiring.relative_max_distance;
+    let source = facts.iter().find(|f| f.name == "relative_max_distance").map_or("", |f| f.source.as_str());
+    (distance <= buckets / 2).then(|| {
+        format!(
+            "the largest distance, {distance} ({source}), must be more than half of the {buckets} buckets"
+        )
+    })
 }

@@ -125,6 +125,18 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// Its formula.
+    pub fn formula(self) -> &'static str {
+        match self {
+            Self::Relu => "max(0, x)",
+            Self::Gelu => "x/2 · (1 + erf(x/√2))",
+            Self::GeluTanh => "x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))",
+            Self::Swish => "x / (1 + e^−x)",
+            Self::QuickGelu => "x / (1 + e^(−1.702 x))",
+            Self::Tanh => "tanh(x)",
+        }
+    }
+
     /// Every activation.
     pub const ALL: [Self; 6] =
         [Self::Relu, Self::Gelu, Self::GeluTanh, Self::Swish, Self::QuickGelu, Self::Tanh];

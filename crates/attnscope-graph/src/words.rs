@@ -66,9 +66,34 @@ pub fn sentence(node: &Node) -> &'static str {
             "Neighbouring frames are mixed into features; the second convolution halves the frames."
         }
         Op::Transpose => "Frames become positions: time moves to where tokens are in text models.",
-        Op::Same => "A second name for a value, at the border of a layer.",
+        Op::Same => match node.path.leaf() {
+            "in" if node.path.part() == "ffn" => "What the feed-forward reads: the stream after attention.",
+            "in" => "What the layer reads: the stream as it was left by what came before.",
+            "out" => "What the layer leaves in the stream for the next one.",
+            _ => "A second name for a value.",
+        },
         Op::Norm { .. } => "Each position's features are brought to a common scale.",
-        Op::Linear => "A learned map, the same at every position.",
+        Op::Linear => match (node.path.part(), node.path.leaf()) {
+            ("cross_attn", "q") => {
+                "What each target position asks of the source, a learned map of the decoder's stream."
+            }
+            ("cross_attn", "k") => {
+                "What each source position can be found by, a learned map of the encoder's output."
+            }
+            ("cross_attn", "v") => {
+                "What each source position gives when it is looked at, from the encoder's output."
+            }
+            (_, "q") => "What each position asks for: a learned map of the stream.",
+            (_, "k") => "What each position can be found by: a learned map of the stream.",
+            (_, "v") => "What each position gives when it is looked at: a learned map of the stream.",
+            ("ffn", "hidden") => {
+                "Each position by itself, widened to the features that the activation works on."
+            }
+            ("ffn", "gate") => "A second projection, which lets the first through feature by feature.",
+            ("ffn", "out") => "Each position brought back to the stream's width.",
+            (_, "out") => "The heads' results, mixed and brought back to the stream's width.",
+            _ => "A learned map, the same at every position.",
+        },
         Op::SplitHeads(_) => "The width is cut into heads that attend independently.",
         Op::Scores { .. } => "How well each query fits each key, before anything is hidden.",
         Op::RelativeBias { .. } => "A learned preference for distances, one a head, added to the scores.",

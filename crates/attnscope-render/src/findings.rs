@@ -216,3 +216,22 @@ fn level(severity: Severity) -> &'static str {
         Severity::Info => "note",
     }
 }
+
+/// Every rule, explained: docs/rules.md.
+pub fn rules_page() -> String {
+    let mut page = "# Rules\n\n".to_owned();
+    page += "What `attnscope doctor` looks for, in the order in which it looks. `attnscope explain RULE` says the same.\n";
+    page += "A TOML file with other numbers is read with `--thresholds FILE`; its keys are named in the thresholds below.\n";
+    page += "\n| rule | severity | what it reports |\n|---|---|---|\n";
+    for rule in rules() {
+        page += &format!("| [`{0}`](#{0}) | {1} | {2} |\n", rule.id, rule.severity.name(), rule.what);
+    }
+    for rule in rules() {
+        page += &format!("\n## {}\n\n{} {}\n\n", rule.id, rule.what, rule.why);
+        page += &format!(
+            "- **How it is measured:** {}\n- **Threshold:** {}\n- **Try:** {}\n",
+            rule.how, rule.threshold, rule.try_next
+        );
+    }
+    page
+}

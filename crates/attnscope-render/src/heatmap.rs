@@ -28,7 +28,7 @@ const SHADES: [(f64, char, char, u8); 5] = [
 /// The least and most columns of a cell, the space beside it not counted.
 const CELL: (usize, usize) = (3, 9);
 /// The most columns of a row's label.
-const LABEL: usize = 16;
+const LABEL: usize = 24;
 
 impl Heatmap<'_> {
     /// As text no wider than the options say: in several parts, one below the other, where it has too many columns.
@@ -100,7 +100,9 @@ impl Paint {
         if !value.is_finite() {
             return padded("nan", self.cell);
         }
-        let shade = SHADES.iter().find(|s| value >= s.0).unwrap_or(&SHADES[SHADES.len() - 1]);
+        // By the whole per cent that is printed, so that number and shade agree.
+        let rounded = (value * 100.0).round() / 100.0;
+        let shade = SHADES.iter().find(|s| rounded >= s.0).unwrap_or(&SHADES[SHADES.len() - 1]);
         let mark = glyph(shade, self.options.glyphs);
         let text = if strongest {
             let number = format!("{:.0}", value * 100.0);

@@ -72,3 +72,4 @@ pub use scene::{Boxed, Role, Route, Run, Scene};
 pub use svg::{svg, svg_sheet};
 pub use table::{Align, Column, Table};
 pub use text::{Style, draw, text};
+pub use wrap::wrap_plain;

@@ -26,6 +26,8 @@ pub struct TensorRow {
     pub shape: Vec<usize>,
     /// Its values from afar; `None` where the model does not have it.
     pub stats: Option<Stats>,
+    /// What is infinite in it hides something: −∞, as masks add it.
+    pub masks: bool,
 }
 
 /// One cross-attention, of one row of the batch.
@@ -66,7 +68,7 @@ fn one_line_each(rows: &[TensorRow], glyphs: Glyphs) -> Table {
         match &row.stats {
             Some(stats) => {
                 cells.extend([row.dims.join(","), shape_text(&row.shape)]);
-                cells.extend(measures(stats));
+                cells.extend(measures(row, stats));
             }
             None => cells.push("absent".into()),
         }
@@ -91,26 +93,37 @@ fn two_lines_each(rows: &[TensorRow], options: Options) -> String {
         let first = shown(&format!("{:path$}  {}", row.path, row.what), options.glyphs);
         let lines = wrap(&first, options.width.saturating_sub(indent));
         out += &format!("{number}{}", lines.join(&format!("\n{:indent$}", "")));
-        let second = match &row.stats {
-            Some(stats) => {
-                let held =
-                    MEASURES.iter().zip(measures(stats)).map(|(name, value)| format!("{name} {value:<9}"));
-                let (letters, numbers) = (row.dims.join(","), shape_text(&row.shape));
-                format!("{letters:dims$}  {numbers:shape$}  {}", held.collect::<Vec<_>>().join(" "))
-            }
-            None => "absent".to_owned(),
-        };
-        out += &format!("\n{:indent$}  {}\n", "", shown(second.trim_end(), options.glyphs));
+        let room = options.width.saturating_sub(indent + 2);
+        for line in below(row, dims, shape, room) {
+            out += &format!("\n{:indent$}  {}", "", shown(line.trim_end(), options.glyphs));
+        }
+        out.push('\n');
     }
     out
+}
+
+/// Shape and values of a row, in one line where there is room for it.
+fn below(row: &TensorRow, dims: usize, shape: usize, room: usize) -> Vec<String> {
+    let Some(stats) = &row.stats else { return vec!["absent".to_owned()] };
+    let (letters, numbers) = (row.dims.join(","), shape_text(&row.shape));
+    let shape = format!("{letters:dims$}  {numbers:shape$}");
+    let held = MEASURES.iter().zip(measures(row, stats)).map(|(name, value)| format!("{name} {value:<9}"));
+    let held = held.collect::<Vec<_>>().join(" ");
+    match width(&shape) + 2 + width(held.trim_end()) <= room {
+        true => vec![format!("{shape}  {held}")],
+        false => vec![shape, held],
+    }
 }
 
 /// What a line of the table says of a tensor's values.
 const MEASURES: [&str; 5] = ["min", "mean", "max", "std", "NaN"];
 
-fn measures(stats: &Stats) -> [String; 5] {
-    let [min, mean, max, std] = [stats.min, stats.mean, stats.max, stats.std].map(number);
-    [min, mean, max, std, nan_text(stats)]
+fn measures(row: &TensorRow, stats: &Stats) -> [String; 5] {
+    let [mut min, mean, max, std] = [stats.min, stats.mean, stats.max, stats.std].map(number);
+    if row.masks && stats.inf > 0 {
+        min = "−∞".to_owned();
+    }
+    [min, mean, max, std, nan_text(row, stats)]
 }
 
 /// `(1, 4, 5, 6)`, and `(6)` for one dimension.
@@ -120,14 +133,15 @@ pub fn shape_text(shape: &[usize]) -> String {
 }
 
 /// NaN first; infinite values beside it, since the numbers are of the finite ones.
-fn nan_text(stats: &Stats) -> String {
-    match stats.inf {
-        0 => stats.nan.to_string(),
-        inf => format!("{} +{inf}∞", stats.nan),
+fn nan_text(row: &TensorRow, stats: &Stats) -> String {
+    match (stats.inf, row.masks) {
+        (0, _) => stats.nan.to_string(),
+        (inf, true) => format!("{}, {inf} × −∞", stats.nan),
+        (inf, false) => format!("{}, {inf} × ±∞", stats.nan),
     }
 }
 
-/// Four digits that matter.
+/// Short, with the digits that matter.
 pub fn number(x: f64) -> String {
     match x.abs() {
         _ if !x.is_finite() => "–".into(),

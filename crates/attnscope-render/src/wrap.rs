@@ -23,8 +23,8 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     wrap_judged(text, columns).0
 }
 
-/// The same without the indent of the lines after the first: for sentences.
-pub(crate) fn wrap_plain(text: &str, columns: usize) -> Vec<String> {
+/// Breaks a sentence into lines of at most `columns`, at spaces where it can. Nothing but the spaces at a break is lost.
+pub fn wrap_plain(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {

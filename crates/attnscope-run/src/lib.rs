@@ -1,7 +1,11 @@
 //! Runs a graph on an input and hands every tensor to whoever asked for it.
+//!
+//! Tokenizers and recordings are read by other crates, which may panic on a damaged file. Such a panic becomes an error and
+//! is not printed: the first read puts a panic hook before the process's own, which all other panics still reach.
 
 pub mod align;
 pub mod audio;
+mod caught;
 mod change;
 mod error;
 mod formula;
@@ -23,7 +27,7 @@ pub use input::{
     Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token,
     parse_ids, parse_pairs, position_room, read_pairs,
 };
-pub use native::{Decoding, Native, Report, log_sum_exp};
+pub use native::{BETAS, Decoding, Native, Report, log_sum_exps};
 pub use position::{bucket as relative_bucket, used_buckets};
 pub use prepare::{Shut, shut, sizes_of};
 pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};

@@ -69,3 +69,24 @@ pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distan
     let far = exact.saturating_add((ratio * (buckets - exact) as f32) as usize);
     first + far.min(buckets.saturating_sub(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_distance_has_a_bucket_of_the_table_whatever_a_config_says() {
+        for buckets in 1..=34 {
+            for max_distance in 0..=40 {
+                for (query, key) in (0..40).flat_map(|q| [(q, 0), (0, q), (39, q)]) {
+                    for stack in Stack::ALL {
+                        let row = bucket(stack, query, key, buckets, max_distance);
+                        assert!(row < buckets, "{stack:?}: {query}, {key}, {buckets}, {max_distance}");
+                    }
+                }
+            }
+        }
+        // As many exact distances as the largest.
+        assert_eq!(bucket(Stack::Decoder, 17, 0, 32, 16), 31);
+    }
+}

@@ -146,6 +146,12 @@ fn check_source(model: &Model, source: &Source, length: usize) -> Result<(), Run
                 let help = "compute the features with the model's own front end";
                 return Err(refuse("features", found, expected, help));
             }
+            let size = [f.batch, f.mels, f.frames].into_iter().try_fold(1usize, usize::checked_mul);
+            if size != Some(f.values.len()) {
+                let found = format!("{} values", f.values.len());
+                let expected = format!("{} × {} × {} are to be there", f.batch, f.mels, f.frames);
+                return Err(refuse("features", found, expected, "give every frame a value for each band"));
+            }
             Ok(())
         }
         (Source::Tokens(_), Front::Audio) => {

@@ -20,7 +20,7 @@ fn tensor(file: &Path, name: &str) -> Vec<f32> {
 
 /// The largest difference from the frames that OpenAI's package gave.
 fn off_reference(recording: &Path, reference: &Path, mels: usize) -> f32 {
-    let ours = features_from_file(recording, mels, 3000).unwrap();
+    let (ours, _) = features_from_file(recording, mels, 3000).unwrap();
     let frames = tensor(reference, "frames");
     let theirs = tensor(reference, &format!("mel_{mels}"));
     let mut off = 0.0f32;
@@ -34,7 +34,7 @@ fn off_reference(recording: &Path, reference: &Path, mels: usize) -> f32 {
 
 /// Mean and largest difference of the features of two recordings.
 fn apart(a: &Path, b: &Path) -> (f32, f32) {
-    let (a, b) = (features_from_file(a, 80, 3000).unwrap(), features_from_file(b, 80, 3000).unwrap());
+    let [a, b] = [a, b].map(|file| features_from_file(file, 80, 3000).unwrap().0);
     let off = a.values.iter().zip(&b.values).map(|(x, y)| (x - y).abs());
     (off.clone().sum::<f32>() / a.values.len() as f32, off.fold(0.0, f32::max))
 }
@@ -70,7 +70,13 @@ fn one_sound_in_three_formats_is_one_sound() {
     let wav = fixture("audio/tone.wav");
     let sound = samples_from_file(&wav).unwrap();
     assert_eq!(sound.len(), 24_000);
-    assert_eq!(log_mel(&sound, 80, 3000), features_from_file(&wav, 80, 3000).unwrap().values);
+    assert_eq!(log_mel(&sound, 80, 3000), features_from_file(&wav, 80, 3000).unwrap().0.values);
+    // Longer than the window, and known to be.
+    for name in ["audio/tone.wav", "audio/tone.flac", "audio/tone.mp3"] {
+        let (features, seconds) = features_from_file(&fixture(name), 80, 60).unwrap();
+        assert_eq!(features.frames, 60);
+        assert!((seconds - 1.5).abs() < 1e-3, "{name}: {seconds}");
+    }
     // Rounding to 16 bits; what 64 kbit/s leave out.
     for (name, most) in [("audio/tone.flac", 1e-4), ("audio/tone.mp3", 2e-2)] {
         let other = samples_from_file(&fixture(name)).unwrap();

@@ -106,7 +106,7 @@ fn two_hours_are_the_most() {
     assert!(found.contains("longer than 2 hours: 7201 s"), "{found}");
     // Only the window is decoded where only the window is asked for.
     let path = desk.file(&wav(1, 1, 100, 8, 100 * 7201, &[128; 100 * 7201]));
-    assert_eq!(features_from_file(&path, 80, 3000).unwrap().values.len(), 240_000);
+    assert_eq!(features_from_file(&path, 80, 3000).unwrap().0.values.len(), 240_000);
 }
 
 #[test]

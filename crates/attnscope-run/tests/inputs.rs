@@ -5,8 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::Checkpoint;
-use attnscope_graph::{Config, Model, Recognised, Side, TensorSpec, recognise};
-use attnscope_run::{InputError, Rows, Shift, Tokenizer, check_rows, pad_token};
+use attnscope_graph::{Config, Dim, Model, Recognised, Side, TensorSpec, recognise};
+use attnscope_run::{
+    Features, Input, InputError, Rows, Shift, Source, Tokenizer, check_rows, pad_token, sizes_of,
+};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -91,7 +93,7 @@ fn only_a_table_of_positions_limits_the_length() {
             check(folder, side, 24).unwrap();
             let error = check(folder, side, 25).unwrap_err();
             assert!(
-                matches!(error, InputError::TooLong { row: 2, length: 25, limit: 24, .. }),
+                matches!(error, InputError::TooLong { row: 1, length: 25, limit: 24, .. }),
                 "{folder}: {error}"
             );
         }
@@ -109,7 +111,7 @@ fn ids_are_held_against_the_embedding_of_their_side() {
     let (_, model) = open("fixtures/marian-untied");
     check_rows(&model, Side::Source, &[vec![98]]).unwrap();
     let error = check_rows(&model, Side::Target, &[vec![98]]).unwrap_err();
-    assert_eq!(error.to_string(), "row 1 of the target: id 98 is outside the vocabulary of 83 (0 to 82)");
+    assert_eq!(error.to_string(), "row 0 of the target: id 98 is outside the vocabulary of 83 (0 to 82)");
 }
 
 #[test]
@@ -127,4 +129,21 @@ fn the_demo_from_text_to_input() {
     let rows = Rows::checked(&model, Side::Source, &[empty, target.clone()], pad).unwrap();
     assert_eq!((rows.batch(), rows.length()), (2, target.len()));
     assert_eq!(&rows.open()[..2], [true, false]);
+}
+
+#[test]
+fn features_have_a_value_for_every_cell() {
+    let (_, model) = open("fixtures/whisper");
+    let (mels, positions) =
+        (model.sizes.get(Dim::Mels).unwrap(), model.sizes.get(Dim::Positions(Side::Source)).unwrap());
+    let frames = 2 * positions;
+    let sizes = |batch: usize, values: usize| {
+        let source = Source::Features(Features { values: vec![0.0; values], batch, mels, frames });
+        sizes_of(&model, &Input { source, target: Rows::new(&vec![vec![1]; batch], 0) })
+    };
+    sizes(2, 2 * mels * frames).unwrap();
+    for values in [0, mels * frames, 2 * mels * frames - 1, 2 * mels * frames + 1] {
+        let error = sizes(2, values).unwrap_err().to_string();
+        assert_eq!(error, format!("features: {values} values, but 2 × {mels} × {frames} are to be there"));
+    }
 }

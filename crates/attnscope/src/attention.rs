@@ -8,7 +8,7 @@ use attnscope_render::trace::CrossAttention;
 use attnscope_run::audio::POSITION_SECONDS;
 use attnscope_run::{Input, Kept, Source};
 
-use crate::ready::Ready;
+use crate::ready::{Ready, Token};
 
 /// One row of a batch that was run.
 pub(crate) struct Batch<'a> {
@@ -40,8 +40,7 @@ impl Batch<'_> {
         let cells = heads * stride * keys;
         let values = kept.values.get(self.row * cells..(self.row + 1) * cells)?;
         let targets = self.ready.tokens(Side::Target, &self.input.target);
-        let rows: Vec<String> =
-            targets.get(self.row)?.iter().filter(|t| !t.padding).map(|t| t.label()).collect();
+        let rows = steps(targets.get(self.row)?);
         let Keys { open, columns, place } = self.keys(keys)?;
         let end = self.ends();
         let weights = Weights { values, heads, queries: rows.len(), stride, open: &open, end: &end };
@@ -89,6 +88,16 @@ impl Batch<'_> {
         let ids = rows.ids().get(self.row * length..(self.row + 1) * length).unwrap_or_default();
         (0..length).filter(|&i| rows.open()[self.row * length + i] && ends.contains(&ids[i])).collect()
     }
+}
+
+/// The steps of a decoder: at each it reads a token and is to write the next. The weights of a row belong to the writing.
+pub(crate) fn steps(row: &[Token]) -> Vec<String> {
+    let read: Vec<String> = row.iter().filter(|t| !t.padding).map(Token::label).collect();
+    let step = |t: usize| match read.get(t + 1) {
+        Some(written) => format!("{} ⇒ {written}", read[t]),
+        None => format!("{} ⇒ …", read[t]),
+    };
+    (0..read.len()).map(step).collect()
 }
 
 /// The keys of a row and where they are drawn.

@@ -44,6 +44,13 @@ impl Opened {
 
     /// The toy, with vocabularies of these sentences' words.
     pub fn toy(source: Vec<String>, target: Vec<String>) -> Result<Self, Failure> {
+        let is_empty = |texts: &[String]| texts.iter().all(|text| text.trim().is_empty());
+        if is_empty(&source) || is_empty(&target) {
+            return Err(Failure::new(
+                "toy: nothing to read: its vocabularies are the words that it is given",
+                "give at least one word a side with --src and --tgt",
+            ));
+        }
         let opened = Self::recognise("toy", toy::checkpoint(&source, &target)?, None)?;
         Ok(Self { words: Some([source, target]), ..opened })
     }

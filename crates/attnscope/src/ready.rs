@@ -1,6 +1,7 @@
 //! A model that is ready to run: its weights in memory, its tokenizer, how its decoder begins.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use attnscope_graph::{Dim, Front, Model, Side};
 use attnscope_run::generate::{Settings, Speech, Task};
@@ -32,6 +33,10 @@ pub struct Ready<'a> {
     pub(crate) times: bool,
     /// What the decoder begins with, where that was asked for.
     pub(crate) start: Option<Vec<u32>>,
+    /// How it is decoded where nothing was asked for.
+    settings: Settings,
+    /// Seconds of the recording that was read.
+    recorded: OnceLock<f64>,
 }
 
 /// A token as it is shown.
@@ -53,9 +58,26 @@ impl<'a> Ready<'a> {
         let tokenizer = opened.tokenizer()?;
         let pad = pad_token(model)?.unwrap_or(0);
         let audio = tokenizer.as_ref().filter(|_| model.wiring.front == Front::Audio);
-        let speech = audio.and_then(|t| Speech::of(model, opened.checkpoint.configs(), t));
-        let (language, task, times, start) = (None, Task::default(), false, None);
-        Ok(Self { opened, model, weights, tokenizer, pad, speech, language, task, times, start })
+        let configs = opened.checkpoint.configs();
+        let speech = audio.and_then(|t| Speech::of(model, configs, t));
+        let mut settings = Settings::of(model, configs)?;
+        if let (Some(speech), Some(tokenizer)) = (&speech, &tokenizer) {
+            speech.complete(&mut settings, configs, tokenizer)?;
+        }
+        Ok(Self {
+            opened,
+            model,
+            weights,
+            tokenizer,
+            pad,
+            speech,
+            language: None,
+            task: Task::default(),
+            times: false,
+            start: None,
+            settings,
+            recorded: OnceLock::new(),
+        })
     }
 
     /// The tokenizer, or why text is no use here.
@@ -87,10 +109,18 @@ impl<'a> Ready<'a> {
         Ok(Source::Tokens(Rows::new(rows, self.pad)))
     }
 
-    /// The first window of a recording.
+    /// The first window of a recording; [`Ready::recorded`] then says how long it is.
     pub fn audio(&self, file: &Path) -> Result<Source, Failure> {
         let (mels, frames) = self.window("--audio")?;
-        Ok(Source::Features(audio::features_from_file(file, mels, frames)?))
+        let (features, seconds) = audio::features_from_file(file, mels, frames)?;
+        self.recorded.get_or_init(|| seconds);
+        Ok(Source::Features(features))
+    }
+
+    /// How many seconds the recording has whose first window was read, and how many of them that window has at most.
+    pub fn recorded(&self) -> Option<(f64, f64)> {
+        let (_, frames) = self.window("").ok()?;
+        Some((*self.recorded.get()?, frames as f64 * audio::POSITION_SECONDS / 2.0))
     }
 
     /// Features that another program made.
@@ -151,8 +181,7 @@ impl<'a> Ready<'a> {
     /// The decoder then begins as it does for a sentence of the language that was set.
     fn begin_in_target_language(&mut self) -> Result<(), Failure> {
         let mut start = self.shift()?.apply(&self.tokenizer()?.encode_target("")?);
-        let ends = self.end_tokens();
-        while start.len() > 1 && start.last().is_some_and(|last| ends.contains(last)) {
+        while start.len() > 1 && start.last().is_some_and(|last| self.end_tokens().contains(last)) {
             start.pop();
         }
         self.start = Some(start);
@@ -199,23 +228,21 @@ impl<'a> Ready<'a> {
     }
 
     /// How the model writes: by its own documents, and where an audio model has none, as OpenAI's does.
-    pub fn settings(&self) -> Result<Settings, Failure> {
-        let configs = self.opened.checkpoint.configs();
-        let mut settings = Settings::of(self.model, configs)?;
-        if let (Some(speech), Some(tokenizer)) = (&self.speech, &self.tokenizer) {
-            speech.complete(&mut settings, configs, tokenizer)?;
+    pub fn settings(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        if let Some(speech) = &self.speech {
             settings.rules.times = speech.times().filter(|_| self.times);
             settings.start = self.prompt();
         }
         if let Some(start) = &self.start {
             settings.start.clone_from(start);
         }
-        Ok(settings)
+        settings
     }
 
     /// The tokens that end a sentence.
-    pub fn end_tokens(&self) -> Vec<u32> {
-        self.settings().map(|settings| settings.ends).unwrap_or_default()
+    pub fn end_tokens(&self) -> &[u32] {
+        &self.settings.ends
     }
 
     /// The tokens of a batch for a reader, row by row, padding included.

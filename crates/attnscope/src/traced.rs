@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use attnscope_diagnose::audit::{Audit, ROUNDOFF_F32, ROUNDOFF_F64, audit};
-use attnscope_graph::{Front, Side};
+use attnscope_graph::{Dim, Front, Side};
 use attnscope_run::trace::Trace;
 use attnscope_run::{Features, Input, PadSide, Rows, Source, Weights};
 use serde_json::Value;
@@ -102,7 +102,7 @@ impl Traced {
         if same { Ok(padded) } else { Err(damaged()) }
     }
 
-    /// The features that were captured. Where they were not, only their shape is needed.
+    /// The features that were captured. Where they were not, only their shape is needed, and their values are no numbers.
     fn features(&self) -> Result<Features, Failure> {
         let node = self.trace.nodes.iter().find(|node| node.op == "features");
         let node = node.ok_or_else(|| self.damaged("nodes", "one of features"))?;
@@ -111,7 +111,16 @@ impl Traced {
         };
         let values = match self.trace.read(&node.path)? {
             Some(kept) => kept.values.iter().map(|&x| x as f32).collect(),
-            None => Vec::new(),
+            // No more than the model could have heard, whatever the document says.
+            None => {
+                let sizes = &self.opened.encoder_decoder()?.sizes;
+                let window = sizes.get(Dim::Positions(Side::Source)).map(|n| n.saturating_mul(2));
+                let heard = sizes.get(Dim::Mels) == Some(mels) && window.is_some_and(|most| frames <= most);
+                if !heard || batch != self.rows(Side::Target)?.batch() {
+                    return Err(self.damaged(&node.path, "the shape of what the model hears"));
+                }
+                vec![f32::NAN; batch * mels * frames]
+            }
         };
         Ok(Features { values, batch, mels, frames })
     }

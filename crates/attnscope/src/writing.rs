@@ -1,10 +1,10 @@
 //! What a model writes by itself, and which part of the source each word came from.
 
-use attnscope_graph::{Dim, Positions, Side};
+use attnscope_graph::Side;
 use attnscope_run::align::{Alignment, Heads, Timed, Word, align, spoken_words, word_times, words};
 use attnscope_run::audio::Window;
-use attnscope_run::generate::{Generator, Heard, Hypothesis, Segment, Settings};
-use attnscope_run::{Features, Input, Rows, Source};
+use attnscope_run::generate::{Generator, Heard, Hypothesis, Segment, Settings, Spoken};
+use attnscope_run::{Input, Native, Rows, Source, position_room};
 
 use crate::failure::Failure;
 use crate::ready::Ready;
@@ -35,7 +35,7 @@ pub struct Aligned {
 const WITHOUT_SPACES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 
 impl Written {
-    /// The best of what was written; empty where the limit left no room for a token.
+    /// The best of what was written; none where the limit left no room for a token.
     pub fn best(&self) -> Option<&Hypothesis> {
         self.hypotheses.first()
     }
@@ -48,37 +48,43 @@ impl Written {
 
 impl Ready<'_> {
     /// Writes from every row of a source.
-    pub fn write(&self, source: &Source, settings: &Settings) -> Result<Vec<Written>, Failure> {
+    pub fn write(
+        &self,
+        native: &mut Native,
+        source: &Source,
+        settings: &Settings,
+    ) -> Result<Vec<Written>, Failure> {
         let generator = Generator { model: self.model, weights: &self.weights, settings };
         let plain = |hypotheses| Written { start: settings.start.clone(), hypotheses, heard: None };
         let features = match source {
             Source::Tokens(rows) => {
-                return Ok(generator.from_tokens(&rows.tokens())?.into_iter().map(plain).collect());
+                return Ok(generator.from_tokens(native, &rows.tokens())?.into_iter().map(plain).collect());
             }
             Source::Features(features) => features,
         };
         let Some(speech) = self.speech.as_ref().filter(|_| self.start.is_none()) else {
-            return Ok(generator.from_features(features)?.into_iter().map(plain).collect());
+            return Ok(generator.from_features(native, features)?.into_iter().map(plain).collect());
         };
-        let recordings = features.values.chunks((features.mels * features.frames).max(1));
-        let write = |values: &[f32]| {
-            let one = Features { values: values.to_vec(), batch: 1, ..*features };
-            let spoken = generator.from_speech(&one, speech, self.language, self.task)?;
-            Ok(Written { start: spoken.start, hypotheses: spoken.hypotheses, heard: Some(spoken.heard) })
+        let spoken = generator.from_speech(native, features, speech, self.language, self.task)?;
+        let written = |spoken: Spoken| Written {
+            start: spoken.start,
+            hypotheses: spoken.hypotheses,
+            heard: Some(spoken.heard),
         };
-        recordings.map(write).collect()
+        Ok(spoken.into_iter().map(written).collect())
     }
 
     /// What the decoder reads to write what the model writes by itself: the likeliest token at each step.
     pub fn written(&self, source: &Source) -> Result<Rows, Failure> {
-        let settings = Settings { beams: 1, ..self.settings()? };
+        let settings = Settings { beams: 1, ..self.settings() };
         let read = |written: &Written| {
             let tokens = written.best().map(|best| best.tokens.as_slice()).unwrap_or_default();
             // The last token is written and never read.
             let all_but_last = tokens.split_last().map_or(&[][..], |(_, rest)| rest);
             [&written.start, all_but_last].concat()
         };
-        self.target_ids(&self.write(source, &settings)?.iter().map(read).collect::<Vec<_>>())
+        let written = self.write(&mut Native::new(), source, &settings)?;
+        self.target_ids(&written.iter().map(read).collect::<Vec<_>>())
     }
 
     /// The segments of a transcript with times, in seconds of the window, and when the next window begins.
@@ -98,18 +104,24 @@ impl Ready<'_> {
     }
 
     /// Aligns the best of what was written from a sentence with it.
-    pub fn align(&self, heads: &Heads, source: &[u32], written: &Written) -> Result<Aligned, Failure> {
+    pub fn align(
+        &self,
+        native: &mut Native,
+        heads: &Heads,
+        source: &[u32],
+        written: &Written,
+    ) -> Result<Aligned, Failure> {
         let tokens = written.best().map(|best| best.tokens.as_slice()).unwrap_or_default();
         let ends = self.end_tokens();
-        let source_words = words(self.tokenizer.as_ref(), Side::Source, source, &ends);
-        let target_words = words(self.tokenizer.as_ref(), Side::Target, tokens, &ends);
+        let source_words = words(self.tokenizer.as_ref(), Side::Source, source, ends);
+        let target_words = words(self.tokenizer.as_ref(), Side::Target, tokens, ends);
         let read = tokens.split_last().map_or(&[][..], |(_, rest)| rest);
         let input = Input {
             source: self.source_ids(&[source.to_vec()])?,
             target: self.target_ids(&[[&written.start, read].concat()])?,
         };
         let both = [source_words.as_slice(), target_words.as_slice()];
-        let alignment = align(self.model, &self.weights, &input, heads, both, written.start.len())?;
+        let alignment = align(native, self.model, &self.weights, &input, heads, both, written.start.len())?;
         Ok(Aligned { source: source_words, target: target_words, alignment })
     }
 
@@ -117,6 +129,7 @@ impl Ready<'_> {
     /// tokens. Special tokens are no words.
     pub fn times(
         &self,
+        native: &mut Native,
         heads: &Heads,
         window: &Window,
         written: &Written,
@@ -128,7 +141,8 @@ impl Ready<'_> {
             Some(heard) => speech.prompt(heard.language.map(|(id, _)| id), self.task, false),
             None => written.start.clone(),
         };
-        let room = self.target_positions().saturating_sub(start.len() + 1);
+        let room =
+            position_room(self.model, Side::Target).unwrap_or(usize::MAX).saturating_sub(start.len() + 1);
         let spoken =
             best.tokens.iter().zip(&best.log_probs).filter(|(id, _)| speech.is_text(**id)).take(room);
         let (text, log_probs): (Vec<u32>, Vec<f64>) = spoken.unzip();
@@ -140,7 +154,7 @@ impl Ready<'_> {
             source: Source::Features(window.features.clone()),
             target: self.target_ids(&[[start, text, vec![speech.end()]].concat()])?,
         };
-        let mut timed = word_times(self.model, &self.weights, &input, heads, &words, sizes)?;
+        let mut timed = word_times(native, self.model, &self.weights, &input, heads, &words, sizes)?;
         for word in &mut timed {
             word.start += window.start;
             word.end += window.start;
@@ -151,12 +165,5 @@ impl Ready<'_> {
             (word, mean)
         };
         Ok(timed.into_iter().map(probability).collect())
-    }
-
-    /// How many tokens the decoder can read.
-    fn target_positions(&self) -> usize {
-        let table = self.model.wiring.positions(Side::Target) == Positions::Table;
-        let rows = self.model.sizes.get(Dim::Positions(Side::Target)).filter(|_| table);
-        rows.map_or(usize::MAX, |rows| rows.saturating_sub(self.model.wiring.position_offset))
     }
 }

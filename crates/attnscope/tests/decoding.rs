@@ -4,8 +4,11 @@
 
 mod common;
 
-use attnscope::graph::{Dim, Layers, Model, Positions, Recognised, Side, Stack, Switch, build};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, RunError, Source, Weights};
+use attnscope::graph::{Layers, Model, NodeId, Positions, Recognised, Side, Stack, Switch, build};
+use attnscope::run::generate::{Decode, Uncached, Watched};
+use attnscope::run::{
+    Input, Keep, Kept, Native, Report, Rows, RunError, Sink, Source, Values, Weights, position_room,
+};
 use common::trace::Trace;
 use common::{MODELS, fixture, open};
 
@@ -16,11 +19,7 @@ const LENGTH: usize = 40;
 fn input(path: &str, model: &Model) -> (Source, Vec<Vec<u32>>) {
     let input = Trace::open(path).input();
     let tokens = input.target.tokens();
-    let room = model
-        .sizes
-        .get(Dim::Positions(Side::Target))
-        .filter(|_| model.wiring.target_positions == Positions::Table);
-    let length = room.map_or(LENGTH, |rows| LENGTH.min(rows - model.wiring.position_offset));
+    let length = position_room(model, Side::Target).map_or(LENGTH, |room| LENGTH.min(room));
     let targets = tokens.iter().map(|row| row.iter().cycle().take(length).copied().collect()).collect();
     (input.source, targets)
 }
@@ -182,17 +181,69 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let (source, targets) = input("bart", model);
     let expected = whole(model, &weights, &source, &targets, "logits");
     let rows: Vec<usize> = (0..targets.len()).collect();
-    let mut native = Native::new();
-    let mut decoding = native.start(model, &weights, &source).unwrap();
-    decoding.advance(&slice(&targets, 0, 2)).unwrap();
-    let batch = targets.len();
-    let too_long = decoding.advance(&vec![vec![5; 10_000]; batch]);
-    assert!(matches!(too_long, Err(RunError::Tokens(_))));
-    assert!(matches!(decoding.advance(&vec![vec![u32::MAX]; batch]), Err(RunError::Tokens(_))));
-    assert!(decoding.advance(&vec![vec![5]; batch + 1]).is_err());
-    assert!(decoding.advance(&vec![vec![]; batch]).is_err());
-    assert!(decoding.advance(&[vec![vec![5, 6]], vec![vec![5]; batch - 1]].concat()).is_err());
-    assert!(decoding.reorder(&[batch]).is_err() && decoding.reorder(&[]).is_err());
-    assert_eq!(decoding.position(), 2);
-    agree("bart", decoding.advance(&slice(&targets, 2, 3)).unwrap(), &expected, &rows, 2);
+    let (mut first, mut second) = (Native::new(), Native::new());
+    let mut decoding = first.start(model, &weights, &source).unwrap();
+    let mut watched = Watched::new(&mut second, model, &weights, source.clone()).unwrap();
+    let mut uncached = Uncached::new(model, &weights, source.clone());
+    let decoders: [&mut dyn Decode; 3] = [&mut decoding, &mut watched, &mut uncached];
+    for decoder in decoders {
+        decoder.advance(&slice(&targets, 0, 2)).unwrap();
+        let batch = targets.len();
+        let too_long = decoder.advance(&vec![vec![5; 10_000]; batch]);
+        assert!(matches!(too_long, Err(RunError::Tokens(_))));
+        assert!(matches!(decoder.advance(&vec![vec![u32::MAX]; batch]), Err(RunError::Tokens(_))));
+        assert!(decoder.advance(&vec![vec![5]; batch + 1]).is_err());
+        assert!(decoder.advance(&vec![vec![]; batch]).is_err());
+        assert!(decoder.advance(&[vec![vec![5, 6]], vec![vec![5]; batch - 1]].concat()).is_err());
+        assert!(decoder.reorder(&[batch]).is_err() && decoder.reorder(&[]).is_err());
+        agree("bart", decoder.advance(&slice(&targets, 2, 3)).unwrap(), &expected, &rows, 2);
+    }
+    assert_eq!(decoding.position(), 3);
+}
+
+/// Refuses one tensor.
+struct Refuse(NodeId);
+
+impl Sink for Refuse {
+    fn wants(&self, node: NodeId) -> bool {
+        node == self.0
+    }
+
+    fn put(&mut self, _: NodeId, _: &[usize], _: Values<'_>) -> Result<(), RunError> {
+        Err(RunError::Obstacle("refused".into()))
+    }
+}
+
+/// A source row of nothing but padding: cross-attention has nothing to see, whoever counts it.
+#[test]
+fn what_is_blind_is_counted_once() {
+    for causal in [Switch::On, Switch::Off] {
+        let opened = open(&fixture("bart"), None);
+        let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("bart") };
+        let weights = Weights::load(&model, &opened.checkpoint).unwrap();
+        model.wiring.causal_mask = causal;
+        let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
+        model.graph = build(Layers { encoder, decoder }, &model.wiring);
+        let source = Source::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
+        let targets = vec![vec![2, 5, 6]; 2];
+        let input = Input { source: source.clone(), target: Rows::new(&targets, 1) };
+        let whole = Native::new().run(&model, &weights, &input, &mut Keep::new(|_| false)).unwrap();
+        let mut native = Native::new();
+        let mut decoding = native.start(&model, &weights, &source).unwrap();
+        let logits = model.graph.find("logits").unwrap();
+        for position in 0..3 {
+            let step = slice(&targets, position, position + 1);
+            let before = decoding.report().clone();
+            assert!(decoding.advance_into(&step, &mut Refuse(logits)).is_err());
+            assert_eq!(*decoding.report(), before);
+            decoding.advance(&step).unwrap();
+        }
+        let sorted = |report: &Report| {
+            let mut blind = report.blind.clone();
+            blind.sort();
+            blind
+        };
+        assert!(!whole.blind.is_empty());
+        assert_eq!(sorted(decoding.report()), sorted(&whole), "{causal:?}");
+    }
 }

@@ -4,12 +4,13 @@
 
 mod common;
 
+use std::io::Read;
 use std::path::Path;
 
 use attnscope::diagnose::{Corpus, Diagnosis, Patient as Examined, Sample, Thresholds, examine, rules};
 use attnscope::graph::{
-    Activation, CrossMask, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, ScoreScale, Squash,
-    Switch, Wiring,
+    Activation, CrossMask, EmbeddingScale, LogitScale, NormPlace, Positions, ScoreScale, Squash, Switch,
+    Wiring,
 };
 use attnscope::run::{Input, Rows, Source, parse_pairs};
 use attnscope::{Opened, Ready};
@@ -251,10 +252,9 @@ const DECLARED: &[Declared] = &[
     declared(|w| w.activation = Activation::Relu, || json!({ "activation": "swish" })),
     declared(|w| w.activation = Activation::Gelu, || json!({ "activation": "swish" })),
     declared(|w| w.activation = Activation::QuickGelu, || json!({ "activation": "swish" })),
-    declared(|w| w.norm = NormKind::Rms, || json!({ "norm": "layer" })),
     declared(|w| w.norm_place = NormPlace::Pre, || json!({ "norm_place": "post" })),
     declared(|w| w.norm_eps = 0.1, || json!({ "norm_eps": 1e-5 })),
-    declared(|w| w.position_offset = 2, || json!({ "position_offset": 0 })),
+    declared(|w| w.position_offset = 40, || json!({ "position_offset": 0 })),
     declared(
         |w| {
             (w.source_positions, w.target_positions) =
@@ -275,8 +275,8 @@ const DECLARED: &[Declared] = &[
         || json!({ "score_scale": "d_head", "activation": "swish" }),
     ),
     declared(
-        |w| (w.norm, w.embedding_scale) = (NormKind::Rms, EmbeddingScale::None),
-        || json!({ "embedding_scale": "sqrt_d_model", "norm": "layer" }),
+        |w| (w.squash, w.activation) = (Squash::Sigmoid, Activation::Gelu),
+        || json!({ "squash": "softmax", "activation": "swish" }),
     ),
 ];
 
@@ -287,13 +287,195 @@ fn explained(opened: &Opened, fault: &Declared, pairs: usize) -> (Value, Diagnos
     (best, diagnosis)
 }
 
+/// Some in the everyday tests; all of them where there is optimisation.
 #[test]
-#[ignore = "minutes without optimisation: run with --release"]
-fn every_wrong_declaration_is_found() {
+fn wrong_declarations_are_found() {
     let demo = open("demo", None);
-    for (n, fault) in DECLARED.iter().enumerate() {
-        let (best, diagnosis) = explained(&demo, fault, 200);
-        let evidence = diagnosis.findings.first().map(|f| f.evidence.clone());
-        println!("{n}: {best} {evidence:?}");
+    let (every, pairs) = if cfg!(debug_assertions) { (6, 80) } else { (1, 200) };
+    for fault in DECLARED.iter().step_by(every) {
+        let (best, diagnosis) = explained(&demo, fault, pairs);
+        assert_eq!(best, (fault.best)(), "{:#?}", diagnosis.findings);
     }
+}
+
+#[test]
+fn every_family_is_run_without_leaks_and_without_nan() {
+    for (model, _, heads) in MODELS {
+        let path = fixture(model);
+        let heads = heads.map(|n| n.to_string()).unwrap_or_default();
+        let mut args = vec!["--rules", "first-nan,causal-leak,padding-leak,cross-mask-fault"];
+        if !heads.is_empty() {
+            args.extend(["--heads", &heads]);
+        }
+        let (report, code, said) = doctor(&path, &args);
+        assert!(code == 0 && found(&report, false).is_empty(), "{model}: {report:#}\n{said}");
+        let checked: Vec<&str> =
+            report["checked"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(checked.contains(&"first-nan") && checked.contains(&"causal-leak"), "{model}: {report:#}");
+    }
+}
+
+/// What needs no reference to be seen is named first, whatever the family.
+#[test]
+fn faults_of_weights_are_the_first_error_of_every_family() {
+    let expected = [
+        ("nan", "nonfinite-weight"),
+        ("another layer's weights", "repeated-weight"),
+        ("zeros", "zero-weight"),
+        ("constant", "constant-weight"),
+        ("missing", "missing-weight"),
+    ];
+    for model in ["demo", &fixture("t5"), &fixture("bart"), &fixture("whisper")] {
+        for (what, rule) in expected {
+            let folder = TempDir::new().unwrap();
+            let mut patient = Patient::of(model);
+            let fault = FAULTS.iter().find(|fault| fault.what == what).unwrap();
+            (fault.apply)(&mut patient);
+            let broken = patient.save(folder.path());
+            let weights = "missing-weight,nonfinite-weight,zero-weight,constant-weight,repeated-weight";
+            let (report, code, said) = doctor(&broken, &["--rules", weights]);
+            assert_eq!(code, 1, "{model}, {what}: {report:#}\n{said}");
+            assert_eq!(found(&report, true)[0], rule, "{model}, {what}: {report:#}");
+        }
+    }
+}
+
+/// The cause of the first NaN, from what is around it.
+#[test]
+fn the_first_nan_has_a_cause() {
+    let cause = |fault: fn(&mut Patient)| {
+        let folder = TempDir::new().unwrap();
+        let mut patient = Patient::of("demo");
+        fault(&mut patient);
+        let broken = patient.save(folder.path());
+        let (report, ..) = doctor(&broken, &["--rules", "first-nan", "--src", SENTENCE]);
+        let finding = report["findings"][0].clone();
+        (
+            finding["cause"].as_str().unwrap_or_default().to_owned(),
+            finding["node"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let weight = cause(|p| p.edit("encoder.0.self_attn.k.weight", |w| w[0] = f32::NAN));
+    assert_eq!(weight, ("bad weight".into(), "encoder.0.self_attn.k".into()));
+    let scores = cause(|p| {
+        for name in ["q", "k"] {
+            p.edit(&format!("decoder.0.self_attn.{name}.weight"), |w| w.iter_mut().for_each(|x| *x *= 1e20));
+        }
+    });
+    assert_eq!(scores, ("overflow in scores".into(), "decoder.0.self_attn.scores".into()));
+    let norm = cause(|p| p.edit("encoder.1.ffn.out.bias", |w| w.fill(3e38)));
+    assert_eq!(norm, ("division in a norm".into(), "encoder.1.ffn.norm".into()));
+}
+
+#[test]
+fn a_healthy_model_is_not_accused() {
+    let (report, code, _) = doctor("demo", &["--src", SENTENCE]);
+    assert_eq!((found(&report, true), code), (vec![], 0), "{report:#}");
+    let whys: Vec<&str> =
+        report["not_checked"].as_array().unwrap().iter().filter_map(|n| n["rule"].as_str()).collect();
+    assert_eq!(whys, ["wiring-mismatch", "source-ignored"]);
+    for model in ["models/t5-tiny-en-de", "models/bart-tiny-en-de", "models/marian-base-en-de"] {
+        let Some(path) = shared(model) else { continue };
+        let folder = TempDir::new().unwrap();
+        let (report, code, said) = doctor(&path, &["--pairs", &pairs(folder.path(), 20)]);
+        assert_eq!((found(&report, true), code), (vec![], 0), "{model}: {report:#}\n{said}");
+    }
+    let (Some(whisper), Some(audio)) =
+        (shared("models/whisper-tiny.en/tiny.en.pt"), shared("data/audio/jfk.wav"))
+    else {
+        return;
+    };
+    let rules = "nonfinite-weight,zero-weight,repeated-weight,unused-weight,first-nan,entropy-collapse,drowned-branch,drowning-branch";
+    let target = ["--tgt-ids", "50257,50362,843,523,616,5891,3399,1265,407"];
+    let (report, code, said) =
+        doctor(&whisper, &[&["--audio", &audio, "--rules", rules], &target[..]].concat());
+    assert_eq!((found(&report, true), code), (vec![], 0), "{report:#}\n{said}");
+}
+
+/// Captions of the kind that those checkpoints were trained on, in a file of a folder that goes with it.
+fn captions() -> Option<(TempDir, String)> {
+    let lines = |language: &str| {
+        let file =
+            std::fs::File::open(shared(&format!("data/multi30k/test_2016_flickr.{language}.gz"))?).ok()?;
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).ok()?;
+        Some(text.lines().take(50).map(str::to_owned).collect::<Vec<_>>())
+    };
+    let (english, german) = (lines("en")?, lines("de")?);
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("captions.tsv");
+    let pairs: Vec<String> = english.iter().zip(german).map(|(a, b)| format!("{a}\t{b}")).collect();
+    std::fs::write(&path, pairs.join("\n")).unwrap();
+    let path = path.display().to_string();
+    Some((folder, path))
+}
+
+#[test]
+fn checkpoints_that_lie_about_their_training_are_found_out() {
+    let Some(file) = captions() else { return };
+    let cases = [
+        ("relu", json!({ "activation": "swish" }), json!({ "activation": "relu" })),
+        ("scale_model", json!({ "score_scale": "d_head" }), json!({ "score_scale": "d_model" })),
+        ("no_causal", json!({ "causal_mask": "on" }), json!({ "causal_mask": "off" })),
+    ];
+    for (name, declared, best) in cases {
+        let Some(path) = shared(&format!("models/zoo/{name}")) else { return };
+        let (report, code, said) = doctor(&path, &["--pairs", &file.1, "--rules", "wiring-mismatch"]);
+        let finding = &report["findings"][0];
+        assert_eq!(
+            (code, &finding["declared"], &finding["best"]),
+            (1, &declared, &best),
+            "{name}: {report:#}\n{said}"
+        );
+        assert!(finding["nll_best"].as_f64() < finding["nll_declared"].as_f64());
+        assert!(finding["p"].as_f64().unwrap() < 0.01);
+    }
+    let Some(path) = shared("models/zoo/ignores_source") else { return };
+    let (report, code, _) = doctor(&path, &["--pairs", &file.1, "--rules", "wiring-mismatch,source-ignored"]);
+    assert_eq!((found(&report, true), code), (vec!["source-ignored"], 1), "{report:#}");
+    let finding = &report["findings"][0];
+    assert!(finding["number"].as_f64().unwrap().abs() < 0.05, "{report:#}");
+    assert!(finding["cross_output_ratio"][0].as_f64().unwrap() < 0.4, "{report:#}");
+    assert!(finding["source_contribution"].as_f64().unwrap() < 0.3, "{report:#}");
+}
+
+#[test]
+fn what_the_user_asks_for_is_what_is_done() {
+    let folder = TempDir::new().unwrap();
+    let toml = folder.path().join("limits.toml");
+    let toml_path = toml.display().to_string();
+    let args = ["doctor", "demo", "--src", SENTENCE, "--rules", "attention-sink", "--fail-on", "info"];
+    // The healthy model has heads that park their attention; no head passes a limit of 1.
+    assert_eq!(attnscope(&args).status.code(), Some(1));
+    std::fs::write(&toml, "sink = 1.0\n").unwrap();
+    assert_eq!(attnscope(&[&args[..], &["--thresholds", &toml_path]].concat()).status.code(), Some(0));
+    std::fs::write(&toml, "sinc = 1.0\n").unwrap();
+    let output = attnscope(&[&args[..], &["--thresholds", &toml_path]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("sinc") && stderr(&output).contains("limits.toml"),
+        "{}",
+        stderr(&output)
+    );
+    let output = attnscope(&["doctor", "--rules", "zero-wait"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("zero-weight"), "{}", stderr(&output));
+    let output = attnscope(&[&args[..], &["--format", "sarif"]].concat());
+    let sarif: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        (&sarif["version"], &sarif["runs"][0]["results"][0]["level"]),
+        (&json!("2.1.0"), &json!("note"))
+    );
+    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), rules().len());
+}
+
+/// The page of rules is made from the rules: `INSTA_UPDATE=always cargo test --test doctor` writes it.
+#[test]
+fn the_page_of_rules_is_true() {
+    let page = attnscope::render::findings::rules_page();
+    let path = root().join("docs/rules.md");
+    if std::env::var("INSTA_UPDATE").is_ok_and(|when| when == "always") {
+        std::fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "docs/rules.md is out of date");
 }

@@ -88,18 +88,23 @@ fn a_query_with_nothing_to_see_is_reported() {
 /// Every cell whose positions are tokens. What padding computes is nobody's business.
 fn compare(path: &str, model: &Model, node: &Node, ours: &Kept, trace: &Trace, input: &Input) {
     let (shape, theirs) = trace.get(node.path.as_str()).unwrap();
+    // Positions are the same for every row of the batch: either side may store them once.
+    let rows = ours.shape[0].max(shape[0]);
+    let full = [&[rows], &shape[1..]].concat();
+    for one in [&ours.shape, &shape] {
+        assert!(one[1..] == full[1..] && [1, rows].contains(&one[0]), "{path}: {}: {one:?}", node.path);
+    }
     let most = theirs.iter().filter(|x| x.abs() < 1e30).fold(0f64, |m, &x| m.max(f64::from(x).abs()));
-    let elements = ours.values.len();
     let mut worst = 0f64;
-    for (i, &t) in theirs.iter().enumerate() {
-        if !is_token(node, &shape, i, input) {
+    for i in 0..full.iter().product() {
+        if !is_token(node, &full, i, input) {
             continue;
         }
-        // Positions are the same for every row of the batch, and stored once here.
-        let a = ours.values[i % elements];
+        let (a, t) = (ours.values[i % ours.values.len()], theirs[i % theirs.len()]);
         if t < -1e30 {
             assert_eq!(a, f64::NEG_INFINITY, "{path}: {} is open at {i}", node.path);
         } else {
+            assert!(a.is_finite() && t.is_finite(), "{path}: {} at {i}: {a} and {t}", node.path);
             worst = worst.max((a - f64::from(t)).abs());
         }
     }

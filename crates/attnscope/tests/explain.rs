@@ -248,3 +248,26 @@ fn a_layer_that_is_not_there_is_refused() {
         assert_eq!(attnscope(args).status.code(), Some(2), "{args:?}");
     }
 }
+
+#[test]
+fn snapshots_that_are_no_whole_node_have_pages_of_their_own() {
+    let corner = stdout(&attnscope(&["explain", "3"]));
+    assert!(corner.contains("src.embed.weight [4000, 128]") && corner.contains("row"), "{corner}");
+    let logits = stdout(&attnscope(&["explain", "43"]));
+    assert!(logits.contains("</s>") && logits.contains("Snapshot 43"), "{logits}");
+    let residual = stdout(&attnscope(&["explain", "14"]));
+    assert!(residual.contains("Beside it: encoder.0.self_attn.out."), "{residual}");
+}
+
+#[test]
+fn a_norm_is_added_up_from_its_features() {
+    let cell = &json(&["explain", "15", "--at", "0,1,2", "--format", "json"])["cell"];
+    let steps = cell["steps"].as_array().unwrap();
+    let terms = |name: &str| {
+        let step = steps.iter().find(|s| s["name"] == name).unwrap();
+        step["terms"].as_array().unwrap().iter().map(|t| t["value"].as_f64().unwrap()).sum::<f64>()
+    };
+    let value = |name: &str| steps.iter().find(|s| s["name"] == name).unwrap()["value"].as_f64().unwrap();
+    assert!((terms("Σx") / 128.0 - value("mean")).abs() < 1e-12);
+    assert!((terms("Σ(x − mean)²") / 128.0 - value("var")).abs() < 1e-12);
+}

@@ -281,3 +281,39 @@ fn the_boxes_of_the_overview_add_up() {
         assert_eq!(sum, model.parameters().0, "{path}");
     }
 }
+
+#[test]
+fn buckets_that_no_distance_could_fill_are_refused() {
+    let mut config = config_of("t5-v1_1");
+    let buckets = config["relative_attention_num_buckets"].as_u64().unwrap();
+    for (distance, runs) in [(buckets / 2 + 1, true), (buckets / 2, false), (0, false)] {
+        config["relative_attention_max_distance"] = json!(distance);
+        let folder = tempdir().unwrap();
+        let path = rewrite(&fixture("t5-v1_1"), folder.path(), |n| Some(n.into()), same, Some(&config));
+        let run = common::attnscope(&[
+            "trace",
+            &path,
+            "--src-ids",
+            "5,6,7,8,9",
+            "--tgt-ids",
+            "0,6,7,8,9,10,11,12,13",
+        ]);
+        assert_eq!(run.status.code(), Some(if runs { 0 } else { 2 }), "{distance}: {}", stderr(&run));
+        let said = format!("the largest distance, {distance} (config.json: relative_attention_max_distance)");
+        assert_eq!(stderr(&run).contains(&said), !runs, "{}", stderr(&run));
+    }
+}
+
+#[test]
+fn a_vocabulary_of_nothing_is_refused() {
+    let folder = tempdir().unwrap();
+    let none = |name: &str, shape: &[usize]| match name {
+        "model.shared.weight" | "lm_head.weight" => vec![0, shape[1]],
+        "final_logits_bias" => vec![1, 0],
+        _ => shape.to_vec(),
+    };
+    let path = rewrite(&fixture("bart"), folder.path(), |n| Some(n.into()), none, Some(&config_of("bart")));
+    let run = common::attnscope(&["trace", &path, "--src-ids", "0", "--tgt-ids", "0"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(stderr(&run).contains("weights have no elements"), "{}", stderr(&run));
+}

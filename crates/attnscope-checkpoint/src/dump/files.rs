@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{DumpTensor, MAX_TENSORS};
 use crate::error::{Error, ErrorKind};
 use crate::folder::{inside, list};
+use crate::format::Format;
 use crate::read::{self, npz, zip};
 use crate::source::Source;
 
@@ -66,6 +67,11 @@ pub(super) fn folder(path: &Path) -> Result<Vec<DumpTensor>, Error> {
     Ok(found.into_iter().map(unique).collect())
 }
 
+fn is_array_file(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+}
+
 /// Files of arrays with their paths from the top, without ending, joined with dots.
 fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<(PathBuf, String)>) -> Result<(), Error> {
     for name in list(folder).map_err(|e| Error::new(folder, e))? {
@@ -73,9 +79,8 @@ fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<(PathBuf, Str
         // A link may lead round in circles: the depth ends it.
         if path.is_dir() && depth < MAX_DEPTH {
             walk(&path, &format!("{prefix}{name}."), depth + 1, files)?;
-        } else if let Some((stem, ending)) = name.rsplit_once('.')
-            && ENDINGS.contains(&ending.to_ascii_lowercase().as_str())
-            && path.is_file()
+        } else if let Some((stem, _)) =
+            name.rsplit_once('.').filter(|_| is_array_file(&name) && path.is_file())
         {
             files.push((path, format!("{prefix}{stem}")));
         }
@@ -89,13 +94,18 @@ fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<(PathBuf, Str
 /// Unpacks a zip archive of files that must be on disk to be read; `None` for anything else, .npz and .pt among it.
 pub(super) fn unpack(source: &Source) -> Result<Option<tempfile::TempDir>, Error> {
     let bytes = source.bytes();
-    if !bytes.starts_with(b"PK\x03\x04") || crate::format::sniff(bytes).is_ok() {
+    if !bytes.starts_with(b"PK\x03\x04") {
+        return Ok(None);
+    }
+    let entries = zip::entries(bytes).map_err(|kind| source.error(kind))?;
+    let plain = |entry: &zip::Entry| entry.name.ends_with(".npy") || !is_array_file(&entry.name);
+    if matches!(crate::format::sniff(bytes), Ok(Format::PyTorch)) || entries.iter().all(plain) {
         return Ok(None);
     }
     let failed = |e: std::io::Error| source.error(ErrorKind::Write(e));
     let folder = tempfile::Builder::new().prefix("attnscope-dump-").tempdir().map_err(failed)?;
     let mut left = MAX_UNPACKED;
-    for entry in zip::entries(bytes).map_err(|kind| source.error(kind))? {
+    for entry in entries {
         if !inside(&entry.name) {
             let kind =
                 ErrorKind::invalid(entry.place(), "a path inside the archive", "one that leads out of it");

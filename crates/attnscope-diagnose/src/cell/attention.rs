@@ -18,7 +18,12 @@ impl Cell<'_> {
             Factor::One => "q·k, not scaled".to_owned(),
             _ => format!("q·k × {}", scale.text(self.cells.sizes, false)),
         };
-        let scaled = Step::plain(self.leaf(), &formula, dot.value * factor);
+        let own = Term {
+            label: "q·k".to_owned(),
+            written: Written::Product(dot.value, factor),
+            value: dot.value * factor,
+        };
+        let scaled = Step::sum(self.leaf(), &formula, vec![own]);
         Ok(vec![dot, scaled])
     }
 
@@ -57,7 +62,11 @@ impl Cell<'_> {
         for i in 0..self.node.inputs.len() {
             let kept = self.input(i)?;
             let name = self.input_name(i);
-            let x = value(kept, &within(self.at, &kept.shape));
+            // The first term goes on from the arithmetic; the others are looked up.
+            let x = match steps.last().filter(|_| i == 0) {
+                Some(step) => step.value,
+                None => value(kept, &within(self.at, &kept.shape)),
+            };
             terms.push(Term { label: name.to_owned(), written: Written::Itself, value: x });
         }
         let formula = terms.iter().map(|t| t.label.as_str()).collect::<Vec<_>>().join(" + ");
@@ -68,10 +77,14 @@ impl Cell<'_> {
     pub(super) fn squash(&self, squash: Squash) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
         let mut steps = self.before(self.at)?;
-        let scores = row(self.input(0)?, &[b, h, t]);
-        let x = scores.get(s).copied().unwrap_or(f64::NAN);
+        let mut scores = row(self.input(0)?, &[b, h, t]).to_vec();
+        // The cell's own score goes on from the arithmetic; those of the other keys are the run's.
+        let x = steps.last().map_or(f64::NAN, |step| step.value);
+        if let Some(own) = scores.get_mut(s) {
+            *own = x;
+        }
         let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if sees_nothing(scores) {
+        if sees_nothing(&scores) {
             let formula = format!("query {t} may see no key: every weight is 0");
             steps.push(Step::plain(self.leaf(), &formula, 0.0));
             return Ok(steps);
@@ -91,9 +104,15 @@ impl Cell<'_> {
                 };
                 let terms = scores.iter().enumerate().map(term).collect();
                 let sum = Step::sum("sum", &format!("Σ over keys of e^({name} − max)"), terms);
-                let quotient = (x - most).exp() / sum.value;
+                let total = sum.value;
+                let quotient = (x - most).exp() / total;
                 steps.push(sum);
-                Step::plain(self.leaf(), &format!("e^({name}{} − max) / sum", indices(self.at)), quotient)
+                let own = Term {
+                    label: format!("key {s}"),
+                    written: Written::Quotient((x - most).exp(), total),
+                    value: quotient,
+                };
+                Step::sum(self.leaf(), &format!("e^({name}{} − max) / sum", indices(self.at)), vec![own])
             }
         };
         steps.push(weight);

@@ -123,23 +123,36 @@ impl Cell<'_> {
         let mut steps = vec![Step::plain("x", &format!("{}[{b}, {t}, {i}]", self.input_name(0)), own)];
         let mean = match kind {
             NormKind::Layer => {
-                let mean = x.iter().sum::<f64>() / n;
-                steps.push(Step::plain("mean", &format!("of the {n} features of this position"), mean));
-                mean
+                let term = |(i, &v): (usize, &f64)| Term {
+                    label: i.to_string(),
+                    written: Written::Itself,
+                    value: v,
+                };
+                let terms = x.iter().enumerate().map(term).collect();
+                let sum = Step::sum("Σx", &format!("the {n} features of this position, added up"), terms);
+                let mean = Step::quotient("mean", "Σx", sum.value, n);
+                let value = mean.value;
+                steps.extend([sum, mean]);
+                value
             }
             NormKind::Rms => 0.0,
         };
-        let spread = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
-        let (name, formula, normed) = match kind {
-            NormKind::Layer => ("var", "mean of (x − mean)² over the features", "(x − mean) / √(var + eps)"),
-            NormKind::Rms => ("mean x²", "mean of x² over the features", "x / √(mean x² + eps)"),
+        let (squares, name, normed) = match kind {
+            NormKind::Layer => ("Σ(x − mean)²", "var", "(x − mean) / √(var + eps)"),
+            NormKind::Rms => ("Σx²", "mean x²", "x / √(mean x² + eps)"),
         };
-        steps.push(Step::plain(name, formula, spread));
-        let unit = (own - mean) / (spread + eps).sqrt();
-        steps.push(Step::plain("normed", &format!("{normed}, eps {eps:e}"), unit));
+        let terms = products(x.iter().map(|v| v - mean), x.iter().map(|v| v - mean));
+        let sum = Step::sum(squares, &format!("{n} squares, added up"), terms);
+        let spread = Step::quotient(name, squares, sum.value, n);
+        let unit = (own - mean) / (spread.value + eps).sqrt();
+        steps.extend([sum, spread, Step::plain("normed", &format!("{normed}, eps {eps:e}"), unit)]);
         let gain = self.weight(0).get(i).map_or(1.0, |&g| f64::from(g));
-        let scaled = Step::plain("scaled", &format!("normed × g[{i}], g[{i}] = {gain}"), unit * gain);
-        steps.push(scaled);
+        let scaled = Term {
+            label: format!("normed × g[{i}]"),
+            written: Written::Product(unit, gain),
+            value: unit * gain,
+        };
+        steps.push(Step::sum("scaled", &format!("normed × g[{i}]"), vec![scaled]));
         Ok(self.with_bias(steps, i))
     }
 
@@ -147,7 +160,10 @@ impl Cell<'_> {
         let x = value(self.input(0)?, self.at);
         let input = Step::plain("x", &format!("{} at the same place", self.input_name(0)), x);
         let y = attnscope_run::activate(activation, x);
-        Ok(vec![input, Step::plain(self.leaf(), &format!("{}(x)", activation.name()), y)])
+        Ok(vec![
+            input,
+            Step::plain(self.leaf(), &format!("{} = {}", activation.name(), activation.formula()), y),
+        ])
     }
 
     pub(super) fn gate(&self) -> Result<Vec<Step>, CellError> {

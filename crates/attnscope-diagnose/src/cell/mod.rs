@@ -79,6 +79,8 @@ pub enum Written {
     Product(f64, f64),
     /// e to the power of a − b.
     Exp(f64, f64),
+    /// a / b.
+    Quotient(f64, f64),
     /// As it is.
     Itself,
 }
@@ -274,7 +276,7 @@ impl Cell<'_> {
     /// A value that is only moved: its own arithmetic, and where it stood.
     fn moved(&self, from: Vec<usize>) -> Result<Vec<Step>, CellError> {
         let mut steps = self.before(&from)?;
-        let value = value(self.input(0)?, &from);
+        let value = steps.last().map_or(f64::NAN, |step| step.value);
         let formula = format!("{}{}", self.input_name(0), indices(&from));
         steps.push(Step::plain(self.leaf(), &formula, value));
         Ok(steps)
@@ -298,6 +300,12 @@ impl Cell<'_> {
 impl Step {
     fn plain(name: &str, formula: &str, value: f64) -> Self {
         Self { name: name.to_owned(), formula: formula.to_owned(), terms: Vec::new(), value }
+    }
+
+    /// a / b, written out.
+    fn quotient(name: &str, of: &str, a: f64, b: f64) -> Self {
+        let term = Term { label: of.to_owned(), written: Written::Quotient(a, b), value: a / b };
+        Self::sum(name, &format!("{of} / {b}"), vec![term])
     }
 
     fn sum(name: &str, formula: &str, terms: Vec<Term>) -> Self {

@@ -97,8 +97,9 @@ fn cast(two: &Two<'_>) -> Option<Relation> {
 }
 
 fn zero(two: &Two<'_>) -> Option<Relation> {
-    let all = two.found.iter().all(|&x| x == 0.0) && two.expected.iter().any(|&x| x != 0.0);
-    all.then_some(Relation::AllZero)
+    let is_zero = |(x, allowed): (&f64, &f64)| *x == 0.0 || x.abs() <= *allowed;
+    let all = |values: &[f64]| values.iter().zip(two.allowed).all(is_zero);
+    (all(two.found) && !all(two.expected)).then_some(Relation::AllZero { weight: None })
 }
 
 fn scale(two: &Two<'_>, frame: &Frame) -> Option<Relation> {

@@ -77,6 +77,10 @@ impl Frame {
         let input = a.input().or_else(|| b.input());
         let known = model.filter(|model| trace.is_none_or(|trace| describes(&model.graph, trace)));
         if let Some(model) = known {
+            // Two dumps of others: what they read is among what they dumped.
+            let dumped =
+                || a.dumped_input(model).or_else(|| b.dumped_input(model)).filter(|_| trace.is_none());
+            let input = input.or_else(dumped);
             let sizes = input.as_ref().and_then(|input| sizes_of(model, input).ok());
             let sizes = sizes.unwrap_or_else(|| model.sizes.clone());
             return Self::of_graph(model.graph.clone(), sizes, input);

@@ -138,13 +138,18 @@ pub enum Relation {
         /// Which.
         positions: Vec<usize>,
     },
+    /// A weight that one file does not have.
+    MissingWeight,
     /// Values that are not numbers on one side.
     NotANumber {
         /// How many cells.
         cells: usize,
     },
     /// Nothing but zeros on one side.
-    AllZero,
+    AllZero {
+        /// The weight that is all zero, where the tensor itself is not.
+        weight: Option<String>,
+    },
 }
 
 impl Relation {
@@ -178,8 +183,9 @@ impl Relation {
             Self::SomeHeads { .. } => "some_heads",
             Self::SomeRows { .. } => "some_rows",
             Self::SomePositions { .. } => "some_positions",
+            Self::MissingWeight => "missing_weight",
             Self::NotANumber { .. } => "not_a_number",
-            Self::AllZero => "all_zero",
+            Self::AllZero { .. } => "all_zero",
         }
     }
 
@@ -211,12 +217,13 @@ impl Relation {
             Self::SomeRows { rows } => json!({ "rows": rows }),
             Self::SomePositions { positions } => json!({ "positions": positions }),
             Self::NotANumber { cells } => json!({ "cells": cells }),
+            Self::AllZero { weight } => json!({ "weight": weight }),
             Self::SwappedHalves
             | Self::Interleaved
             | Self::AddedVector
             | Self::NotApplied
             | Self::BiasNotAdded
-            | Self::AllZero => json!({}),
+            | Self::MissingWeight => json!({}),
         }
     }
 
@@ -295,8 +302,12 @@ impl Relation {
             Self::SomeHeads { heads } => format!("only {}", numbered("head", heads, "")),
             Self::SomeRows { rows } => format!("only {}", numbered("row", rows, " of the batch")),
             Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
+            Self::MissingWeight => format!("{it} does not have it"),
             Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
-            Self::AllZero => format!("{it} is all zero"),
+            Self::AllZero { weight: None } => format!("{it} is all zero"),
+            Self::AllZero { weight: Some(weight) } => {
+                format!("{it} is what comes out when {weight} is all zero")
+            }
         }
     }
 

@@ -347,13 +347,20 @@ impl<'s, 'a> Suspect<'s, 'a> {
         let layer = node.path.layer();
         for other in self.alike(node) {
             let Some(weights) = self.judge.weights_of(other) else { continue };
-            if self.explains(two, step, node, &inputs, Some(&weights))? {
+            // The other's matrix and bias, or its matrix alone.
+            let matrix = weights.first().copied().unwrap_or_default();
+            if self.explains(two, step, node, &inputs, Some(&weights))?
+                || (own.len() > 1 && self.with_matrix(two, step, &inputs, matrix, &own)?)
+            {
                 let name = other.path.as_str().to_owned();
                 return Ok(Some(match other.path.layer() == layer {
                     true => Relation::OtherWeights { node: name },
                     false => Relation::OtherLayer { node: name },
                 }));
             }
+        }
+        if let Some(found) = self.without_own_bias(two, step, &own) {
+            return Ok(Some(found));
         }
         if let Some(turned) = transposed(node, &own)
             && self.with_matrix(two, step, &inputs, &turned, &own)?
@@ -363,12 +370,28 @@ impl<'s, 'a> Suspect<'s, 'a> {
         self.permuted_columns(two, step, &inputs, &own)
     }
 
+    /// What was done to a matrix alone shows once the bias is taken off.
+    fn without_own_bias(&self, two: &Two<'_>, step: usize, own: &[&[f32]]) -> Option<Relation> {
+        let bias = *own.get(1).filter(|_| step == self.node && self.at(step).op == Op::Linear)?;
+        let off = |values: &[f64]| -> Vec<f64> {
+            values.iter().enumerate().map(|(i, x)| x - f64::from(bias[i % bias.len()])).collect()
+        };
+        let (expected, found) = (off(two.expected), off(two.found));
+        let bare = Two { expected: &expected, found: &found, ..*two };
+        let weight = self.weight_path(step, 0);
+        match direct::of_weights(&bare, self.judge.frame)? {
+            Relation::PermutedHeads { order, .. } => Some(Relation::PermutedHeads { order, weight }),
+            Relation::AllZero { .. } => Some(Relation::AllZero { weight }),
+            found => Some(found),
+        }
+    }
+
     /// Nodes whose weights would fit: of the same layer first, then of the same place in other layers.
     fn alike(&self, node: &Node) -> Vec<&'a Node> {
         let graph = self.judge.graph;
-        let dims = |node: &Node| node.weights.iter().map(|&w| &graph.weight(w).dims).collect::<Vec<_>>();
+        let matrix = |node: &Node| node.weights.first().map(|&w| &graph.weight(w).dims);
         let is_alike = |other: &&Node| {
-            other.path != node.path && other.op.name() == node.op.name() && dims(other) == dims(node)
+            other.path != node.path && other.op.name() == node.op.name() && matrix(other) == matrix(node)
         };
         let mut others: Vec<&Node> = graph.nodes().iter().filter(is_alike).collect();
         let (layer, within) = (node.path.layer(), node.path.within_layer());

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::{Dump, DumpKind, DumpTensor, Elements, Error};
+use attnscope_graph::Model;
 use attnscope_run::trace::{Trace, TraceError};
-use attnscope_run::{Features, Input, Rows, Source};
+use attnscope_run::{Features, Input, Rows, Source, pad_token};
 use serde_json::Value;
 
 use super::measure::{PIECE, Pieces};
@@ -65,6 +66,28 @@ impl Side {
         Some(Input { source, target: rows(&tokens["target"])? })
     }
 
+    /// What a model was given to read, from the ids or features that another program dumped.
+    pub(super) fn dumped_input(&self, model: &Model) -> Option<Input> {
+        let find = |names: &[&str]| {
+            let all = self.dump.tensors().iter();
+            all.into_iter()
+                .find(|t| names.iter().any(|name| t.name == *name || t.name.ends_with(&format!(".{name}"))))
+        };
+        let pad = pad_token(model).ok().flatten();
+        let rows = |ids: &[&str], open: &[&str]| {
+            let ids = find(ids)?;
+            let open = find(open).filter(|open| open.shape == ids.shape);
+            let open = open.and_then(|open| self.dump.read(open).ok());
+            dumped_rows(&ids.shape, &self.dump.read(ids).ok()?, open.as_deref(), pad)
+        };
+        let source = match find(&["audio.mel", "input_features"]) {
+            Some(mel) => Source::Features(self.features(mel)?),
+            None => Source::Tokens(rows(&["src.ids", "input_ids"], &["src.open", "attention_mask"])?),
+        };
+        let target = rows(&["tgt.ids", "decoder_input_ids"], &["tgt.open", "decoder_attention_mask"])?;
+        Some(Input { source, target })
+    }
+
     fn features(&self, mel: &DumpTensor) -> Option<Features> {
         let [batch, mels, frames] = mel.shape[..] else { return None };
         let values = self.dump.read(mel).ok()?.into_iter().map(|x| x as f32).collect();
@@ -92,6 +115,24 @@ fn rows(value: &Value) -> Option<Rows> {
         rows.push(ids);
     }
     Some(Rows::new(&rows, pad))
+}
+
+/// Rows of ids as they were dumped: [batch, length]. Where nothing says what is padding, pads at the end of a row are.
+fn dumped_rows(shape: &[usize], ids: &[f64], open: Option<&[f64]>, pad: Option<u32>) -> Option<Rows> {
+    let [_, length] = *shape else { return None };
+    let id = |x: &f64| (x.fract() == 0.0 && (0.0..f64::from(u32::MAX)).contains(x)).then_some(*x as u32);
+    let ids: Vec<u32> = ids.iter().map(id).collect::<Option<_>>()?;
+    let length = length.max(1);
+    let tokens = |(r, row): (usize, &[u32])| {
+        let marked =
+            open.map(|open| open.iter().skip(r * length).take(length).filter(|x| **x != 0.0).count());
+        let unpadded = || row.len() - row.iter().rev().take_while(|id| Some(**id) == pad).count();
+        row.iter().take(marked.unwrap_or_else(unpadded)).copied().collect::<Vec<u32>>()
+    };
+    let rows: Vec<Vec<u32>> = ids.chunks(length).enumerate().map(tokens).collect();
+    let made = Rows::new(&rows, pad.unwrap_or(0));
+    // A batch whose longest row is padded too would come out shorter.
+    (made.length() == length).then_some(made)
 }
 
 /// Values that stay in their file.

@@ -34,7 +34,8 @@ pub(super) struct Walk<'w, 'a> {
 enum Verdict {
     /// Nothing but rounding, to a shorter type where a relation says so.
     Rounding(Option<Relation>),
-    Step(Grounds, Option<Found>),
+    /// What says so, what explains it, and which side it is.
+    Step(Grounds, Option<Found>, usize),
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -75,9 +76,9 @@ impl<'w, 'a> Walk<'w, 'a> {
                 match self.verdict(node, &measure, inherited)? {
                     Verdict::Rounding(None) => {}
                     Verdict::Rounding(Some(relation)) => self.rounded.push((node, relation)),
-                    Verdict::Step(grounds, found) => {
+                    Verdict::Step(grounds, found, odd) => {
                         state = State::First;
-                        first = Some(self.divergence(node, Kind::Bug, grounds, found));
+                        first = Some(self.divergence(node, Kind::Bug, grounds, found, odd));
                     }
                 }
             }
@@ -103,7 +104,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         // A type that is too short somewhere before is where it comes from.
         let source = self.rounded.iter().rfind(|(at, _)| *at <= node);
         let found = source.map(|(at, relation)| (relation.clone(), (*at != node).then_some(*at)));
-        let mut divergence = self.divergence(node, Kind::Drift, Grounds::Growth, found);
+        let mut divergence = self.divergence(node, Kind::Drift, Grounds::Growth, found, 1 - self.expected());
         divergence.row = at;
         if self.judge.is_some() {
             divergence.grounds = Grounds::Recomputed;
@@ -172,18 +173,20 @@ impl<'w, 'a> Walk<'w, 'a> {
         let expected = self.expected();
         let (ours, theirs) = (self.tensors(expected), self.tensors(1 - expected));
         if let Some(judge) = self.judge
-            && let Some(local) = judge.local(node, theirs, ours)?
+            && let (Some(other), Some(own)) =
+                (judge.local(node, theirs, ours)?, judge.local(node, ours, ours)?)
         {
-            if local.worst <= 1.0 {
-                return Ok(Verdict::Rounding(None));
-            }
-            // A model that does not describe our own side has no say about the other.
-            let trusted = judge.local(node, ours, ours)?.is_some_and(|own| own.worst <= 1.0);
-            if trusted {
-                let suspect = Suspect::new(judge, node, &local, theirs, ours);
+            let suspect = match (own.worst <= 1.0, other.worst <= 1.0) {
+                (true, true) => return Ok(Verdict::Rounding(None)),
+                (true, false) => Some((Suspect::new(judge, node, &other, theirs, ours), 1 - expected)),
+                (false, true) => Some((Suspect::new(judge, node, &own, ours, theirs), expected)),
+                // A model that describes neither side has no say.
+                (false, false) => None,
+            };
+            if let Some((suspect, odd)) = suspect {
                 return Ok(match suspect.relation()? {
                     Some((relation, _)) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
-                    found => Verdict::Step(Grounds::Recomputed, found),
+                    found => Verdict::Step(Grounds::Recomputed, found, odd),
                 });
             }
         }
@@ -196,7 +199,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         let relation = self.plain_relation(node, unit, inherited)?;
         Ok(match relation {
             Some(relation) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
-            relation => Verdict::Step(Grounds::Growth, relation.map(|relation| (relation, None))),
+            relation => {
+                Verdict::Step(Grounds::Growth, relation.map(|relation| (relation, None)), 1 - expected)
+            }
         })
     }
 
@@ -227,8 +232,15 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(direct::relation(&two, self.frame).or_else(|| direct::part(&two, None)))
     }
 
-    fn divergence(&self, node: usize, kind: Kind, grounds: Grounds, found: Option<Found>) -> Divergence {
-        let odd_one = if self.expected() == 0 { Which::B } else { Which::A };
+    fn divergence(
+        &self,
+        node: usize,
+        kind: Kind,
+        grounds: Grounds,
+        found: Option<Found>,
+        odd: usize,
+    ) -> Divergence {
+        let odd_one = if odd == 0 { Which::A } else { Which::B };
         let mut reads = Vec::new();
         self.nearest(node, &mut reads);
         let node = self.frame.nodes[node].path.clone();

@@ -50,7 +50,7 @@ fn check(exam: &Exam<'_>) -> Checked {
         }
         let scores =
             score(&[&candidates[0], &candidates[1]], corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?;
-        let sum = |n: usize| scores[n].nll.iter().sum::<f64>();
+        let sum = |n: usize| scores[n].nll().iter().sum::<f64>();
         let cost = (sum(1) - sum(0)) / tokens.max(1) as f64;
         if cost.abs() < exam.thresholds().dead_cost {
             let evidence = format!(

@@ -11,7 +11,7 @@ use crate::rules::is_matrix;
 
 pub(super) const RULE: Rule = Rule {
     id: "repeated-weight",
-    severity: Severity::Warning,
+    severity: Severity::Error,
     what: "Two matrices of layers that hold the same values though nothing ties them.",
     why: "Training never makes two matrices equal to the last bit: one was copied over the other, and what it held is lost.",
     how: "The values of every matrix of the layers are compared; tensors that the file itself stores once under two names, tables of embeddings and positions are left out.",

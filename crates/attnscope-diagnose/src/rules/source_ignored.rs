@@ -4,9 +4,11 @@ use attnscope_run::Weights;
 use serde_json::json;
 
 use crate::bootstrap::bootstrap;
+use crate::contribution::source_contribution;
 use crate::corpus::Corpus;
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::observe::{AttentionSeen, Joined};
 use crate::rule::{Checked, NotChecked, Rule};
 use crate::score::{Candidate, Padding, score};
 
@@ -43,7 +45,7 @@ fn check(exam: &Exam<'_>) -> Checked {
     let own = score(&[candidate], corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
     let swapped = Corpus { sources: swapped(&corpus.sources), ..corpus.clone() };
     let foreign = score(&[candidate], &swapped, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
-    let costs: Vec<f64> = foreign.nll.iter().zip(&own.nll).map(|(a, b)| a - b).collect();
+    let costs: Vec<f64> = foreign.nll().iter().zip(&own.nll()).map(|(a, b)| a - b).collect();
     if costs.iter().any(|cost| !cost.is_finite()) {
         return Err(NotChecked::new("the likelihood is not finite", "see first-nan, which comes first"));
     }
@@ -59,10 +61,57 @@ fn check(exam: &Exam<'_>) -> Checked {
         cost.high,
         corpus.len()
     );
-    let interval = json!([cost.low, cost.high]);
-    Ok(vec![
-        RULE.finding(evidence).number(cost.mean, limit).at("decoder.*.cross_attn").with("interval", interval),
-    ])
+    let signs = Signs::of(exam);
+    let finding = RULE
+        .finding(format!("{evidence}{}", signs.words()))
+        .number(cost.mean, limit)
+        .at("decoder.*.cross_attn")
+        .with("interval", json!([cost.low, cost.high]))
+        .with("cross_output_ratio", json!(signs.ratios))
+        .with("cross_entropy", json!(signs.entropies))
+        .with("source_contribution", json!(signs.contribution));
+    Ok(vec![finding])
+}
+
+/// What else speaks of it. Descriptions: none of them decides.
+#[derive(Default)]
+struct Signs {
+    /// Norm of each layer's cross-attention output, of the stream that it joins.
+    ratios: Vec<f64>,
+    /// Normalised entropy of each layer's weights.
+    entropies: Vec<f64>,
+    /// The source's share of the decoder's output, by ALTI.
+    contribution: Option<f64>,
+}
+
+impl Signs {
+    fn of(exam: &Exam<'_>) -> Self {
+        let (Ok(seen), Ok(sample), Ok(weights)) = (exam.behaviour(), exam.sample(), exam.weights()) else {
+            return Self::default();
+        };
+        let cross = seen.residuals.iter().filter(|joined| joined.path.ends_with("cross_attn.residual"));
+        let attentions = seen.attentions.iter().filter(|a| a.path.ends_with("cross_attn"));
+        Self {
+            ratios: cross.map(Joined::ratio).collect(),
+            entropies: attentions.filter_map(AttentionSeen::mean_entropy).collect(),
+            contribution: source_contribution(exam.model(), weights, &sample.input).ok().flatten(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let list = |values: &[f64]| values.iter().map(|x| format!("{x:.2}")).collect::<Vec<_>>().join(", ");
+        let mut words = String::new();
+        if !self.ratios.is_empty() {
+            words += &format!("; cross-attention adds {} of the stream's norm", list(&self.ratios));
+        }
+        if !self.entropies.is_empty() {
+            words += &format!(", its entropy is {}", list(&self.entropies));
+        }
+        if let Some(share) = self.contribution {
+            words += &format!(", and the source contributes {share:.2} by ALTI");
+        }
+        words
+    }
 }
 
 fn as_declared(exam: &Exam<'_>, weights: &Weights, corpus: &Corpus) -> Candidate {

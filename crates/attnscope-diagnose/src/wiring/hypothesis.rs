@@ -94,6 +94,11 @@ impl Setup {
         }
     }
 
+    /// What the family is like unless somebody says otherwise.
+    pub(crate) fn usual(model: &Model, shift: &Shift) -> Self {
+        Self { wiring: model.family.wiring, ..Self::declared(model, shift) }
+    }
+
     /// The same with rows padded in another way.
     pub(crate) fn padded(&self, padding: Padding) -> Self {
         Self { padding, ..self.clone() }

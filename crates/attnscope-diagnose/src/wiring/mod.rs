@@ -21,7 +21,11 @@ const RUNNERS_UP: usize = 3;
 /// Enough that p can fall below 0.001 after a correction for a hundred hypotheses.
 const RESAMPLES: usize = 100_000;
 /// Nats a token within which two explanations are as good as each other.
-const TIE: f64 = 0.002;
+const TIE: f64 = 0.001;
+/// How much more the scale of logits must gain, which any mood of the sentences at hand moves a little.
+const TEMPERATURE: f64 = 10.0;
+/// How much more a further change must gain than the first: near ties add up to something when one looks for them.
+const FURTHER: f64 = 2.0;
 
 /// One hypothesis and how it did.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +124,7 @@ impl Searcher<'_> {
         };
         let trials: Vec<Trial> = first.iter().map(trial).collect();
         let others = self.runners_up(&first);
-        let better = match self.pick(first, trials.len()) {
+        let better = match self.pick(first, self.thresholds.wiring_gain, trials.len()) {
             Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
             None => None,
         };
@@ -166,23 +170,30 @@ impl Searcher<'_> {
         Ok((self.mean(&scores[0]), tried))
     }
 
-    /// The largest gain, if it is large enough and sure, with what does as well. `hypotheses` are all that were looked at:
-    /// who stands in a later round was chosen from them.
-    fn pick(&self, tried: Vec<Tried>, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
-        let mut tried = tried.into_iter();
-        let best = tried.next()?;
-        let gain = self.gain(&best.base, &best.scores, hypotheses);
-        if !(gain.mean >= self.thresholds.wiring_gain && gain.p <= self.thresholds.wiring_p) {
+    /// The largest gain, if it is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
+    /// that were looked at: who stands in a later round was chosen from them.
+    fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
+        let best = tried.first()?;
+        let gain = self.estimate(&self.gains(best), hypotheses);
+        let scale = best.change.field() == "logit_scale";
+        let least = if scale { TEMPERATURE * least } else { least };
+        // The costs as they are must fall too: they are what the report speaks of.
+        let falls = self.mean(&best.scores) < self.mean(&best.base);
+        if !(gain.mean >= least && gain.p <= self.thresholds.wiring_p && falls) {
             return None;
         }
-        let nll = self.mean(&best.scores);
+        let (nll, field, padding) = (self.mean(&best.scores), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
             (self.mean(&t.scores) - nll).abs() < TIE
-                && t.setup.padding == best.setup.padding
-                && t.change.field() == best.change.field()
+                && t.setup.padding == padding
+                && t.change.field() == field
         };
-        let ties = tried.filter(as_good).map(|t| t.change).collect();
-        Some((best, ties))
+        let mut tied: Vec<Tried> = tried.into_iter().filter(as_good).collect();
+        // Of values that do as well as each other, the family's own is the likeliest.
+        let usual = Setup::usual(self.model, &self.corpus.shift).get(field);
+        let chosen = tied.iter().position(|t| t.setup.get(field) == usual).unwrap_or(0);
+        let best = tied.remove(chosen);
+        Some((best, tied.into_iter().map(|t| t.change).collect()))
     }
 
     /// The best change of each other field that gains something by itself: what the best may be combined with.
@@ -212,7 +223,8 @@ impl Searcher<'_> {
         while changes.len() < MOST_CHANGES && !others.is_empty() {
             let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
             tried.retain(is_more_right);
-            let Some((next, _)) = self.pick(tried, hypotheses) else { break };
+            let least = FURTHER * self.thresholds.wiring_gain;
+            let Some((next, _)) = self.pick(tried, least, hypotheses) else { break };
             changes.push(next.change);
             (setup, scores) = (next.setup, next.scores);
         }
@@ -223,7 +235,8 @@ impl Searcher<'_> {
         let candidate = |setup: &Setup| setup.candidate(self.model, self.weights, self.corpus);
         let (Some(base), Some(best)) = (candidate(&plain), candidate(&setup)) else { return Ok(None) };
         let base = score(&[&base], self.corpus, &|_, _| ())?.swap_remove(0);
-        let gain = self.gain(&base, &scores, hypotheses);
+        let gains: Vec<f64> = base.nll().iter().zip(scores.nll()).map(|(a, b)| a - b).collect();
+        let gain = self.estimate(&gains, hypotheses);
         let (mut before, mut after) = (Map::new(), Map::new());
         for change in &changes {
             change.shown(declared, &mut before);
@@ -259,19 +272,27 @@ impl Searcher<'_> {
         Ok((changes, setup, scores))
     }
 
-    /// Nats a token that a change gains.
+    /// Nats a token that a change gains at each one's best temperature.
     fn raw_gain(&self, tried: &Tried) -> f64 {
-        self.mean(&tried.base) - self.mean(&tried.scores)
+        self.gains(tried).iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
+    }
+
+    /// What each pair gains. The scale of logits is a temperature itself, and is judged by the costs as they are.
+    fn gains(&self, tried: &Tried) -> Vec<f64> {
+        let (base, own) = match tried.change.field() {
+            "logit_scale" => (tried.base.nll(), tried.scores.nll()),
+            _ => (tried.base.calibrated(), tried.scores.calibrated()),
+        };
+        base.iter().zip(&own).map(|(a, b)| a - b).collect()
     }
 
     fn mean(&self, scores: &Scores) -> f64 {
-        scores.nll.iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
+        scores.nll().iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
     }
 
     /// Nats a token that are gained, with p corrected by Bonferroni.
-    fn gain(&self, base: &Scores, scores: &Scores, hypotheses: usize) -> Estimate {
-        let gains: Vec<f64> = base.nll.iter().zip(&scores.nll).map(|(a, b)| a - b).collect();
-        let estimate = bootstrap(&gains, &self.tokens, RESAMPLES);
+    fn estimate(&self, gains: &[f64], hypotheses: usize) -> Estimate {
+        let estimate = bootstrap(gains, &self.tokens, RESAMPLES);
         Estimate { p: (estimate.p * hypotheses as f64).min(1.0), ..estimate }
     }
 }

@@ -1,6 +1,6 @@
 //! BART: learned positions behind an offset of two, embeddings normed, norms after the sums.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
 /// bart-base, bart-large and their fine-tunes; PLBart is joined the same way.
@@ -25,5 +25,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("gelu", "false"),
+    start: Start::End,
+    end: Some(2),
     flexible: false,
 };

@@ -1,6 +1,6 @@
 //! Blenderbot: learned positions without offset, norms before the sublayers and at the ends.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingScale, NormPlace, Positions, Wiring};
 
 /// blenderbot-400M-distill and larger.
@@ -22,5 +22,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("gelu", "false"),
+    start: Start::Token { key: "bos_token_id", usual: Some(1) },
+    end: None,
     flexible: false,
 };

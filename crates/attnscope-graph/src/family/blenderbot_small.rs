@@ -1,6 +1,6 @@
 //! Blenderbot-small: BART without the offset, its decoder norming embeddings before positions.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
 /// blenderbot_small-90M.
@@ -25,5 +25,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("gelu", "false"),
+    start: Start::Token { key: "bos_token_id", usual: Some(1) },
+    end: None,
     flexible: false,
 };

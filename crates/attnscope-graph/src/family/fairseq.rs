@@ -1,6 +1,6 @@
 //! fairseq's Transformer: whatever its arguments said when it was trained.
 
-use crate::family::{Evidence, Family, Sets, Setting, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
 use crate::wiring::{PositionCount, Positions, Wiring};
 
 /// Files that hold fairseq's `args` or `cfg` beside the weights.
@@ -25,5 +25,7 @@ pub(super) const FAMILY: Family = Family {
         Setting { keys: &["share_all_embeddings"], sets: Sets::TiedOutput, absent: None },
         Setting { keys: &["encoder_learned_pos"], sets: Sets::LearnedPositions, absent: None },
     ],
+    start: Start::End,
+    end: Some(2),
     flexible: true,
 };

@@ -1,6 +1,6 @@
 //! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids behind an offset of two.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{NormPlace, PositionCount, Positions, Wiring};
 
 /// m2m100_418M, nllb-200 (dense).
@@ -26,5 +26,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("relu", "true"),
+    start: Start::End,
+    end: Some(2),
     flexible: false,
 };

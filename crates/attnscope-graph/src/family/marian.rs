@@ -1,6 +1,6 @@
 //! Marian: the Transformer of 2017 with swish, no norm of embeddings, none at the ends of the stacks.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, Positions, Wiring};
 
 /// opus-mt and its kin.
@@ -17,5 +17,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("gelu", "false"),
+    start: Start::Token { key: "pad_token_id", usual: None },
+    end: None,
     flexible: false,
 };

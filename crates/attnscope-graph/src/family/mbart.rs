@@ -1,6 +1,6 @@
 //! mBART: BART with norms before the sublayers and one at the end of each stack.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, NormPlace, Positions, Wiring};
 
 /// mbart-large-cc25, mBART-50.
@@ -23,5 +23,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("gelu", "false"),
+    start: Start::LastOfSentence,
+    end: None,
     flexible: false,
 };

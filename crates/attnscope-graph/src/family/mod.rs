@@ -57,6 +57,10 @@ pub struct Family {
     pub wiring: Wiring,
     /// The config keys that change the wiring.
     pub settings: &'static [Setting],
+    /// What the decoder begins with.
+    pub start: Start,
+    /// The token that ends a sentence where no document names it, if all models of the family have the same.
+    pub end: Option<u32>,
     /// The family has no fixed shape: biases, norms and position tables are what the file has, and their absence
     /// is no fault.
     pub flexible: bool,
@@ -83,6 +87,29 @@ pub enum Evidence {
     VocabAtLeast(usize),
     /// The embedding table has fewer rows than this.
     VocabBelow(usize),
+}
+
+/// What a decoder begins with. Where it is a token, a document's `decoder_start_token_id` says which; where none does, the
+/// family's own code takes another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// The token that a document names under this key, or where it does not, the usual one.
+    Token {
+        /// The other key.
+        key: &'static str,
+        /// What its absence means.
+        usual: Option<u32>,
+    },
+    /// A token that is the same in all models of the family.
+    Id(u32),
+    /// The end of the sentence before.
+    End,
+    /// The sentence's own last token, which names its language.
+    LastOfSentence,
+    /// A prompt that says what is to be done.
+    Prompt,
+    /// Nothing: sentences are written with their start.
+    Sentence,
 }
 
 /// A config key, or several names of one, and what it changes.

@@ -1,6 +1,6 @@
 //! mT5: T5 v1.1 with a vocabulary of a hundred languages; its logits are never scaled.
 
-use crate::family::{Evidence, Family, Sets, Setting, naming, t5};
+use crate::family::{Evidence, Family, Sets, Setting, Start, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
 /// mt5-small to mt5-xxl.
@@ -29,5 +29,7 @@ pub(super) const FAMILY: Family = Family {
             absent: Some("128"),
         },
     ],
+    start: Start::Id(0),
+    end: None,
     flexible: false,
 };

@@ -1,6 +1,6 @@
 //! Pegasus: sinusoidal positions, norms before the sublayers and one at the end of each stack.
 
-use crate::family::{Evidence, Family, hugging_face, naming};
+use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{NormPlace, Positions, Wiring};
 
 /// pegasus-large and its fine-tunes.
@@ -23,5 +23,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &hugging_face("gelu", "false"),
+    start: Start::Id(0),
+    end: None,
     flexible: false,
 };

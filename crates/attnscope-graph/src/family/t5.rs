@@ -1,6 +1,6 @@
 //! T5: no scale in the scores, a relative bias instead of positions, root-mean-square norms.
 
-use crate::family::{Evidence, Family, Sets, Setting, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
 use crate::wiring::{
     Activation, Biases, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, ScoreScale, Wiring,
 };
@@ -14,6 +14,8 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[Evidence::Has("encoder.0.self_attn.bias.weight"), Evidence::NotGated],
     wiring: WIRING,
     settings: &settings("relu"),
+    start: Start::Id(0),
+    end: None,
     flexible: false,
 };
 

@@ -1,6 +1,6 @@
 //! T5 v1.1 and Flan-T5: a gated feed-forward layer and, mostly, an output of its own.
 
-use crate::family::{Evidence, Family, naming, t5};
+use crate::family::{Evidence, Family, Start, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
 /// t5-v1_1-*, flan-t5-*, and checkpoints derived from them.
@@ -21,5 +21,7 @@ pub(super) const FAMILY: Family = Family {
         ..t5::WIRING
     },
     settings: &t5::settings("relu"),
+    start: Start::Id(0),
+    end: None,
     flexible: false,
 };

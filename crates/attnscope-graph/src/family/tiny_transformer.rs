@@ -1,6 +1,6 @@
 //! TinyTransformer: the encoder-decoder that a course has its students step through in a debugger.
 
-use crate::family::{Evidence, Family};
+use crate::family::{Evidence, Family, Start};
 use crate::names::NameScheme;
 use crate::wiring::{EmbeddingScale, Wiring};
 
@@ -52,5 +52,7 @@ pub(super) const FAMILY: Family = Family {
         ..Wiring::VASWANI
     },
     settings: &[],
+    start: Start::Sentence,
+    end: None,
     flexible: true,
 };

@@ -1,6 +1,6 @@
 //! PyTorch's own `nn.Transformer`, with the wrappers that tutorials put around it.
 
-use crate::family::{Evidence, Family, Sets, Setting};
+use crate::family::{Evidence, Family, Sets, Setting, Start};
 use crate::names::NameScheme;
 use crate::wiring::Wiring;
 
@@ -78,5 +78,7 @@ pub(super) const FAMILY: Family = Family {
         Setting { keys: &["norm_first"], sets: Sets::NormBefore, absent: None },
         Setting { keys: &["layer_norm_eps"], sets: Sets::NormEps, absent: None },
     ],
+    start: Start::Token { key: "bos_token_id", usual: None },
+    end: None,
     flexible: true,
 };

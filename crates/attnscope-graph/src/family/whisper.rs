@@ -1,6 +1,6 @@
 //! Whisper under Hugging Face's names.
 
-use crate::family::{Evidence, Family, Sets, Setting, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
 use crate::wiring::{Activation, Biases, EmbeddingScale, Front, NormPlace, Positions, Switch, Wiring};
 
 /// whisper-tiny to whisper-large-v3. The config's `scale_embedding` is not applied by the model, so it is not read.
@@ -12,6 +12,8 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[Evidence::Has("audio.conv1.weight")],
     wiring: WIRING,
     settings: &[Setting { keys: &["activation_function"], sets: Sets::Activation, absent: Some("gelu") }],
+    start: Start::Prompt,
+    end: None,
     flexible: false,
 };
 

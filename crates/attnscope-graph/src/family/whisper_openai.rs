@@ -1,6 +1,6 @@
 //! Whisper under OpenAI's names, in OpenAI's own files and in whisper.cpp's.
 
-use crate::family::{Evidence, Family, naming, whisper};
+use crate::family::{Evidence, Family, Start, naming, whisper};
 
 /// tiny.en to large-v3, as downloaded by the `whisper` package, and `ggml-*.bin`.
 pub(super) const FAMILY: Family = Family {
@@ -11,5 +11,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[Evidence::Has("audio.conv1.weight")],
     wiring: whisper::WIRING,
     settings: &[],
+    start: Start::Prompt,
+    end: None,
     flexible: false,
 };

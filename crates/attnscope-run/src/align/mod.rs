@@ -47,6 +47,7 @@ struct Attention {
 /// # Errors
 /// When the input does not fit the model.
 pub fn align(
+    native: &mut Native,
     model: &Model,
     weights: &Weights,
     input: &Input,
@@ -54,7 +55,7 @@ pub fn align(
     [source, target]: [&[Word]; 2],
     started: usize,
 ) -> Result<Alignment, RunError> {
-    let mut attention = Attention::of(model, weights, input, heads, "weights")?;
+    let mut attention = Attention::of(native, model, weights, input, heads, "weights")?;
     let weights = by_words(&attention.mean(), [source, target], started);
     attention.standardise();
     let marked = by_words(&attention.mean(), [source, target], started);
@@ -84,6 +85,7 @@ fn by_words(matrix: &[Vec<f64>], [source, target]: [&[Word]; 2], started: usize)
 impl Attention {
     /// Runs the model once more, with a stage of these heads' cross-attention kept: `scores` or `weights`.
     fn of(
+        native: &mut Native,
         model: &Model,
         weights: &Weights,
         input: &Input,
@@ -94,7 +96,7 @@ impl Attention {
         let node = |layer: usize| model.graph.find(&format!("decoder.{layer}.cross_attn.{stage}"));
         let nodes: Vec<NodeId> = layers.iter().filter_map(|&layer| node(layer)).collect();
         let mut sink = Keep::new(|id| nodes.contains(&id));
-        Native::new().run(model, weights, input, &mut sink)?;
+        native.run(model, weights, input, &mut sink)?;
         let (mut values, mut queries, mut keys) = (Vec::new(), 0, 0);
         for head in &heads.heads {
             let kept = node(head.layer).and_then(|id| sink.tensors.get(&id));

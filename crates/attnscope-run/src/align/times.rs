@@ -10,6 +10,7 @@ use super::{Attention, Heads, dtw};
 use crate::audio::POSITION_SECONDS;
 use crate::error::RunError;
 use crate::input::Input;
+use crate::native::Native;
 use crate::weights::Weights;
 
 /// A word and when it was said, in seconds from the beginning of the window.
@@ -39,6 +40,7 @@ const AFTER: &str = "\"'.。,，!！?？:：”)]}、";
 /// # Errors
 /// When the input does not fit the model.
 pub fn word_times(
+    native: &mut Native,
     model: &Model,
     weights: &Weights,
     input: &Input,
@@ -50,7 +52,7 @@ pub fn word_times(
     if tokens == 0 || positions == 0 {
         return Ok(Vec::new());
     }
-    let scores = Attention::of(model, weights, input, heads, "scores")?;
+    let scores = Attention::of(native, model, weights, input, heads, "scores")?;
     let positions = positions.min(scores.keys);
     let matrix = followed(&scores, positions);
     // The query before a token writes it; the last one writes the end.

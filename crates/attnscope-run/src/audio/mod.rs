@@ -6,13 +6,13 @@ mod error;
 mod mel;
 mod resample;
 
-use std::panic::catch_unwind;
 use std::path::Path;
 
 pub use array::features_from_array;
 pub use error::{AudioError, AudioErrorKind};
 pub use mel::{log_mel, mel_filters};
 
+use crate::caught::catch;
 use crate::input::Features;
 use decode::Decoder;
 use resample::Resampler;
@@ -27,13 +27,13 @@ pub const POSITION_SECONDS: f64 = (2 * mel::HOP) as f64 / RATE as f64;
 pub const MAX_SECONDS: u64 = 2 * 3600;
 
 /// Features of the first `frames` frames of a wav, flac or mp3 (3,000 frames are 30 s); silence follows a shorter one.
-/// Nothing beyond them is decoded.
+/// With them, how many seconds the whole recording has: nothing beyond the frames is decoded if the header says it.
 ///
 /// # Errors
 /// When the file is not such audio, is damaged, is cut short before the window ends, or has no samples.
-pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<Features, AudioError> {
-    let samples = samples(path, Some(frames.saturating_mul(mel::HOP)))?;
-    Ok(Features { values: log_mel(&samples, mels, frames), batch: 1, mels, frames })
+pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<(Features, f64), AudioError> {
+    let (samples, seconds) = samples(path, Some(frames.saturating_mul(mel::HOP)))?;
+    Ok((Features { values: log_mel(&samples, mels, frames), batch: 1, mels, frames }, seconds))
 }
 
 /// The whole recording, mono at 16 kHz, for a caller that cuts it into windows itself.
@@ -41,7 +41,7 @@ pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<Fea
 /// # Errors
 /// As [`features_from_file`], and when it is longer than [`MAX_SECONDS`].
 pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
-    samples(path, None)
+    Ok(samples(path, None)?.0)
 }
 
 /// A recording in memory, of which a model hears one window after the other.
@@ -101,17 +101,18 @@ impl Recording {
     }
 }
 
-/// The samples, or an error: symphonia 0.6.1 multiplies two fields of a wav's header unchecked, which panics in a build
-/// with overflow checks. A file must not end the process, there or in a place like it that is not known yet.
-fn samples(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
-    catch_unwind(|| read(path, limit)).unwrap_or_else(|_| {
+/// The samples and the length of the recording in seconds, or an error: symphonia 0.6.1 multiplies two fields of a wav's
+/// header unchecked, which panics in a build with overflow checks. A file must not end the process, there or in a place
+/// like it that is not known yet.
+fn samples(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioError> {
+    catch(|| read(path, limit)).unwrap_or_else(|_| {
         let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");
         Err(AudioError::new(path, kind))
     })
 }
 
 /// Decodes and resamples piece by piece, so that only 16 kHz mono is ever held.
-fn read(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
+fn read(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioError> {
     let mut decoder = Decoder::open(path)?;
     let too_long = |promised| AudioError::new(path, AudioErrorKind::TooLong { promised });
     let promised = decoder.promised_seconds();
@@ -128,5 +129,9 @@ fn read(path: &Path, limit: Option<usize>) -> Result<Vec<f32>, AudioError> {
     }
     resampler.finish(&mut out);
     out.truncate(limit.unwrap_or(usize::MAX));
-    Ok(out)
+    if promised.is_none() {
+        // Only to know how long it is: what is damaged beyond the limit ends it.
+        while decoder.seconds() <= MAX_SECONDS as f64 && matches!(decoder.next(&mut piece), Ok(true)) {}
+    }
+    Ok((out, promised.unwrap_or_else(|| decoder.seconds())))
 }

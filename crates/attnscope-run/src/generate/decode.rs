@@ -8,18 +8,19 @@ use crate::native::{Decoding, Native};
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
 
-/// A decoder under way, one row a sentence.
+/// A decoder under way, one row a sentence. What it refuses leaves it as it was before.
 pub trait Decode {
     /// Reads more tokens, each row's own and as many in each, and gives the logits after the last: [batch, vocabulary].
     ///
     /// # Errors
-    /// When a token is not in the vocabulary, or there is no position left for it.
+    /// When a token is not in the vocabulary, or there is no position left for it. A decoder may also look for values that
+    /// are no numbers; there is no going on from those.
     fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError>;
 
     /// Goes on with these rows, in this order: a row may be taken several times or not at all.
     ///
     /// # Errors
-    /// When there is no such row.
+    /// When there is no such row, or none at all.
     fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError>;
 }
 
@@ -44,13 +45,16 @@ pub(crate) struct Ahead<'d> {
 
 impl Decode for Ahead<'_> {
     fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
-        let known = std::mem::take(&mut self.read);
+        let known = self.read;
         if known > 0 && tokens.iter().all(|row| row.len() == known) {
+            self.read = 0;
             return Ok(&self.logits);
         }
         let new: Vec<Vec<u32>> =
             tokens.iter().map(|row| row.get(known..).unwrap_or_default().to_vec()).collect();
-        self.inner.advance(&new)
+        let logits = self.inner.advance(&new)?;
+        self.read = 0;
+        Ok(logits)
     }
 
     fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
@@ -81,14 +85,13 @@ impl<'a> Uncached<'a> {
 impl Decode for Uncached<'_> {
     fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
         same_batch(self.read.len(), tokens)?;
-        self.read.iter_mut().zip(tokens).for_each(|(read, new)| read.extend(new));
-        let node = logits_of(self.model)?;
+        let longer = |(read, new): (&Vec<u32>, &Vec<u32>)| [read.as_slice(), new].concat();
+        let read: Vec<Vec<u32>> = self.read.iter().zip(tokens).map(longer).collect();
         // Rows are of one length: there is no padding.
-        let input = Input { source: self.source.clone(), target: Rows::new(&self.read, 0) };
-        let mut last = LastRow { node, logits: std::mem::take(&mut self.logits) };
-        last.logits.clear();
+        let input = Input { source: self.source.clone(), target: Rows::new(&read, 0) };
+        let mut last = LastRow { node: logits_of(self.model)?, logits: Vec::new() };
         self.native.run(self.model, self.weights, &input, &mut last)?;
-        self.logits = last.logits;
+        (self.read, self.logits) = (read, last.logits);
         Ok(&self.logits)
     }
 
@@ -119,15 +122,15 @@ fn same_batch(batch: usize, tokens: &[Vec<u32>]) -> Result<(), RunError> {
 }
 
 fn known_rows(batch: usize, rows: &[usize]) -> Result<(), RunError> {
-    match rows.iter().find(|&&row| row >= batch) {
-        None => Ok(()),
-        Some(row) => Err(RunError::Input {
-            place: "the rows to go on with".into(),
-            found: format!("row {row}"),
-            expected: format!("{batch} rows are decoded"),
-            help: "count rows from 0".into(),
-        }),
+    if !rows.is_empty() && rows.iter().all(|&row| row < batch) {
+        return Ok(());
     }
+    Err(RunError::Input {
+        place: "the rows to go on with".into(),
+        found: format!("{rows:?}"),
+        expected: format!("{batch} rows are decoded"),
+        help: "name rows that are being decoded, from 0".into(),
+    })
 }
 
 /// Takes the logits of the last position of each row.

@@ -20,6 +20,7 @@ pub use search::{EarlyStopping, Hypothesis, Search};
 pub use settings::{Limit, MOST_BEAMS, Settings, SettingsError, USUAL_NEW};
 pub use speech::{Heard, SILENCE, Segment, Speech, Spoken, Task, UNSURE};
 pub use watch::Watched;
+use watch::in_row;
 
 /// Sentences that are decoded together.
 const BATCH: usize = 32;
@@ -36,15 +37,20 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds.
+    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds; none where there is
+    /// no room for a token.
     ///
     /// # Errors
     /// When a sentence does not fit the model, nothing says how the decoder begins, a logit is not a number, or the
     /// rules leave no token.
-    pub fn from_tokens(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+    pub fn from_tokens(
+        &self,
+        native: &mut Native,
+        sources: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         check_rows(self.model, Side::Source, sources)?;
         if let Some(empty) = sources.iter().position(Vec::is_empty) {
-            return Err(InputError::Empty { row: empty + 1 }.into());
+            return Err(InputError::Empty { row: empty }.into());
         }
         let together = if self.settings.beams > 1 { 1 } else { BATCH };
         // Sentences of like length, so that little is padding.
@@ -54,7 +60,9 @@ impl<'a> Generator<'a> {
         for batch in order.chunks(together) {
             let rows: Vec<Vec<u32>> = batch.iter().map(|&i| sources[i].clone()).collect();
             let source = Source::Tokens(Rows::new(&rows, self.settings.pad));
-            for (&i, hypotheses) in batch.iter().zip(self.batch(source, &rows)?) {
+            let of_all = |row: usize| batch.get(row).copied().unwrap_or(row);
+            let written = self.batch(native, source, &rows).map_err(|e| in_row(self.model, e, of_all))?;
+            for (&i, hypotheses) in batch.iter().zip(written) {
                 made[i] = hypotheses;
             }
         }
@@ -65,19 +73,31 @@ impl<'a> Generator<'a> {
     ///
     /// # Errors
     /// As [`Generator::from_tokens`].
-    pub fn from_features(&self, features: &Features) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        if self.settings.beams == 1 {
-            return self.batch(Source::Features(features.clone()), &[]);
-        }
+    pub fn from_features(
+        &self,
+        native: &mut Native,
+        features: &Features,
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let all = Source::Features(features.clone());
-        let one = |row: usize| self.batch(all.select(&[row]), &[]).map(|mut made| made.swap_remove(0));
-        (0..features.batch).map(one).collect()
+        if self.settings.beams == 1 {
+            return self.batch(native, all, &[]);
+        }
+        let mut made = Vec::new();
+        for row in 0..features.batch {
+            let one = self.batch(native, all.select(&[row]), &[]);
+            made.extend(one.map_err(|e| in_row(self.model, e, |_| row))?);
+        }
+        Ok(made)
     }
 
-    fn batch(&self, source: Source, rows: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+    fn batch(
+        &self,
+        native: &mut Native,
+        source: Source,
+        rows: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let batch = source.batch();
-        let mut native = Native::new();
-        let mut decode = Watched::new(&mut native, self.model, self.weights, source)?;
+        let mut decode = Watched::new(native, self.model, self.weights, source)?;
         self.search(&mut decode, batch, rows)
     }
 
@@ -98,6 +118,9 @@ impl<'a> Generator<'a> {
         }
         let started = settings.start.len();
         let max_length = settings.max_length(started);
+        if max_length <= started {
+            return Ok(vec![Vec::new(); batch]);
+        }
         let rules =
             Ruled { rules: &settings.rules, ends: &settings.ends, started, max_length, sources: rows };
         let search = Search {

@@ -49,7 +49,7 @@ pub struct Hypothesis {
 
 impl Search<'_> {
     /// Takes the likeliest token at each step, for a batch of sentences that begin alike long. Sentences that have
-    /// ended leave the batch.
+    /// ended leave the batch. Where there is no room for a token, all are empty.
     ///
     /// # Errors
     /// When the decoder fails, a logit is not a number, or the rules leave no token.
@@ -84,7 +84,8 @@ impl Search<'_> {
         Ok(made.into_iter().map(|running| self.finish(running, length)).collect())
     }
 
-    /// Follows the best beginnings of one sentence, and gives the best whole ones, best first.
+    /// Follows the best beginnings of one sentence, and gives the best whole ones, best first. Where there is no room for
+    /// a token, there are none.
     ///
     /// # Errors
     /// As [`Search::greedy`].
@@ -99,7 +100,7 @@ impl Search<'_> {
             let logits = decode.advance(&next)?;
             let vocabulary = logits.len() / running.len().max(1);
             for (beam, logits) in logits.chunks(vocabulary.max(1)).enumerate() {
-                check(logits, beam, step)?;
+                check(logits, 0, step)?;
                 scores.clear();
                 scores.extend(logits);
                 normalise(&mut scores);
@@ -121,15 +122,17 @@ impl Search<'_> {
             finished.sort_by(|a, b| b.score.total_cmp(&a.score));
             finished.truncate(self.beams);
             running = going_on;
-            let Some(best) = running.first() else { break };
+            let Some(best) = running.first() else {
+                if finished.is_empty() {
+                    return Err(RunError::NoToken { step });
+                }
+                break;
+            };
             if self.is_settled(&finished, best.sum, step + 1 - start.len(), start.len()) {
                 break;
             }
             decode.reorder(&parents)?;
             next = running.iter().map(|beam| vec![beam.last()]).collect();
-        }
-        if finished.is_empty() && self.max_length > start.len() {
-            return Err(RunError::NoToken { step: start.len() });
         }
         Ok(finished)
     }
@@ -231,3 +234,7 @@ fn check(logits: &[f32], row: usize, step: usize) -> Result<(), RunError> {
     let at = vec![row, step.saturating_sub(1), token];
     Err(RunError::NotANumber { node: "logits".into(), at, value: logits[token] })
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -1,12 +1,12 @@
 //! How a model wants to be decoded: generation_config.json and config.json, read as Hugging Face reads them.
 
 use attnscope_checkpoint::Config;
-use attnscope_graph::{Dim, Model, Positions, Side};
+use attnscope_graph::{Model, Side};
 use serde_json::Value;
 
 use super::rules::TokenRules;
 use super::search::EarlyStopping;
-use crate::input::{Shift, ShiftError, pad_token};
+use crate::input::{Shift, ShiftError, pad_token, position_room, token_ids};
 
 /// Where nobody says how long a sentence may become. (Hugging Face stops after 20 tokens, in the middle of a sentence.)
 pub const USUAL_NEW: usize = 256;
@@ -101,9 +101,8 @@ impl Settings {
     /// When a value is not of its kind.
     pub fn of(model: &Model, configs: &[Config]) -> Result<Self, SettingsError> {
         let documents = Documents::new(configs);
-        let fairseq = (model.family.id == "fairseq").then_some(2);
         let ends = documents.tokens("eos_token_id", true)?;
-        let ends = if ends.is_empty() { fairseq.into_iter().collect() } else { ends };
+        let ends = if ends.is_empty() { model.family.end.into_iter().collect() } else { ends };
         let early_stopping = match documents.get("early_stopping") {
             None => EarlyStopping::Heuristic,
             Some((_, Value::Bool(full))) => {
@@ -128,8 +127,6 @@ impl Settings {
             (None, Some(total)) => Limit::Total(total),
             (None, None) => Limit::New(USUAL_NEW),
         };
-        let table = model.wiring.positions(Side::Target) == Positions::Table;
-        let rows = model.sizes.get(Dim::Positions(Side::Target)).filter(|_| table);
         Ok(Self {
             start: start(model, &documents)?,
             ends,
@@ -138,9 +135,9 @@ impl Settings {
             length_penalty: documents.number("length_penalty")?.unwrap_or(1.0),
             early_stopping,
             limit,
-            positions: rows.map(|rows| rows.saturating_sub(model.wiring.position_offset)),
+            positions: position_room(model, Side::Target),
             rules: rules(&documents)?,
-            notes: documents.unsupported(),
+            notes: documents.unsupported().chain(documents.out_of_bounds()).collect(),
         })
     }
 
@@ -249,29 +246,49 @@ impl<'a> Documents<'a> {
     fn tokens(&self, key: &str, anywhere: bool) -> Result<Vec<u32>, SettingsError> {
         let among = if anywhere { &self.all } else { &self.said };
         let Some((document, value)) = find(among, key) else { return Ok(Vec::new()) };
-        tokens(value).ok_or_else(|| SettingsError::wrong(document, key, "token ids", value))
+        token_ids(value).ok_or_else(|| SettingsError::wrong(document, key, "token ids", value))
     }
 
     fn words(&self, key: &str) -> Result<Vec<Vec<u32>>, SettingsError> {
         let Some((document, value)) = self.get(key) else { return Ok(Vec::new()) };
-        let words = value.as_array().and_then(|words| words.iter().map(tokens).collect());
+        let words = value.as_array().and_then(|words| words.iter().map(token_ids).collect());
         words.ok_or_else(|| SettingsError::wrong(document, key, "lists of token ids", value))
     }
 
     /// What is asked for and not done.
-    fn unsupported(&self) -> Vec<String> {
+    fn unsupported(&self) -> impl Iterator<Item = String> {
         let asks = |value: &Value, nothing: &str| match value {
             Value::Bool(asks) => *asks,
             Value::Number(n) => nothing.is_empty() || n.as_f64() != nothing.parse().ok(),
             Value::Array(list) => !list.is_empty(),
             _ => true,
         };
-        let note = |&(key, nothing, what): &(&str, &str, &str)| {
+        UNSUPPORTED.iter().filter_map(move |&(key, nothing, what)| {
             let (document, value) = self.get(key)?;
-            asks(value, nothing).then(|| format!("{document}: {key}: {value}: {what}"))
-        };
-        UNSUPPORTED.iter().filter_map(note).collect()
+            asks(value, nothing).then(|| note(document, key, value, what))
+        })
     }
+
+    /// Numbers with which nothing would be done, or without end.
+    fn out_of_bounds(&self) -> impl Iterator<Item = String> {
+        let beams = format!("fewer than 1 or more than {MOST_BEAMS} beams are not followed");
+        let tokens = format!("sentences of more than {MOST_TOKENS} tokens are not written");
+        let penalty = "a penalty that is not positive is not applied".to_owned();
+        let bounds = [
+            ("num_beams", 1.0..=MOST_BEAMS as f64, beams),
+            ("max_new_tokens", 0.0..=MOST_TOKENS as f64, tokens.clone()),
+            ("max_length", 0.0..=MOST_TOKENS as f64, tokens),
+            ("repetition_penalty", f64::MIN_POSITIVE..=f64::MAX, penalty),
+        ];
+        bounds.into_iter().filter_map(move |(key, bounds, what)| {
+            let (document, value) = self.get(key)?;
+            (!bounds.contains(&value.as_f64()?)).then(|| note(document, key, value, &what))
+        })
+    }
+}
+
+fn note(document: &str, key: &str, value: &Value, what: &str) -> String {
+    format!("{document}: {key}: {value}: {what}")
 }
 
 fn find<'a>(documents: &[&'a Config], key: &str) -> Option<(&'a str, &'a Value)> {
@@ -280,18 +297,4 @@ fn find<'a>(documents: &[&'a Config], key: &str) -> Option<(&'a str, &'a Value)>
         Some((config.source.as_str(), value))
     };
     documents.iter().find_map(said)
-}
-
-/// Negative ids stand for none, as old configs write it.
-fn tokens(value: &Value) -> Option<Vec<u32>> {
-    let one = |value: &Value| match value.as_u64() {
-        Some(id) => u32::try_from(id).ok().map(Some),
-        None => value.as_i64().map(|_| None),
-    };
-    match value {
-        Value::Array(ids) => {
-            ids.iter().map(one).collect::<Option<Vec<_>>>().map(|ids| ids.into_iter().flatten().collect())
-        }
-        value => one(value).map(|id| id.into_iter().collect()),
-    }
 }

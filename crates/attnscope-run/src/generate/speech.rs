@@ -8,6 +8,7 @@ use attnscope_graph::{Dim, Model, Side};
 use super::decode::{Ahead, Decode};
 use super::rules::log_sum;
 use super::search::best;
+use super::watch::in_row;
 use super::{Generator, Hypothesis, Limit, Settings, Times, Watched};
 use crate::audio::POSITION_SECONDS;
 use crate::error::RunError;
@@ -266,21 +267,37 @@ impl Heard {
 }
 
 impl Generator<'_> {
-    /// Writes down one recording: hears in which language something is said, if the caller does not know, and goes on
-    /// from there.
+    /// Writes down each recording of a batch: hears in which language something is said, if the caller does not know, and
+    /// goes on from there.
     ///
     /// # Errors
     /// As [`Generator::from_tokens`].
     pub fn from_speech(
         &self,
+        native: &mut Native,
         features: &Features,
         speech: &Speech,
         language: Option<u32>,
         task: Task,
+    ) -> Result<Vec<Spoken>, RunError> {
+        let all = Source::Features(features.clone());
+        let mut made = Vec::new();
+        for row in 0..features.batch {
+            let one = self.one_recording(native, all.select(&[row]), speech, language, task);
+            made.push(one.map_err(|e| in_row(self.model, e, |_| row))?);
+        }
+        Ok(made)
+    }
+
+    fn one_recording(
+        &self,
+        native: &mut Native,
+        source: Source,
+        speech: &Speech,
+        language: Option<u32>,
+        task: Task,
     ) -> Result<Spoken, RunError> {
-        let mut native = Native::new();
-        let source = Source::Features(features.clone());
-        let mut decode = Watched::new(&mut native, self.model, self.weights, source)?;
+        let mut decode = Watched::new(native, self.model, self.weights, source)?;
         let logits = decode.advance(&[vec![speech.start]])?.to_vec();
         let heard = speech.hear(&logits, language);
         let times = self.settings.rules.times.is_some();

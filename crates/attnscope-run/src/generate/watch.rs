@@ -1,6 +1,6 @@
 //! A decoder that says where a value came from with which no token can be chosen.
 
-use attnscope_graph::{Model, NodeId};
+use attnscope_graph::{Dim, Model, NodeId};
 
 use super::decode::Decode;
 use crate::error::RunError;
@@ -39,15 +39,16 @@ impl<'a> Watched<'a> {
 
 impl Decode for Watched<'_> {
     fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
-        self.rows.iter_mut().zip(tokens).for_each(|((_, read), new)| read.extend(new));
         let logits = self.inner.advance(tokens)?;
+        self.rows.iter_mut().zip(tokens).for_each(|((_, read), new)| read.extend(new));
         let vocabulary = (logits.len() / self.rows.len().max(1)).max(1);
         if let Some(at) = logits.iter().position(|x| is_fatal(*x)) {
             let (row, read) = &self.rows[at / vocabulary];
             let target = Rows::new(std::slice::from_ref(read), 0);
             let input = Input { source: self.source.select(&[*row]), target };
             // Ends with an error at the first such value, if it is there without a cache too.
-            Native::new().run(self.model, self.weights, &input, &mut Fault { model: self.model })?;
+            let found = Native::new().run(self.model, self.weights, &input, &mut Fault { model: self.model });
+            found.map_err(|error| in_row(self.model, error, |_| *row))?;
         }
         Ok(logits)
     }
@@ -62,6 +63,16 @@ impl Decode for Watched<'_> {
 /// Not a number, or an infinity that probabilities make one of. −∞ is how masks close a position.
 pub(crate) fn is_fatal(x: f32) -> bool {
     x.is_nan() || x == f32::INFINITY
+}
+
+/// An error with the row that it is about as the caller counts rows; a tensor that all rows share has none.
+pub(super) fn in_row(model: &Model, mut error: RunError, number: impl Fn(usize) -> usize) -> RunError {
+    if let RunError::NotANumber { node, at, .. } = &mut error {
+        let dims = model.graph.find(node).map(|id| &model.graph.node(id).dims);
+        let by_row = dims.is_some_and(|dims| dims.first() == Some(&Dim::Batch));
+        at.iter_mut().take(usize::from(by_row)).for_each(|row| *row = number(*row));
+    }
+    error
 }
 
 /// Ends a run at the first tensor that holds such a value.

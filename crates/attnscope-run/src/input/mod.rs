@@ -5,6 +5,7 @@ mod shift;
 
 pub(crate) use parse::check_padded;
 pub use parse::{InputError, Pair, check_rows, parse_ids, parse_pairs, position_room, read_pairs};
+pub(crate) use shift::token_ids;
 pub use shift::{Shift, ShiftError, pad_token};
 
 /// Where padding stands in a row.
@@ -95,7 +96,7 @@ impl Rows {
     }
 }
 
-/// Log-mel features of a batch.
+/// Log-mel features of a batch. A run refuses those that have not as many values as their sizes say.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
     /// [batch, mels, frames], row-major.
@@ -127,13 +128,21 @@ impl Source {
     }
 
     /// Some of the rows, in the order given.
+    ///
+    /// # Panics
+    /// When there is no such row.
     pub fn select(&self, rows: &[usize]) -> Self {
         match self {
             Self::Tokens(tokens) => Self::Tokens(tokens.select(rows)),
             Self::Features(all) => {
                 let size = all.mels * all.frames;
-                let values = rows.iter().flat_map(|&row| &all.values[row * size..(row + 1) * size]);
-                Self::Features(Features { values: values.copied().collect(), batch: rows.len(), ..*all })
+                // [mels, frames]
+                let row = |&row: &usize| {
+                    assert!(row < all.batch, "row {row} of {}", all.batch);
+                    all.values.get(row * size..(row + 1) * size).unwrap_or_default()
+                };
+                let values = rows.iter().flat_map(row).copied().collect();
+                Self::Features(Features { values, batch: rows.len(), ..*all })
             }
         }
     }
@@ -150,6 +159,9 @@ pub struct Input {
 
 impl Input {
     /// Some of the rows, in the order given.
+    ///
+    /// # Panics
+    /// When there is no such row.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self { source: self.source.select(rows), target: self.target.select(rows) }
     }

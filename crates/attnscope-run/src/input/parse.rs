@@ -13,7 +13,7 @@ pub enum InputError {
     /// Something else where an id should be.
     #[error("row {row}: expected a token id, found {found:?}")]
     NotAnId {
-        /// Which row, from 1.
+        /// Which row, from 0.
         row: usize,
         /// The text in its place.
         found: String,
@@ -21,13 +21,13 @@ pub enum InputError {
     /// A row, or a whole input, in which there is nothing.
     #[error("row {row}: expected token ids, found none")]
     Empty {
-        /// Which row, from 1.
+        /// Which row, from 0.
         row: usize,
     },
     /// An id without a row in the embedding.
-    #[error("row {row} of the {side}: id {id} is outside the vocabulary of {limit} (0 to {})", limit - 1)]
+    #[error("row {row} of the {side}: id {id} is outside the vocabulary of {limit} (0 to {})", limit.saturating_sub(1))]
     OutsideVocabulary {
-        /// Which row, from 1.
+        /// Which row, from 0.
         row: usize,
         /// `source` or `target`.
         side: &'static str,
@@ -39,7 +39,7 @@ pub enum InputError {
     /// More tokens than there are positions.
     #[error("row {row} of the {side}: {length} tokens, and the model's position table has room for {limit}")]
     TooLong {
-        /// Which row, from 1.
+        /// Which row, from 0.
         row: usize,
         /// `source` or `target`.
         side: &'static str,
@@ -75,12 +75,12 @@ impl InputError {
     pub fn help(&self) -> String {
         match self {
             Self::NotAnId { .. } | Self::Empty { .. } => {
-                "write ids as \"3,2,0\", and a batch as \"3,2,0;1,5\"".into()
+                "write ids as \"3,2,0\", and a batch as \"3,2,0;1,5\": rows are counted from 0".into()
             }
             Self::OutsideVocabulary { .. } => {
-                "check that the ids, or the tokenizer, belong to this model".into()
+                "check that the ids, or the tokenizer, belong to this model; rows are counted from 0".into()
             }
-            Self::TooLong { .. } => "give a shorter text".into(),
+            Self::TooLong { .. } => "give a shorter text; rows are counted from 0".into(),
             Self::Io { .. } => "give a file that you can read".into(),
             Self::Line { .. } => "write one pair a line: the source, a tab, the target; in UTF-8".into(),
         }
@@ -91,7 +91,7 @@ impl InputError {
 pub fn parse_ids(text: &str) -> Result<Vec<Vec<u32>>, InputError> {
     let trimmed = text.trim();
     let rows = trimmed.strip_suffix(';').unwrap_or(trimmed).split(';');
-    rows.enumerate().map(|(i, row)| parse_row(i + 1, row)).collect()
+    rows.enumerate().map(|(i, row)| parse_row(i, row)).collect()
 }
 
 fn parse_row(number: usize, text: &str) -> Result<Vec<u32>, InputError> {
@@ -216,7 +216,7 @@ impl Limits {
 
     fn check(self, side: Side, rows: &[Vec<u32>]) -> Result<(), InputError> {
         let side = side.word();
-        for (row, ids) in (1..).zip(rows) {
+        for (row, ids) in rows.iter().enumerate() {
             if let Some(limit) = self.positions.filter(|&limit| ids.len() > limit) {
                 return Err(InputError::TooLong { row, side, length: ids.len(), limit });
             }

@@ -21,15 +21,15 @@ fn ids_come_in_rows() {
 #[test]
 fn what_is_no_id_is_named_with_its_row() {
     let cases = [
-        ("3,x", "row 1: expected a token id, found \"x\""),
-        ("3;1,-5", "row 2: expected a token id, found \"-5\""),
-        ("1;+2", "row 2: expected a token id, found \"+2\""),
-        ("1;2.0", "row 2: expected a token id, found \"2.0\""),
-        ("4294967296", "row 1: expected a token id, found \"4294967296\""),
-        ("1,,2", "row 1: expected a token id, found \"\""),
-        ("", "row 1: expected token ids, found none"),
-        ("1;;2", "row 2: expected token ids, found none"),
-        (",", "row 1: expected a token id, found \"\""),
+        ("3,x", "row 0: expected a token id, found \"x\""),
+        ("3;1,-5", "row 1: expected a token id, found \"-5\""),
+        ("1;+2", "row 1: expected a token id, found \"+2\""),
+        ("1;2.0", "row 1: expected a token id, found \"2.0\""),
+        ("4294967296", "row 0: expected a token id, found \"4294967296\""),
+        ("1,,2", "row 0: expected a token id, found \"\""),
+        ("", "row 0: expected token ids, found none"),
+        ("1;;2", "row 1: expected token ids, found none"),
+        (",", "row 0: expected a token id, found \"\""),
     ];
     for (text, message) in cases {
         let error = parse_ids(text).unwrap_err();
@@ -71,10 +71,13 @@ fn limits_name_the_row_and_both_numbers() {
     let limits = Limits { vocabulary: Some(10), positions: Some(3) };
     let check = |rows: &[Vec<u32>]| limits.check(Side::Source, rows).map_err(|e| e.to_string());
     assert_eq!(check(&[vec![0, 9, 1], vec![]]), Ok(()));
-    let outside = "row 2 of the source: id 10 is outside the vocabulary of 10 (0 to 9)";
+    let outside = "row 1 of the source: id 10 is outside the vocabulary of 10 (0 to 9)";
     assert_eq!(check(&[vec![1], vec![2, 10]]).unwrap_err(), outside);
-    let long = "row 1 of the source: 4 tokens, and the model's position table has room for 3";
+    let long = "row 0 of the source: 4 tokens, and the model's position table has room for 3";
     assert_eq!(check(&[vec![1; 4]]).unwrap_err(), long);
+    let nothing =
+        Limits { vocabulary: Some(0), positions: None }.check(Side::Target, &[vec![0]]).unwrap_err();
+    assert_eq!(nothing.to_string(), "row 0 of the target: id 0 is outside the vocabulary of 0 (0 to 0)");
     let none = Limits { vocabulary: None, positions: None };
     assert!(none.check(Side::Target, &[vec![u32::MAX; 5000]]).is_ok());
 }

@@ -1,6 +1,6 @@
 //! From a target sentence to what the decoder reads: each family begins it in its own way.
 
-use attnscope_graph::{Fact, Model};
+use attnscope_graph::{Fact, Family, Model, Start};
 use serde_json::Value;
 
 /// How the decoder's input is made from a target sentence.
@@ -26,12 +26,13 @@ pub enum Shift {
 pub enum ShiftError {
     /// No config names the token, and the family has no usual one.
     #[error(
-        "{family}: expected a token id under {expected}, found none: how the decoder begins is not known"
+        "{family}: expected a token id under decoder_start_token_id or {expected}, found none: how the decoder \
+         begins is not known"
     )]
     NoStart {
         /// The model's family.
         family: &'static str,
-        /// The keys that could have said it.
+        /// The other key that could have said it.
         expected: &'static str,
     },
     /// A config names something else.
@@ -64,50 +65,28 @@ impl ShiftError {
     }
 }
 
-/// A start token by the name of another, for configs that leave it out.
-#[derive(Clone, Copy)]
-enum Usual {
-    /// The id is the same in all models of the family.
-    Id(u32),
-    /// The config names it under another key, which has a usual value or none.
-    Key(&'static str, Option<u32>),
-}
-
 impl Shift {
     /// The model's own way. `prompt` is what an audio model's decoder begins with.
     pub fn of(model: &Model, prompt: &[u32]) -> Result<Self, ShiftError> {
-        Self::for_family(model.family.id, &model.facts, prompt)
+        Self::for_family(model.family, &model.facts, prompt)
     }
 
-    fn for_family(family: &'static str, facts: &[Fact], prompt: &[u32]) -> Result<Self, ShiftError> {
-        let usual = match family {
-            "tiny-transformer" => return Ok(Self::AsIs),
-            "mbart" => return Ok(Self::WrapLast { pad: token(facts, "pad_token_id")? }),
-            "whisper" if prompt.is_empty() => return Err(ShiftError::NoPrompt { family }),
-            "whisper" => return Ok(Self::Prompt(prompt.to_vec())),
-            // The decoder of fairseq starts from the end of the sentence before.
-            "fairseq" => {
-                let eos = token(facts, "eos_token_id")?.unwrap_or(2);
-                return Ok(Self::Start(eos));
-            }
-            "bart" | "m2m_100" => Usual::Key("eos_token_id", Some(2)),
-            "blenderbot" | "blenderbot-small" => Usual::Key("bos_token_id", Some(1)),
-            "pegasus" | "t5" | "t5-v1_1" | "mt5" => Usual::Id(0),
-            "marian" => Usual::Key("pad_token_id", None),
-            _ => Usual::Key("bos_token_id", None),
+    fn for_family(family: &'static Family, facts: &[Fact], prompt: &[u32]) -> Result<Self, ShiftError> {
+        let (key, usual) = match family.start {
+            Start::Sentence => return Ok(Self::AsIs),
+            Start::LastOfSentence => return Ok(Self::WrapLast { pad: token(facts, "pad_token_id")? }),
+            Start::Prompt if prompt.is_empty() => return Err(ShiftError::NoPrompt { family: family.id }),
+            Start::Prompt => return Ok(Self::Prompt(prompt.to_vec())),
+            Start::Id(id) => (None, Some(id)),
+            Start::End => (Some("eos_token_id"), family.end),
+            Start::Token { key, usual } => (Some(key), usual),
         };
-        if let Some(start) = token(facts, "decoder_start_token_id")? {
-            return Ok(Self::Start(start));
+        let mut start = token(facts, "decoder_start_token_id")?;
+        if let (None, Some(key)) = (start, key) {
+            start = token(facts, key)?;
         }
-        let start = match usual {
-            Usual::Id(id) => Some(id),
-            Usual::Key(key, usual) => token(facts, key)?.or(usual),
-        };
-        let expected = match usual {
-            Usual::Key("pad_token_id", _) => "decoder_start_token_id or pad_token_id",
-            _ => "decoder_start_token_id or bos_token_id",
-        };
-        start.map(Self::Start).ok_or(ShiftError::NoStart { family, expected })
+        let nowhere = ShiftError::NoStart { family: family.id, expected: key.unwrap_or_default() };
+        start.or(usual).map(Self::Start).ok_or(nowhere)
     }
 
     /// The decoder's input for a sentence that ends as the tokenizer ends it. It has the sentence's length, or that of
@@ -133,24 +112,30 @@ pub fn pad_token(model: &Model) -> Result<Option<u32>, ShiftError> {
     token(&model.facts, "pad_token_id")
 }
 
+/// Of several ends of a sentence, which a few configs give, the first: the one that is trained with.
 fn token(facts: &[Fact], name: &str) -> Result<Option<u32>, ShiftError> {
     let Some(fact) = facts.iter().find(|fact| fact.name == name) else { return Ok(None) };
-    let value = match &fact.value {
-        // A few configs give several ends of a sentence; the first is the one that is trained with.
-        Value::Array(ids) => ids.first().unwrap_or(&fact.value),
-        value => value,
+    let wrong = || ShiftError::NotAnId { source_name: fact.source.clone(), found: fact.value.to_string() };
+    Ok(token_ids(&fact.value).ok_or_else(wrong)?.first().copied())
+}
+
+/// The token ids that a document gives, one or a list of them. Negative ones stand for none, as old configs write it.
+pub(crate) fn token_ids(value: &Value) -> Option<Vec<u32>> {
+    let one = |value: &Value| match value.as_u64() {
+        Some(id) => u32::try_from(id).ok().map(Some),
+        None => value.as_i64().map(|_| None),
     };
-    match value.as_u64().and_then(|id| u32::try_from(id).ok()) {
-        Some(id) => Ok(Some(id)),
-        // Old configs write "none" as a negative number.
-        None if value.as_i64() == Some(-1) => Ok(None),
-        None => Err(ShiftError::NotAnId { source_name: fact.source.clone(), found: value.to_string() }),
+    match value {
+        Value::Array(ids) => {
+            ids.iter().map(one).collect::<Option<Vec<_>>>().map(|ids| ids.into_iter().flatten().collect())
+        }
+        value => one(value).map(|id| id.into_iter().collect()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use attnscope_graph::Topic;
+    use attnscope_graph::{FAMILIES, Topic};
     use serde_json::json;
 
     use super::*;
@@ -166,8 +151,12 @@ mod tests {
         tokens.iter().map(fact).collect()
     }
 
-    fn shift(family: &'static str, tokens: &[(&str, Value)]) -> Shift {
-        Shift::for_family(family, &facts(tokens), &[50258, 50363]).unwrap()
+    fn family(id: &str) -> &'static Family {
+        FAMILIES.iter().find(|family| family.id == id).unwrap()
+    }
+
+    fn shift(id: &str, tokens: &[(&str, Value)]) -> Shift {
+        Shift::for_family(family(id), &facts(tokens), &[50258, 50363]).unwrap()
     }
 
     #[test]
@@ -188,9 +177,9 @@ mod tests {
         for family in ["t5", "t5-v1_1", "mt5", "pegasus"] {
             assert_eq!(shift(family, &[]), Shift::Start(0));
         }
-        for family in ["marian", "torch-nn"] {
-            let error = Shift::for_family(family, &[], &[]).unwrap_err();
-            assert!(error.to_string().contains("decoder_start_token_id"), "{error}");
+        for (id, other) in [("marian", "pad_token_id"), ("torch-nn", "bos_token_id")] {
+            let error = Shift::for_family(family(id), &[], &[]).unwrap_err();
+            assert!(error.to_string().contains(&format!("decoder_start_token_id or {other}")), "{error}");
             assert!(error.help().contains("--tgt-ids"));
         }
     }
@@ -208,14 +197,20 @@ mod tests {
         assert_eq!(shift("whisper", &[]).apply(&[400, 50257]), [50258, 50363, 400]);
         assert_eq!(shift("fairseq", &[]).apply(&[105, 211, 2]), [2, 105, 211]);
         assert_eq!(shift("tiny-transformer", &[]).apply(&[0, 3, 4]), [0, 3, 4]);
-        assert!(matches!(Shift::for_family("whisper", &[], &[]), Err(ShiftError::NoPrompt { .. })));
+        assert!(matches!(Shift::for_family(family("whisper"), &[], &[]), Err(ShiftError::NoPrompt { .. })));
     }
 
     #[test]
     fn an_id_that_is_none_is_an_error() {
-        let error = Shift::for_family("bart", &facts(&[("decoder_start_token_id", json!("two"))]), &[]);
+        let error =
+            Shift::for_family(family("bart"), &facts(&[("decoder_start_token_id", json!("two"))]), &[]);
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "config.json: decoder_start_token_id: expected a token id, found \"two\"");
-        assert_eq!(shift("t5", &[("decoder_start_token_id", json!(-1))]), Shift::Start(0));
+        // As old configs write "none", and lists of which the first is meant.
+        for none in [json!(-1), json!(-100), json!([])] {
+            assert_eq!(shift("t5", &[("decoder_start_token_id", none)]), Shift::Start(0));
+        }
+        assert_eq!(shift("bart", &[("eos_token_id", json!([7, 2]))]), Shift::Start(7));
+        assert_eq!(token_ids(&json!([3, 4294967296u64])), None);
     }
 }

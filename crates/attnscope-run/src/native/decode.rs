@@ -37,6 +37,8 @@ pub struct Decoding<'a> {
     caches: Vec<Cache>,
     logits: Vec<f32>,
     report: Report,
+    /// The part of the report that is about the source.
+    of_source: Report,
 }
 
 /// Wants nothing.
@@ -83,8 +85,10 @@ impl Native {
             caches: (0..nodes).map(|_| Cache::default()).collect(),
             logits: Vec::new(),
             report: Report::default(),
+            of_source: Report::default(),
         };
         decoding.pass(Part::Source, Some(source), &[], 0, &mut Nothing)?;
+        decoding.of_source = decoding.report.clone();
         Ok(decoding)
     }
 }
@@ -107,11 +111,17 @@ impl Decoding<'_> {
     pub fn advance_into(&mut self, tokens: &[Vec<u32>], sink: &mut dyn Sink) -> Result<&[f32], RunError> {
         self.check_shape(tokens)?;
         let past = self.position();
+        let before = self.report.clone();
+        if !self.plan.is_causal {
+            // Every position is computed, and counted, once more.
+            self.report = self.of_source.clone();
+        }
         for (row, tokens) in self.tokens.iter_mut().zip(tokens) {
             row.extend(tokens);
         }
         if let Err(error) = self.read(past, sink) {
             self.tokens.iter_mut().for_each(|row| row.truncate(past));
+            self.report = before;
             return Err(error);
         }
         Ok(&self.logits)

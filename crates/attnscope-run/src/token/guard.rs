@@ -1,9 +1,5 @@
 //! What keeps a tokenizer.json from a stranger within bounds, where the crate that reads it does not.
 
-use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
-
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -94,30 +90,6 @@ fn charsmap_growth(table: Option<&Value>) -> usize {
     replacements.split(|&b| b == 0).map(<[u8]>::len).max().unwrap_or(1).max(1)
 }
 
-thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs code of others that may panic on what a stranger wrote. The panic is not printed; what it said is returned.
-pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                usual(info);
-            }
-        }));
-    });
-    let before = QUIET.replace(true);
-    let result = panic::catch_unwind(AssertUnwindSafe(run));
-    QUIET.set(before);
-    result.map_err(|payload| {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a failed assertion").to_owned()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -135,11 +107,5 @@ mod tests {
             {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         ]});
         assert_eq!(growth(&usual), 12);
-    }
-
-    #[test]
-    fn a_panic_becomes_its_message() {
-        assert_eq!(catch(|| 3), Ok(3));
-        assert_eq!(catch(|| -> u32 { panic!("at piece {}", 5) }), Err("at piece 5".to_owned()));
     }
 }

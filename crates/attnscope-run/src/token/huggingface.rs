@@ -7,6 +7,7 @@ use tokenizers::{Encoding, ModelWrapper};
 use super::error::{TokenError, beginning};
 use super::guard::{self, Rules};
 use super::show;
+use crate::caught::catch;
 
 pub(super) struct HuggingFace {
     tokenizer: tokenizers::Tokenizer,
@@ -47,11 +48,11 @@ impl HuggingFace {
         if let Some(what) = rules.excess() {
             return Err(TokenError::Unsupported { file: file.to_owned(), what });
         }
-        let read = guard::catch(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string()));
+        let read = catch(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string()));
         let mut tokenizer = read.and_then(|r| r).map_err(|e| invalid("rules that fit together", e))?;
         // How a batch is padded is the caller's business, and a stranger's length is not to be trusted.
         tokenizer.with_padding(None);
-        guard::catch(|| tokenizer.with_truncation(None).map(|_| ()).map_err(|e| e.to_string()))
+        catch(|| tokenizer.with_truncation(None).map(|_| ()).map_err(|e| e.to_string()))
             .and_then(|r| r)
             .map_err(|e| invalid("a truncation that can be set", e))?;
         if let ModelWrapper::BPE(model) = tokenizer.get_model()
@@ -75,7 +76,7 @@ impl HuggingFace {
 
     fn encode(&self, text: &str) -> Result<Encoding, TokenError> {
         let run = || self.tokenizer.encode(text, true).map_err(|e| e.to_string());
-        guard::catch(run).and_then(|r| r).map_err(|why| TokenError::Encode {
+        catch(run).and_then(|r| r).map_err(|why| TokenError::Encode {
             file: self.file.clone(),
             text: beginning(text),
             why,
@@ -129,7 +130,7 @@ impl HuggingFace {
 
     pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let run = || self.tokenizer.decode(ids, skip_special).ok();
-        match guard::catch(run) {
+        match catch(run) {
             Ok(Some(text)) => text,
             // Rules that fail on these tokens: the tokens themselves are still worth showing.
             Ok(None) | Err(_) => ids.iter().filter_map(|&id| self.tokenizer.id_to_token(id)).collect(),

@@ -92,6 +92,11 @@ impl TraceWriter {
         Ok(writer)
     }
 
+    /// Where the trace is until it has its name: what must go if the run is ended from outside.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The size of the tensors, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -106,7 +106,7 @@ impl Doctor {
         let ready = self.source.ready(opened)?;
         let pairs = self.source.read_pairs()?;
         if !pairs.is_empty() || !self.source.is_given() {
-            return Judged::on_pairs(ready, pairs);
+            return Judged::on_pairs(ready, pairs.to_vec());
         }
         let given = self.source.read(&ready, &self.target)?;
         Judged::on_input(ready, given.source, given.target)

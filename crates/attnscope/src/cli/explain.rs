@@ -14,7 +14,7 @@ use super::trace::check_layer_index;
 use super::{ModelArgs, Output, OutputArgs};
 use crate::explain::{
     QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, rule_page,
-    sign, walk_page,
+    sign, snapshot_page, walk_page,
 };
 use crate::failure::Failure;
 
@@ -131,13 +131,10 @@ impl Explain {
         }
     }
 
-    /// The node that a snapshot looks at; for a corner of a weight, the node that uses it.
+    /// The node whose cells a snapshot shows.
     fn node_of(&self, graph: &Graph, number: usize) -> Option<NodeId> {
         let walk = snapshots(graph, self.layer_index);
-        match &walk.iter().find(|s| s.number == number)?.view {
-            View::Corner(weight) => graph.iter().find(|(_, n)| n.weights.contains(weight)).map(|(id, _)| id),
-            view => view.nodes().first().copied(),
-        }
+        walk.iter().find(|s| s.number == number)?.view.nodes().first().copied()
     }
 
     fn answer(&self, output: &Output<'_>, subject: &Subject<'_>, asked: &Asked) -> Result<(), Failure> {
@@ -154,8 +151,10 @@ impl Explain {
             Asked::Topic(Topic::Rule(rule)) => vec![rule_page(rule)],
             Asked::Topic(Topic::Questions) => QUESTIONS.iter().map(|q| q.page(subject)).collect(),
             Asked::Topic(Topic::Snapshot(number)) => {
-                let node = self.node_of(subject.graph(), *number).ok_or_else(|| self.absent(*number))?;
-                vec![node_page(subject, node)]
+                let walk = snapshots(subject.graph(), self.layer_index);
+                let snapshot = walk.iter().find(|s| s.number == *number);
+                let snapshot = snapshot.filter(|s| !matches!(s.view, View::Absent(_)));
+                vec![snapshot_page(subject, snapshot.ok_or_else(|| self.absent(*number))?)]
             }
         };
         sign(&mut pages, subject);

@@ -5,9 +5,9 @@ use std::path::Path;
 use attnscope_graph::Front;
 use attnscope_render::json;
 use attnscope_run::align::Heads;
-use attnscope_run::audio::{Recording, Window};
+use attnscope_run::audio::{POSITION_SECONDS, Recording, Window};
 use attnscope_run::generate::{Limit, MOST_BEAMS, Settings};
-use attnscope_run::{Source, parse_ids};
+use attnscope_run::{Native, Source, parse_ids};
 use clap::Args;
 
 use super::generated::{Aligned, Audio, From, Generated, Made};
@@ -59,7 +59,8 @@ impl Generate {
         let settings = self.settings(&ready)?;
         settings.notes.iter().for_each(|note| output.note(note));
         let heads = if self.align { Some(ready.alignment_heads()?) } else { None };
-        let task = Writing { ready: &ready, settings: &settings, heads: heads.as_ref() };
+        let native = Native::new();
+        let mut task = Writing { ready: &ready, settings: &settings, heads: heads.as_ref(), native };
         let (audio, made) = match self.source.recording() {
             Some(file) => task.recording(file, &output)?,
             None => (None, task.rows(&self.source.source(&ready)?, self.source.texts(&ready)?)?),
@@ -73,7 +74,7 @@ impl Generate {
 
     /// The model's own settings, with what was asked for in their place.
     fn settings(&self, ready: &Ready<'_>) -> Result<Settings, Failure> {
-        let mut settings = ready.settings()?;
+        let mut settings = ready.settings();
         if let Some(beams) = self.beams {
             settings.beams = usize::from(beams);
         }
@@ -120,23 +121,22 @@ struct Writing<'a> {
     settings: &'a Settings,
     /// Of the alignment, where one is wanted.
     heads: Option<&'a Heads>,
+    native: Native,
 }
 
 impl Writing<'_> {
     /// Each row of a source, with its text where it was given as text.
-    fn rows(&self, source: &Source, texts: Vec<String>) -> Result<Vec<Made>, Failure> {
-        let written = self.ready.write(source, self.settings)?;
+    fn rows(&mut self, source: &Source, texts: Vec<String>) -> Result<Vec<Made>, Failure> {
+        let written = self.ready.write(&mut self.native, source, self.settings)?;
         let rows = match source {
             Source::Tokens(rows) => rows.tokens(),
-            Source::Features(features) => {
-                let of_row = |(row, written): (usize, Written)| {
-                    let end = features.frames as f64 * attnscope_run::audio::POSITION_SECONDS / 2.0;
-                    let one = attnscope_run::Features {
-                        values: features.values.chunks(features.mels * features.frames).nth(row)?.to_vec(),
-                        batch: 1,
-                        ..*features
-                    };
-                    Some((Window { start: 0.0, end, features: one }, written))
+            Source::Features(_) => {
+                let of_row = |(row, written): (usize, Written)| match source.select(&[row]) {
+                    Source::Features(features) => {
+                        let end = features.frames as f64 * POSITION_SECONDS / 2.0;
+                        Some((Window { start: 0.0, end, features }, written))
+                    }
+                    Source::Tokens(_) => None,
                 };
                 let windows = written.into_iter().enumerate().filter_map(of_row);
                 return windows.map(|(window, written)| self.window(&window, written)).collect();
@@ -145,7 +145,7 @@ impl Writing<'_> {
         let mut texts = texts.into_iter();
         let made = |(ids, written): (Vec<u32>, Written)| {
             let aligned = match self.heads {
-                Some(heads) => Aligned::Words(self.ready.align(heads, &ids, &written)?),
+                Some(heads) => Aligned::Words(self.ready.align(&mut self.native, heads, &ids, &written)?),
                 None => Aligned::None,
             };
             Ok(Made { from: From::Tokens { text: texts.next(), ids }, written, aligned })
@@ -154,10 +154,10 @@ impl Writing<'_> {
     }
 
     /// One window of the model's length after the other, each by itself.
-    fn recording(&self, file: &Path, output: &Output<'_>) -> Result<(Option<Audio>, Vec<Made>), Failure> {
+    fn recording(&mut self, file: &Path, output: &Output<'_>) -> Result<(Option<Audio>, Vec<Made>), Failure> {
         let (mels, frames) = self.ready.window("--audio")?;
         let recording = Recording::read(file)?;
-        let length = frames as f64 * attnscope_run::audio::POSITION_SECONDS / 2.0;
+        let length = frames as f64 * POSITION_SECONDS / 2.0;
         let audio = Audio { file: file.display().to_string(), seconds: recording.seconds(), window: length };
         if audio.seconds > length {
             let how = if self.ready.times {
@@ -174,7 +174,7 @@ impl Writing<'_> {
             }
             let source = Source::Features(window.features.clone());
             let mut next = length;
-            for written in self.ready.write(&source, self.settings)? {
+            for written in self.ready.write(&mut self.native, &source, self.settings)? {
                 next = self.ready.segments(&window, &written).1;
                 made.push(self.window(&window, written)?);
             }
@@ -183,9 +183,9 @@ impl Writing<'_> {
         Ok((Some(audio), made))
     }
 
-    fn window(&self, window: &Window, written: Written) -> Result<Made, Failure> {
+    fn window(&mut self, window: &Window, written: Written) -> Result<Made, Failure> {
         let aligned = match self.heads {
-            Some(heads) => Aligned::Times(self.ready.times(heads, window, &written)?),
+            Some(heads) => Aligned::Times(self.ready.times(&mut self.native, heads, window, &written)?),
             None => Aligned::None,
         };
         let mut segments = self.ready.segments(window, &written).0;

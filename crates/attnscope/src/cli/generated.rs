@@ -1,7 +1,7 @@
 //! What was generated, for people and for programs.
 
 use attnscope_graph::Side;
-use attnscope_render::{Column, Heatmap, Table, clean, fill, json};
+use attnscope_render::{Column, Heatmap, Table, clean, fill, json, wrap_plain};
 use attnscope_run::align::{Head, Heads, Timed, Word};
 use attnscope_run::generate::{Hypothesis, Segment, Settings};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ impl Generated<'_> {
         }
         if let Some(heads) = self.heads {
             let text = format!("aligned by the heads {} (layer.head): {}", heads.names(), heads.because);
-            sections.push(wrapped(&text, output.width()));
+            sections.push(wrapped(&text, output));
         }
         output.glyphs_text(&sections.join("\n"))
     }
@@ -308,21 +308,10 @@ fn labelled(label: &str, text: &str) -> String {
     format!("{label:<LABEL$}{}\n", clean(text))
 }
 
-/// Broken at spaces.
-fn wrapped(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if column > 0 {
-            let fits = column + 1 + length <= width;
-            out.push(if fits { ' ' } else { '\n' });
-            column = if fits { column + 1 } else { 0 };
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out + "\n"
+/// Broken into lines.
+fn wrapped(text: &str, output: &Output<'_>) -> String {
+    // In its characters before it is measured.
+    wrap_plain(&output.glyphs_text(text), output.width()).join("\n") + "\n"
 }
 
 /// Parts on as many lines as they need, the first with a label and the others below it.
@@ -347,7 +336,7 @@ fn alignment(words: &Words, output: &Output<'_>) -> String {
     };
     let links: Vec<String> = words.alignment.links.iter().enumerate().filter_map(link).collect();
     let map = map.text(output.layout(), output.style());
-    let legend = wrapped(&format!("source across, target down: {legend}"), output.width());
+    let legend = wrapped(&format!("source across, target down: {legend}"), output);
     format!("\n{map}{legend}\n{}", listed("links", &links, output))
 }
 

@@ -1,5 +1,6 @@
 //! What a model is given to read, as it is written on the command line.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use attnscope_run::{Input, Pair, Rows, Source, parse_ids, read_pairs};
@@ -33,6 +34,9 @@ pub(super) struct SourceArgs {
     /// Source and target sentences, a pair a line with a tab between
     #[arg(long, value_name = "FILE", group = "source")]
     pairs: Option<PathBuf>,
+    /// The pairs, once they are read: a pipe gives them only once
+    #[arg(skip)]
+    read_pairs: OnceCell<Vec<Pair>>,
     /// The source's language, by the model's own code, for a model of many languages
     #[arg(long, value_name = "CODE")]
     src_lang: Option<String>,
@@ -112,8 +116,12 @@ impl SourceArgs {
     }
 
     /// The pairs that were given; none where none were.
-    pub(super) fn read_pairs(&self) -> Result<Vec<Pair>, Failure> {
-        Ok(self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default())
+    pub(super) fn read_pairs(&self) -> Result<&[Pair], Failure> {
+        if let Some(pairs) = self.read_pairs.get() {
+            return Ok(pairs);
+        }
+        let pairs = self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default();
+        Ok(self.read_pairs.get_or_init(|| pairs))
     }
 
     /// The source alone. Of pairs, the sources.
@@ -137,7 +145,7 @@ impl SourceArgs {
             return Ok(Vec::new());
         }
         let mut texts = self.src.clone();
-        texts.extend(self.read_pairs()?.into_iter().map(|pair| pair.source));
+        texts.extend(self.read_pairs()?.iter().map(|pair| pair.source.clone()));
         if texts.is_empty() {
             texts.push(usual_source(ready)?.to_owned());
         }

@@ -88,12 +88,8 @@ impl Masks {
         let output = Output::new(&self.output);
         let opened = self.source.open(&self.model, Some(&self.target))?;
         let ready = self.source.ready(&opened)?;
-        let given = self.source.read(&ready, &self.target)?;
-        let (target, generated) = match given.target {
-            Some(target) => (target, false),
-            None => (ready.written(&given.source)?, true),
-        };
-        let input = self.padded(&ready, Input { source: given.source, target });
+        let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
+        let input = self.padded(&ready, input);
         let masks = masks(ready.model, &input)?;
         self.check_row(&input)?;
         let side = self.side();

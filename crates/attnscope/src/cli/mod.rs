@@ -10,6 +10,7 @@ mod generate;
 mod generated;
 mod input;
 mod inspect;
+mod interrupt;
 mod masks;
 mod output;
 mod progress;

@@ -10,7 +10,12 @@ use crate::ready::{Ready, Token};
 pub(super) fn tokens_text(ready: &Ready<'_>, input: &Input, generated: bool, width: usize) -> String {
     let source = match &input.source {
         Source::Tokens(rows) => tokens_lines("source", &ready.tokens(Side::Source, rows), width),
-        Source::Features(f) => format!("source  {} × {} mel bands × {} frames\n", f.batch, f.mels, f.frames),
+        Source::Features(f) => {
+            let cut = ready.recorded().filter(|(seconds, window)| seconds > window);
+            let cut = cut.map(|(seconds, window)| format!(": the first {window} s of {seconds:.2} s"));
+            let cut = cut.unwrap_or_default();
+            format!("source  {} × {} mel bands × {} frames{cut}\n", f.batch, f.mels, f.frames)
+        }
     };
     let name = if generated { "target (generated)" } else { "target" };
     source + &tokens_lines(name, &ready.tokens(Side::Target, &input.target), width)
@@ -27,7 +32,11 @@ pub(super) fn tokens_json(ready: &Ready<'_>, input: &Input, generated: bool) -> 
         Source::Features(_) => Value::Null,
     };
     let target = side(ready.tokens(Side::Target, &input.target));
-    json!({ "source": source, "target": target, "generated": generated })
+    let mut value = json!({ "source": source, "target": target, "generated": generated });
+    if let Some((seconds, window)) = ready.recorded() {
+        value["recording"] = json!({ "seconds": seconds, "window_seconds": window });
+    }
+    value
 }
 
 fn tokens_lines(name: &str, rows: &[Vec<Token>], width: usize) -> String {

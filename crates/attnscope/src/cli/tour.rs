@@ -71,5 +71,7 @@ fn attention(ready: &Ready<'_>, input: Input, output: &Output<'_>) -> Result<Str
     let legend = Heatmap::legend(output.glyphs());
     let Some(cross) = drawn.first() else { return Ok(String::new()) };
     let map = cross_attention(cross, output.layout(), output.style());
-    Ok(format!("\nWhere each German token looks in the English sentence.\n{legend}\n\n{map}"))
+    let what =
+        "Where the decoder looks in the English sentence: the token that it reads ⇒ the one that it writes.";
+    Ok(format!("\n{what}\n{legend}\n\n{map}"))
 }

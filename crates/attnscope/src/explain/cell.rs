@@ -67,6 +67,11 @@ pub(crate) fn cell_page(subject: &Subject<'_>, node: NodeId, told: &Arithmetic, 
 /// `t 2 (▁Mann)`.
 fn place(subject: &Subject<'_>, row: usize, dim: Dim, index: usize) -> String {
     let letter = dim.symbol(&subject.sizes).to_lowercase();
+    if let (Dim::Vocab(side), Some(run)) = (dim, &subject.run) {
+        let piece = |t: &attnscope_run::Tokenizer| t.piece(side, u32::try_from(index).unwrap_or(u32::MAX));
+        let token = run.ready.tokenizer.as_ref().and_then(piece).map(|piece| format!(" ({piece})"));
+        return format!("{letter} {index}{}", token.unwrap_or_default());
+    }
     let side = [Side::Source, Side::Target].into_iter().find(|side| side.length() == dim);
     let token = side.and_then(|side| subject.row(side, row)?.get(index).map(Token::label));
     match token {
@@ -117,6 +122,7 @@ fn term_rows(step: &Step, full: bool) -> Vec<Vec<String>> {
 fn written(how: &Written) -> String {
     match *how {
         Written::Product(a, b) => format!("{} × {}", digits(a), digits(b)),
+        Written::Quotient(a, b) => format!("{} / {}", digits(a), digits(b)),
         Written::Exp(a, b) => format!("e^({} − {})", digits(a), digits(b)),
         Written::Itself => String::new(),
     }

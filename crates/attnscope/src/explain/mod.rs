@@ -9,7 +9,7 @@ mod subject;
 mod topic;
 
 pub(crate) use cell::{arithmetic, cell_page, parse_at};
-pub(crate) use node::{node_page, walk_page};
+pub(crate) use node::{node_page, snapshot_page, walk_page};
 pub(crate) use subject::{Subject, Wanted};
 pub(crate) use topic::{Topic, index_page, rule_page};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use attnscope_graph::{Dim, Node, NodeId, Snapshot, View, snapshot_numbers, snapshots, words};
+use attnscope_graph::{Dim, Node, NodeId, Op, Side, Snapshot, View, snapshot_numbers, snapshots, words};
 use attnscope_render::page::Page;
 use attnscope_render::trace::number;
 
@@ -26,6 +26,69 @@ pub(crate) fn node_page(subject: &Subject<'_>, id: NodeId) -> Page {
     page.table(&["", "dimension", "#size"], dimensions(subject, &node.dims));
     page.drawing(neighbours(subject, id));
     page
+}
+
+/// A snapshot: what it shows, and the node or weight that it is taken from.
+pub(crate) fn snapshot_page(subject: &Subject<'_>, snapshot: &Snapshot) -> Page {
+    let graph = subject.graph();
+    let mut page = match (&snapshot.view, snapshot.view.nodes()) {
+        (View::Corner(weight), _) => corner_page(subject, *weight),
+        (_, &[node, ..]) => node_page(subject, node),
+        _ => Page::default(),
+    };
+    page.title = format!("Snapshot {}, {}: {}", snapshot.number, snapshot.view.path(graph), snapshot.what);
+    if let View::FirstLogits(node) = snapshot.view {
+        page.parts.truncate(0);
+        page.words(
+            "The scores of the first tokens of the vocabulary, for what comes after the last target token.",
+        );
+        first_logits(subject, node, &mut page);
+    }
+    for &id in snapshot.view.nodes().iter().skip(1) {
+        let node = graph.node(id);
+        page.words(format!("Beside it: {}. {}", node.path, words::sentence(node)));
+        page.facts([("shape", Some(shape_text(subject, node))), ("values", values(subject, node))]);
+    }
+    page
+}
+
+/// Rows and columns of a weight that are shown.
+const CORNER: usize = 5;
+
+/// The first rows of a table of the file.
+fn corner_page(subject: &Subject<'_>, id: attnscope_graph::WeightId) -> Page {
+    let weight = subject.graph().weight(id);
+    let mut page = Page::default();
+    page.words(
+        "The first rows and columns of a weight, as the file holds it: what lookups or products start from.",
+    );
+    page.facts([("weight", Some(format!("{} {}", weight.path, subject.shape(&weight.dims))))]);
+    let (Some(run), Some(shape)) = (&subject.run, subject.sizes.shape(&weight.dims)) else { return page };
+    let all = run.ready.weights.get(id);
+    let width: usize = shape.iter().skip(1).product();
+    let cell = |r: usize, c: usize| all.get(r * width + c).map_or_else(String::new, |x| format!("{x:.4}"));
+    let columns: Vec<String> = (0..CORNER.min(width)).map(|c| format!("#{c}")).collect();
+    let columns: Vec<&str> = std::iter::once("row").chain(columns.iter().map(String::as_str)).collect();
+    let row =
+        |r: usize| std::iter::once(r.to_string()).chain((0..CORNER.min(width)).map(|c| cell(r, c))).collect();
+    page.table(&columns, (0..CORNER.min(shape.first().copied().unwrap_or(0))).map(row).collect());
+    page
+}
+
+/// The logits of the first ten tokens after the last target token.
+fn first_logits(subject: &Subject<'_>, node: NodeId, page: &mut Page) {
+    let node = subject.graph().node(node);
+    page.facts([("from", Some(format!("{} {}", node.path, shape_text(subject, node))))]);
+    let (Some(run), Some(kept)) = (&subject.run, subject.kept(node.path.as_str())) else { return };
+    let Some(&[_, _, vocabulary]) = kept.shape.first_chunk::<3>() else { return };
+    let last = subject.row(Side::Target, 0).and_then(|row| row.iter().rposition(|t| !t.padding)).unwrap_or(0);
+    let logits = kept.values.get(last * vocabulary..(last + 1) * vocabulary).unwrap_or_default();
+    let piece = |id: usize| {
+        let piece = run.ready.tokenizer.as_ref()?.piece(Side::Target, u32::try_from(id).ok()?);
+        piece
+    };
+    let row = |(id, x): (usize, &f64)| vec![id.to_string(), piece(id).unwrap_or_default(), number(*x)];
+    page.table(&["#id", "token", "#logit"], logits.iter().enumerate().take(10).map(row).collect());
 }
 
 /// `[B, H, T, S] = [1, 4, 5, 6]`.
@@ -66,8 +129,11 @@ fn values(subject: &Subject<'_>, node: &Node) -> Option<String> {
         number(stats.mean),
         number(stats.std)
     );
-    if stats.inf > 0 {
-        text += &format!("; {} infinite", stats.inf);
+    match (stats.inf, &node.op) {
+        (0, _) => {}
+        // What masks add can only be that.
+        (n, Op::Mask(_) | Op::AddMask { .. }) => text = format!("{n} × −∞; of the others {text}"),
+        (n, _) => text += &format!("; {n} infinite"),
     }
     if stats.nan > 0 {
         text += &format!("; {} not a number", stats.nan);
@@ -116,7 +182,11 @@ fn stop(subject: &Subject<'_>, snapshot: &Snapshot, page: &mut Page) {
         }
         View::Corner(weight) => {
             let dims = &graph.weight(*weight).dims;
-            page.facts([("shape", Some(format!("the first 5 by 5 of {}", subject.shape(dims))))]);
+            page.words("The first rows and columns of a weight, as the file holds it.");
+            page.facts([(
+                "shape",
+                Some(format!("the first {CORNER} by {CORNER} of {}", subject.shape(dims))),
+            )]);
             return;
         }
         view => match view.nodes().first() {
@@ -132,8 +202,13 @@ fn stop(subject: &Subject<'_>, snapshot: &Snapshot, page: &mut Page) {
     let beside = snapshot.view.nodes().iter().skip(1).map(|&id| graph.node(id).path.as_str());
     let beside = beside.collect::<Vec<_>>().join(", ");
     page.words(words::sentence(node));
+    let from = node.inputs.iter().map(|&id| graph.node(id).path.as_str()).collect::<Vec<_>>().join(", ");
+    let reads = |n: &&Node| n.inputs.iter().any(|&id| graph.node(id).path == node.path);
+    let to = graph.nodes().iter().filter(reads).map(|n| n.path.as_str()).collect::<Vec<_>>().join(", ");
     page.facts([
         ("formula", Some(words::formula(node, &subject.sizes, false))),
+        ("from", (!from.is_empty()).then_some(from)),
+        ("to", (!to.is_empty()).then_some(to)),
         ("shape", Some(shape)),
         ("why", Some(words::why_shape(node).to_owned())),
         ("beside", (!beside.is_empty()).then_some(beside)),

@@ -69,7 +69,7 @@ fn widths(subject: &Subject<'_>, page: &mut Page) {
 fn scores(subject: &Subject<'_>, page: &mut Page) {
     page.words(
         "Row t, column s of a score matrix says how well query t fits key s. Self-attention asks a sequence about \
-         itself: as many queries as keys, a square. Cross-attention asks the source about the target: as many rows as \
+         itself: as many queries as keys, a square. In cross-attention the target asks the source: as many rows as \
          target positions, as many columns as source positions, square only by accident.",
     );
     let row = |attention: String| {

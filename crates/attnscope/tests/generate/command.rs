@@ -236,7 +236,7 @@ fn what_cannot_be_done_is_said() {
         (vec![&openai, "--audio", &sound], "its vocabulary is none of OpenAI's"),
         (vec!["toy"], "give the decoder's first tokens with --tgt-ids"),
         (vec!["demo", "--pairs", "no/such.tsv"], "no/such.tsv"),
-        (vec!["demo", "--tgt-lang", "de"], "de"),
+        (vec!["demo", "--tgt-lang", "de"], "no token for the language \"de\""),
     ] {
         let found = refused(&args);
         assert!(found.contains(says), "{args:?}: {found}");
@@ -251,4 +251,128 @@ fn the_toy_writes_what_it_is_made_to_begin() {
     let found = json(&["toy", "--tgt-ids", "4", "--max-length", "3"]);
     assert_eq!(found["outputs"][0]["hypotheses"][0]["tokens"].as_array().unwrap().len(), 3);
     assert_eq!(found["outputs"][0]["hypotheses"][0]["ended_by"], "limit");
+}
+
+/// A copy of a fixture's folder, with a generation_config.json of its own.
+fn copy(name: &str, generation: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(fixture(&format!("{name}/{file}")), folder.path().join(file)).unwrap();
+    }
+    std::fs::write(folder.path().join("generation_config.json"), generation).unwrap();
+    folder
+}
+
+#[test]
+fn a_document_that_cannot_be_used_is_named_whoever_asks() {
+    let folder = copy("bart", r#"{"eos_token_id": "end"}"#);
+    let model = folder.path().to_str().unwrap();
+    for command in ["generate", "trace", "masks"] {
+        let output = attnscope(&[command, model, "--src-ids", "5,6"]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let said = "generation_config.json: eos_token_id: expected token ids, found \"end\"";
+        assert!(stderr(&output).contains(said), "{command}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn numbers_without_bounds_are_noted() {
+    let folder = copy(
+        "bart",
+        r#"{"num_beams": 5000, "max_length": 70000, "repetition_penalty": -2, "eos_token_id": 2}"#,
+    );
+    let model = folder.path().to_str().unwrap();
+    let found = json(&[model, "--src-ids", "5,6", "--beams", "2", "--max-length", "2"]);
+    let notes: Vec<&str> =
+        found["search"]["not_done"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+    let start = "generation_config.json";
+    assert_eq!(
+        notes,
+        [
+            format!("{start}: num_beams: 5000: fewer than 1 or more than 1024 beams are not followed"),
+            format!("{start}: max_length: 70000: sentences of more than 65536 tokens are not written"),
+            format!("{start}: repetition_penalty: -2: a penalty that is not positive is not applied"),
+        ]
+    );
+    let plain = copy("bart", r#"{"num_beams": 1, "max_length": 20, "repetition_penalty": 1.2}"#);
+    let found = json(&[plain.path().to_str().unwrap(), "--src-ids", "5,6"]);
+    assert_eq!(found["search"]["not_done"], serde_json::json!([]));
+}
+
+#[test]
+fn no_room_for_a_token_is_said_by_every_search() {
+    let (bart, full) = (fixture("bart"), ["5"; 24].join(","));
+    for beams in ["1", "2"] {
+        let args = [bart.as_str(), "--src-ids", "5,6", "--tgt-ids", &full, "--beams", beams, "--align"];
+        assert!(text(&args).contains("(the limit leaves no room for a token)"), "{beams} beams");
+        assert_eq!(json(&args)["outputs"][0]["hypotheses"], serde_json::json!([]));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn pairs_may_come_through_a_pipe() {
+    use std::io::Write;
+    for command_args in
+        [vec!["generate", "demo", "--format", "json"], vec!["trace", "toy", "--format", "json"]]
+    {
+        let mut child = command(&[&command_args[..], &["--pairs", "/dev/stdin"]].concat())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"a dog\tein Hund\na cat\teine Katze\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{command_args:?}");
+        assert!(stdout(&output).contains("cat"), "{command_args:?}");
+    }
+}
+
+/// The recording is 1.5 s long, of which the model hears 0.6 s at once.
+#[test]
+fn what_is_not_heard_is_said() {
+    let (model, sound) = (fixture("whisper"), fixture("audio/tone.wav"));
+    let args = ["trace", &model, "--audio", &sound, "--tgt-ids", "97,5"];
+    let shown = stdout(&attnscope(&args));
+    assert!(shown.contains("frames: the first 0.6 s of 1.50 s\n"), "{shown}");
+    let found: Value =
+        serde_json::from_str(&stdout(&attnscope(&[&args[..], &["--format", "json"]].concat()))).unwrap();
+    assert_eq!(found["tokens"]["recording"], serde_json::json!({ "seconds": 1.5, "window_seconds": 0.6 }));
+}
+
+#[test]
+fn a_value_that_is_no_number_is_placed_in_its_sentence() {
+    let folder = copy("marian-untied", "{}");
+    let file = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let tensors: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+    let table = &tensors["model.encoder.embed_tokens.weight"];
+    let width = table["shape"][1].as_u64().unwrap() as usize;
+    // The first number of token 9.
+    let at = 8 + header + table["data_offsets"][0].as_u64().unwrap() as usize + 9 * width * 4;
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&file, bytes).unwrap();
+    // Sentences of like length are decoded together: this one is the last of its batch.
+    for beams in ["1", "2"] {
+        let args = [folder.path().to_str().unwrap(), "--src-ids", "5,6;7,9,8,6;5,7,8", "--beams", beams];
+        let error = refused(&args);
+        assert!(error.contains("src.embed: NaN at [1, 1, 0]"), "{error}");
+    }
+}
+
+/// A header that brings the decoder of wav files down where arithmetic is checked, as in these tests.
+#[test]
+fn a_recording_that_stops_the_decoder_is_an_error_and_no_more() {
+    let mut bytes = b"RIFF\x64\0\0\0WAVEfmt \x10\0\0\0".to_vec();
+    // PCM, 65535 channels, 16 kHz, bytes a second, bytes a frame, 16 bits.
+    bytes.extend([1u16, 65535].into_iter().flat_map(u16::to_le_bytes));
+    bytes.extend([16_000u32, 32_000].into_iter().flat_map(u32::to_le_bytes));
+    bytes.extend([4u16, 16].into_iter().flat_map(u16::to_le_bytes));
+    bytes.extend(b"data\x40\0\0\0".iter().chain(&[0; 64]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wav");
+    std::fs::write(&file, bytes).unwrap();
+    let error = refused(&[fixture("whisper").as_str(), "--audio", file.to_str().unwrap()]);
+    assert!(error.starts_with("error: "), "{error}");
 }

@@ -9,7 +9,7 @@ use attnscope::checkpoint::Checkpoint;
 use attnscope::run::Source;
 use attnscope::run::generate::{Decode, Uncached};
 use attnscope::run::generate::{Generator, Hypothesis, Limit, Settings};
-use attnscope::run::{Features, Rows, Weights};
+use attnscope::run::{Features, Native, Rows, Weights};
 use serde_json::Value;
 
 /// What `fixtures/generate/<name>.json` holds.
@@ -29,14 +29,14 @@ fn generate(name: &str, said: &Value, opened: &Opened, settings: &Settings) -> V
     let generator = Generator { model, weights: &weights, settings };
     if name != "whisper" {
         let rows: Vec<Vec<u32>> = said["inputs"].as_array().unwrap().iter().map(ids).collect();
-        return generator.from_tokens(&rows).unwrap();
+        return generator.from_tokens(&mut Native::new(), &rows).unwrap();
     }
     let file = Checkpoint::open(Path::new(&fixture("generate/whisper.safetensors"))).unwrap();
     let one = |number: usize| {
         let tensor = file.tensor(&number.to_string()).unwrap();
         let (mels, frames) = (tensor.shape[0], tensor.shape[1]);
         let features = Features { values: file.read_f32(tensor).unwrap(), batch: 1, mels, frames };
-        generator.from_features(&features).unwrap().remove(0)
+        generator.from_features(&mut Native::new(), &features).unwrap().remove(0)
     };
     (0..3).map(one).collect()
 }
@@ -102,6 +102,8 @@ fn keys_and_values_that_are_kept_change_nothing() {
         // Some fixtures do not say how the decoder begins, and random weights never end.
         settings.start = vec![input.target.ids()[0]];
         settings.limit = Limit::New(8);
+        // Buffers of one search are used again by the next.
+        let mut native = Native::new();
         for beams in [1, 3] {
             settings.beams = beams;
             let generator = Generator { model, weights: &weights, settings: &settings };
@@ -110,8 +112,8 @@ fn keys_and_values_that_are_kept_change_nothing() {
                 Source::Features(_) => Vec::new(),
             };
             let kept = match &input.source {
-                Source::Tokens(_) => generator.from_tokens(&rows),
-                Source::Features(features) => generator.from_features(features),
+                Source::Tokens(_) => generator.from_tokens(&mut native, &rows),
+                Source::Features(features) => generator.from_features(&mut native, features),
             };
             let kept = kept.unwrap();
             assert_eq!(kept.len(), input.source.batch(), "{path}");
@@ -135,9 +137,6 @@ fn keys_and_values_that_are_kept_change_nothing() {
 fn one_row(source: &Source, row: usize) -> Source {
     match source {
         Source::Tokens(rows) => Source::Tokens(Rows::new(&[rows.tokens()[row].clone()], 0)),
-        Source::Features(all) => {
-            let values = all.values.chunks(all.mels * all.frames).nth(row).unwrap().to_vec();
-            Source::Features(Features { values, batch: 1, ..*all })
-        }
+        Source::Features(_) => source.select(&[row]),
     }
 }

@@ -22,7 +22,7 @@ static READY: LazyLock<Option<(Ready<'static>, Window, Written)>> = LazyLock::ne
     let opened: &'static Opened = Box::leak(Box::new(open(&model, None)));
     let ready = Ready::new(opened).unwrap();
     let window = window(&ready, &speech);
-    let written = write(&ready, &window, &ready.settings().unwrap());
+    let written = write(&ready, &window, &ready.settings());
     Some((ready, window, written))
 });
 
@@ -36,7 +36,7 @@ fn said() -> Value {
 }
 
 fn write(ready: &Ready<'_>, window: &Window, settings: &Settings) -> Written {
-    ready.write(&Source::Features(window.features.clone()), settings).unwrap().remove(0)
+    ready.write(&mut Native::new(), &Source::Features(window.features.clone()), settings).unwrap().remove(0)
 }
 
 /// Words alone.
@@ -49,7 +49,7 @@ fn the_transcript_is_openai_s() {
     let Some((ready, window, written)) = &*READY else { return };
     let said = said();
     assert_eq!(said["text"].as_str().unwrap().trim(), SAID);
-    let free = Settings { rules: TokenRules::default(), ..ready.settings().unwrap() };
+    let free = Settings { rules: TokenRules::default(), ..ready.settings() };
     let free = write(ready, window, &free);
     for (written, key) in [(written, "without_timestamps"), (&free, "without_timestamps_or_suppression")] {
         let theirs = &said[key];
@@ -140,7 +140,7 @@ fn words_are_said_when_openai_says() {
     let tokenizer = ready.tokenizer().unwrap();
     let text: Vec<u32> = tokenizer.encode_source(&format!(" {SAID}")).unwrap();
     let words = spoken_words(tokenizer, &text, true);
-    let start = ready.settings().unwrap().start;
+    let start = ready.settings().start;
     let target = ready.target_ids(&[[start.clone(), text, vec![50256]].concat()]).unwrap();
     let input = Input { source: Source::Features(window.features.clone()), target };
     for key in ["released_heads", "default_heads"] {
@@ -154,7 +154,8 @@ fn words_are_said_when_openai_says() {
         }
         let heads = Heads { heads, because: key.into() };
         let sizes = [start.len(), window.positions()];
-        let ours = word_times(ready.model, &ready.weights, &input, &heads, &words, sizes).unwrap();
+        let ours = word_times(&mut Native::new(), ready.model, &ready.weights, &input, &heads, &words, sizes)
+            .unwrap();
         let theirs = theirs["words"].as_array().unwrap();
         assert_eq!(ours.len(), theirs.len());
         for (ours, theirs) in ours.iter().zip(theirs) {
@@ -170,7 +171,7 @@ fn words_are_said_when_openai_says() {
 #[test]
 fn words_of_the_transcript_are_near() {
     let Some((ready, window, written)) = &*READY else { return };
-    let ours = ready.times(&ready.alignment_heads().unwrap(), window, written).unwrap();
+    let ours = ready.times(&mut Native::new(), &ready.alignment_heads().unwrap(), window, written).unwrap();
     let said = said();
     let theirs = said["word_times"]["released_heads"]["words"].as_array().unwrap();
     assert_eq!(ours.len(), theirs.len());
@@ -193,7 +194,7 @@ fn with_times_the_transcript_is_what_is_said() {
     ready.write_times().unwrap();
     let mut window = window.clone();
     window.cut_features();
-    let written = write(&ready, &window, &ready.settings().unwrap());
+    let written = write(&ready, &window, &ready.settings());
     let (best, said) = (written.best().unwrap(), said());
     let theirs = said["segments"].as_array().unwrap();
     let tokens = |segment: &Value| -> Vec<u32> {
@@ -213,7 +214,8 @@ fn with_times_the_transcript_is_what_is_said() {
     assert_eq!((segments.len(), next), (2, 11.0));
     assert_eq!(segments[0].end, segments[1].start);
     // Nothing differs from theirs now but the last digits.
-    let words = ready.times(&ready.alignment_heads().unwrap(), &window, &written).unwrap();
+    let words =
+        ready.times(&mut Native::new(), &ready.alignment_heads().unwrap(), &window, &written).unwrap();
     let theirs = said["word_times"]["released_heads"]["words"].as_array().unwrap();
     assert_eq!(words.len(), theirs.len());
     for ((ours, _), theirs) in words.iter().zip(theirs) {
@@ -227,7 +229,7 @@ fn with_times_the_transcript_is_what_is_said() {
 #[test]
 fn two_channels_at_44_khz_and_silence() {
     let Some((ready, ..)) = &*READY else { return };
-    let settings = ready.settings().unwrap();
+    let settings = ready.settings();
     if let Some(flac) = shared("data/audio/jfk.flac") {
         let window = window(ready, &flac);
         let written = write(ready, &window, &settings);
@@ -254,6 +256,7 @@ fn two_channels_at_44_khz_and_silence() {
     assert!((no_speech - theirs["no_speech_prob"].as_f64().unwrap()).abs() < 1e-3, "{no_speech}");
     assert!(no_speech > 0.9 && !written.is_silence());
     // Whatever is made up stays within the recording.
-    let words = ready.times(&ready.alignment_heads().unwrap(), &silence, &written).unwrap();
+    let words =
+        ready.times(&mut Native::new(), &ready.alignment_heads().unwrap(), &silence, &written).unwrap();
     assert!(words.iter().all(|(word, _)| word.start >= 0.0 && word.end <= 2.0), "{words:?}");
 }

@@ -15,6 +15,7 @@ use attnscope_run::{Input, Native, run_reference, sizes_of};
 use clap::Args;
 
 use super::input::{SourceArgs, TargetArgs};
+use super::interrupt::remove_on_interrupt;
 use super::{ModelArgs, Output, OutputArgs, TextOrJson};
 use crate::failure::Failure;
 use crate::ready::Ready;
@@ -136,6 +137,7 @@ impl Trace {
             nodes.iter().filter_map(|&id| Some((id, sizes.shape(&graph.node(id).dims)?))).collect();
         let precision = if self.reference { Precision::F64 } else { Precision::F32 };
         let writer = TraceWriter::create(folder, graph, &planned, precision)?;
+        remove_on_interrupt(writer.folder());
         let (count, bytes) = (planned.len(), thousands(writer.bytes()));
         output.note(&format!("{count} tensors, {bytes} bytes, to {}", folder.display()));
         sink.writer = Some(writer);

@@ -1,7 +1,7 @@
 //! A run in print.
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{Cut, NodeId, Snapshot, View};
+use attnscope_graph::{Cut, NodeId, Op, Snapshot, View};
 use attnscope_render::trace::{CrossAttention, TensorRow, cross_attention, shape_text, tensor_table};
 use attnscope_render::{Array, Heatmap};
 
@@ -36,7 +36,9 @@ impl Ran<'_> {
                     Source::Tokens(_) => "source across",
                     Source::Features(_) => "source across, in seconds",
                 };
-                sections.push(format!("Cross-attention: {across}, target down.\n{legend}\n"));
+                sections.push(format!(
+                    "Cross-attention: {across}; down, the token that is read ⇒ the one to be written.\n{legend}\n"
+                ));
             }
             sections.extend(drawn.iter().map(draw));
         }
@@ -71,6 +73,7 @@ impl Ran<'_> {
                         dims: self.dims(&snapshot.view.dims(graph)),
                         shape: shown.as_ref().map(|s| s.shape.clone()).unwrap_or_default(),
                         stats: shown.map(|s| s.stats),
+                        masks: snapshot.view.nodes().first().is_some_and(|&id| masks(graph.node(id))),
                     }
                 })
                 .collect(),
@@ -101,6 +104,7 @@ impl Ran<'_> {
             dims: self.dims(&node.dims),
             shape: self.sizes.shape(&node.dims).unwrap_or_default(),
             stats: sink.stats.get(&id).copied(),
+            masks: masks(node),
         }
     }
 
@@ -180,6 +184,11 @@ impl Ran<'_> {
         };
         self.blind.iter().map(line).collect()
     }
+}
+
+/// Whether a node's infinite values are a mask's.
+fn masks(node: &attnscope_graph::Node) -> bool {
+    matches!(node.op, Op::Mask(_) | Op::AddMask { .. })
 }
 
 /// What a snapshot shows.

@@ -5,7 +5,7 @@ use attnscope_render::page::Page;
 use attnscope_run::{Kept, relative_bucket};
 
 use super::super::Subject;
-use crate::attention::Batch;
+use crate::attention::{Batch, steps};
 use crate::ready::Token;
 
 /// Where the numbers of an attention are taken from.
@@ -85,7 +85,7 @@ pub(super) fn heads(subject: &Subject<'_>, page: &mut Page) {
     let rows = entropy_and_peak(subject);
     if !rows.is_empty() {
         page.words(format!("What each head of {CROSS} does on this input:"));
-        page.table(&["#head", "#entropy / ln S", "#peak × S", "strongest pair"], rows);
+        page.table(&["#head", "#entropy / ln S", "#peak × S", "strongest step and key"], rows);
     }
 }
 
@@ -113,8 +113,9 @@ fn pair(subject: &Subject<'_>, kept: &Kept, head: usize) -> String {
     let open = |&(at, _): &(usize, &f64)| is_token(&rows, at / keys) && is_token(&columns, at % keys);
     let strongest = cells.iter().enumerate().filter(open).max_by(|a, b| a.1.total_cmp(b.1));
     let Some((at, weight)) = strongest else { return String::new() };
-    let (target, source) = (label(subject, Side::Target, at / keys), label(subject, Side::Source, at % keys));
-    format!("{target} → {source} {weight:.2}")
+    let steps = rows.as_deref().map(steps).unwrap_or_default();
+    let step = steps.get(at / keys).cloned().unwrap_or_else(|| format!("position {}", at / keys));
+    format!("{step}: {} {weight:.2}", label(subject, Side::Source, at % keys))
 }
 
 /// The token at a position of the first row.
@@ -177,8 +178,8 @@ pub(super) fn cross(subject: &Subject<'_>, page: &mut Page) {
     page.table(&["node", "dims", "shape"], leaves.map(shape).to_vec());
     let rows = strongest_keys(subject);
     if !rows.is_empty() {
-        page.words("Where each target position looks most, in the last layer, mean of its heads:");
-        page.table(&["target position", "strongest source position", "#weight"], rows);
+        page.words("Where each step looks most, in the last layer, mean of its heads:");
+        page.table(&["reads ⇒ writes", "strongest source position", "#weight"], rows);
     }
     page.words(
         "Weights say where a head looks, not what the output depends on: `attnscope doctor` measures that.",
@@ -191,13 +192,15 @@ fn strongest_keys(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let Some(kept) = subject.kept(&format!("decoder.{last}.cross_attn.weights")) else { return Vec::new() };
     let [_, heads, queries, keys] = kept.shape[..] else { return Vec::new() };
     let targets = subject.row(Side::Target, 0).unwrap_or_default();
+    let names = steps(&targets);
     let row = |t: usize| {
         let mean = |s: usize| {
             (0..heads).map(|h| kept.values[(h * queries + t) * keys + s]).sum::<f64>() / heads.max(1) as f64
         };
         let best = (0..keys).map(|s| (s, mean(s))).max_by(|a, b| a.1.total_cmp(&b.1));
         let (s, weight) = best.unwrap_or((0, f64::NAN));
-        vec![label(subject, Side::Target, t), label(subject, Side::Source, s), format!("{weight:.3}")]
+        let step = names.get(t).cloned().unwrap_or_else(|| t.to_string());
+        vec![step, label(subject, Side::Source, s), format!("{weight:.3}")]
     };
     let is_token = |t: &usize| targets.get(*t).is_some_and(|token| !token.padding);
     (0..queries).filter(is_token).map(row).collect()
