@@ -120,7 +120,10 @@ fn what_explains_the_published_mistakes() {
     assert_eq!((&two["words"][0]["claim"], &two["words"][0]["verdict"]), (&json!("squash"), &json!("wrong")));
     assert!(two["words"][0]["sentence"].as_str().unwrap().contains("only the word is wrong"));
     let (decoder, _) = check(&example("decoder-self.toml"));
-    assert_eq!(claim(&decoder, "weights")["explanations"][0]["kind"], "too_coarse");
+    let coarse = &claim(&decoder, "weights")["explanations"][0];
+    assert_eq!(coarse["kind"], "too_coarse");
+    // [0.4, 0.6] is neither what [0.4502, 0.5498] is rounded to nor what is left when it is cut.
+    assert!(coarse["sentence"].as_str().unwrap().ends_with("row 2 is 0.5 0.5"), "{coarse}");
     let (cross, _) = check(&example("encoder-decoder.toml"));
     // The first row is scaled before it is said to be; the second context row follows from nothing.
     assert_eq!(claim(&cross, "products")["explanations"][0]["kind"], "scaled_early");
@@ -269,6 +272,36 @@ fn a_head_has_one_name() {
     let output = attnscope(&["check", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     assert!(stderr(&output).contains("x.toml:3: given.scores: head \"00\""), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_that_is_no_example_takes_nothing_from_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml").display().to_string();
+    std::fs::write(&file, "[given]\nX = [[1, 2], [3]]").unwrap();
+    let output = attnscope(&["check", &file, &example("one-word-corrected.toml")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("one-word-corrected.toml\n"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("Every claim is right."), "{}", stdout(&output));
+    assert!(stderr(&output).contains("x.toml:2: given.X: row 2"), "{}", stderr(&output));
+}
+
+#[test]
+fn orders_of_heads_and_of_values_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml").display().to_string();
+    let given =
+        "[given]\nweights.0 = [[0.9, 0.1]]\nweights.1 = [[0.2, 0.8]]\nV = [[1.5, 2, 3, 4], [5, 6, 7, 8.5]]";
+    for (context, kind, said) in [
+        ("[[6.2, 7.6, 1.85, 2.4]]", "heads_reordered", "in another order: 1, 0"),
+        ("[[4.65, 5.6, 3.8, 4.9]]", "values_reordered", "V's rows in another order: 2, 1"),
+    ] {
+        std::fs::write(&file, format!("heads = 2\n{given}\n[claims]\ncontext = {context}")).unwrap();
+        let (found, code) = check(&file);
+        let fits = &claim(&found, "context")["explanations"];
+        assert_eq!((code, &fits[0]["kind"]), (Some(1), &json!(kind)), "{fits}");
+        assert!(fits[0]["sentence"].as_str().unwrap().ends_with(said), "{fits}");
+    }
 }
 
 /// A trace of a model in a folder of its own.
