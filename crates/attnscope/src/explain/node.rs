@@ -83,10 +83,7 @@ fn first_logits(subject: &Subject<'_>, node: NodeId, page: &mut Page) {
     let Some(&[_, _, vocabulary]) = kept.shape.first_chunk::<3>() else { return };
     let last = subject.row(Side::Target, 0).and_then(|row| row.iter().rposition(|t| !t.padding)).unwrap_or(0);
     let logits = kept.values.get(last * vocabulary..(last + 1) * vocabulary).unwrap_or_default();
-    let piece = |id: usize| {
-        let piece = run.ready.tokenizer.as_ref()?.piece(Side::Target, u32::try_from(id).ok()?);
-        piece
-    };
+    let piece = |id: usize| run.ready.tokenizer.as_ref()?.piece(Side::Target, u32::try_from(id).ok()?);
     let row = |(id, x): (usize, &f64)| vec![id.to_string(), piece(id).unwrap_or_default(), number(*x)];
     page.table(&["#id", "token", "#logit"], logits.iter().enumerate().take(10).map(row).collect());
 }
