@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{Dim, Model, NodeId, Positions, Side, Switch};
+use attnscope_graph::{Dim, Model, NodeId, Side, Switch};
 use attnscope_run::{
-    Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exp,
+    Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exp, position_room,
 };
 
 use crate::corpus::{Corpus, Decoded};
@@ -143,19 +143,19 @@ fn classes(candidates: &[&Candidate]) -> Vec<Vec<usize>> {
     classes
 }
 
+/// The same nodes, which name weights by number, and the same elements behind each number.
 fn same_encoder(a: &Candidate, b: &Candidate) -> bool {
     let nodes = |c: &'_ Candidate| c.model.graph.find("encoder.out").map_or(0, |id| id.index() + 1);
     let n = nodes(a);
-    let weights = |c: &Candidate| -> Vec<String> {
-        let ids = c.model.graph.nodes()[..n].iter().flat_map(|node| &node.weights);
-        ids.map(|&id| c.model.graph.weight(id).path.clone()).collect()
-    };
     n > 0
         && n == nodes(b)
         && a.padding == b.padding
         && a.model.sizes == b.model.sizes
         && a.model.graph.nodes()[..n] == b.model.graph.nodes()[..n]
-        && weights(a) == weights(b)
+        && a.model.graph.nodes()[..n]
+            .iter()
+            .flat_map(|node| &node.weights)
+            .all(|&id| a.weights.same(&b.weights, id))
 }
 
 /// The losses of a batch under each candidate of a class: (candidate, pair, loss).
@@ -197,19 +197,13 @@ fn score_batch(
 fn source_rows(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Rows {
     let rows: Vec<Vec<u32>> = batch.iter().map(|&pair| corpus.sources[pair].clone()).collect();
     let own = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let room = position_room(&candidate.model, Side::Source).unwrap_or(usize::MAX);
     let length = match candidate.padding {
         Padding::None => return Rows::new(&rows, corpus.pad),
         Padding::Twice => (2 * own).max(own + LEAST_PADDING),
         Padding::Longest => corpus.sources.iter().map(Vec::len).max().unwrap_or(0) + LEAST_PADDING,
     };
-    Rows::padded(&rows, corpus.pad, PadSide::Right, length.min(room(&candidate.model)))
-}
-
-/// Source positions that there are.
-fn room(model: &Model) -> usize {
-    let table = model.wiring.source_positions == Positions::Table;
-    let rows = model.sizes.get(Dim::Positions(Side::Source)).filter(|_| table);
-    rows.map_or(usize::MAX, |rows| rows.saturating_sub(model.wiring.position_offset))
+    Rows::padded(&rows, corpus.pad, PadSide::Right, length.min(room))
 }
 
 /// Takes the loss of each row off the logits, and the encoder's output where others can use it.

@@ -16,6 +16,7 @@ use attnscope_run::{Input, RunError, Source, sizes_of};
 pub use attnscope_run::{Shut, shut};
 
 pub use bench::{Bench, Padding};
+pub(crate) use padding::shapes;
 pub use proof::{Claim, Leak, Proof, Verdict};
 pub use wrong::{Compared, Mistake, RowDifference};
 

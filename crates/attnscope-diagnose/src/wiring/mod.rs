@@ -49,6 +49,8 @@ pub struct Better {
     pub nll_declared: f64,
     /// Nats a token with the changes.
     pub nll_best: f64,
+    /// Pairs that both are of.
+    pub pairs: usize,
     /// How likely the gain is none, corrected for the number of hypotheses.
     pub p: f64,
     /// Changes that do as well as the first.
@@ -62,7 +64,9 @@ pub struct Better {
 pub struct Search {
     /// Sentence pairs.
     pub pairs: usize,
-    /// Nats a token as declared.
+    /// Those that cost a finite number as declared. The rest say nothing of a gain.
+    pub finite: usize,
+    /// Nats a token as declared, over those.
     pub nll: f64,
     /// Every single change, the best first.
     pub trials: Vec<Trial>,
@@ -111,22 +115,36 @@ struct Tried {
     scores: Scores,
 }
 
+/// The changes that were chosen, each with others of its field that do as well, and what they make together.
+struct Found {
+    changes: Vec<(Change, Vec<Change>)>,
+    setup: Setup,
+    scores: Scores,
+}
+
+impl Found {
+    fn has(&self, field: &str) -> bool {
+        self.changes.iter().any(|(change, _)| change.field() == field)
+    }
+}
+
 impl Searcher<'_> {
     fn run(&self) -> Result<Search, RunError> {
         let declared = Setup::declared(self.model, &self.corpus.shift);
         let (nll, first) = self.round(&declared, &|_| true)?;
-        let trial = |t: &Tried| Trial {
-            change: t.change.clone(),
-            nll_declared: self.mean(&t.base),
-            nll: self.mean(&t.scores),
+        let trial = |t: &Tried| {
+            let compared = self.compared(t);
+            Trial { change: t.change.clone(), nll_declared: compared.before(), nll: compared.after() }
         };
         let trials: Vec<Trial> = first.iter().map(trial).collect();
-        let others = self.runners_up(&first);
+        let plain = first.iter().find(|t| t.setup.padding == declared.padding);
+        let finite = plain.map_or(self.corpus.len(), |t| self.compared(t).tokens.len());
+        let telling = self.telling(&first);
         let better = match self.pick(first, self.thresholds.wiring_gain, trials.len()) {
-            Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
+            Some(first) => self.refine(&declared, first, &telling, trials.len())?,
             None => None,
         };
-        Ok(Search { pairs: self.corpus.len(), nll, trials, better })
+        Ok(Search { pairs: self.corpus.len(), finite, nll, trials, better })
     }
 
     /// Some changes of a setup, the largest gain first, and what the setup itself costs.
@@ -165,22 +183,18 @@ impl Searcher<'_> {
                 |t: &Tried| Some(self.raw_gain(t)).filter(|g| g.is_finite()).unwrap_or(f64::NEG_INFINITY);
             gain(b).total_cmp(&gain(a))
         });
-        Ok((self.mean(&scores[0]), tried))
+        let own = &scores[0].nll;
+        Ok((Compared::new(own, own, &self.tokens).before(), tried))
     }
 
-    /// The largest gain, if it is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
+    /// The largest gain that is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
     /// that were looked at: who stands in a later round was chosen from them.
     fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
-        let best = tried.first()?;
-        let gain = self.gain(&best.base, &best.scores, hypotheses);
-        if !(gain.mean >= least && gain.p <= self.thresholds.wiring_p) {
-            return None;
-        }
-        let (nll, field, padding) = (self.mean(&best.scores), best.change.field(), best.setup.padding);
+        let is_sure = |t: &&Tried| self.gain(t, hypotheses).p <= self.thresholds.wiring_p;
+        let best = tried.iter().take_while(|t| self.raw_gain(t) >= least).find(is_sure)?;
+        let (nll, field, padding) = (self.nll(best), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
-            (self.mean(&t.scores) - nll).abs() < TIE
-                && t.setup.padding == padding
-                && t.change.field() == field
+            (self.nll(t) - nll).abs() < TIE && t.setup.padding == padding && t.change.field() == field
         };
         let mut tied: Vec<Tried> = tried.into_iter().filter(as_good).collect();
         // Of values that do as well as each other, the family's own is the likeliest.
@@ -190,13 +204,11 @@ impl Searcher<'_> {
         Some((best, tied.into_iter().map(|t| t.change).collect()))
     }
 
-    /// The best change of each other field that gains something by itself: what the best may be combined with.
-    fn runners_up(&self, tried: &[Tried]) -> Vec<Change> {
-        let mut fields = Vec::from_iter(tried.first().map(|t| t.change.field()));
-        let mut best = Vec::new();
+    /// The best change of each field that gains something by itself: what is combined.
+    fn telling(&self, tried: &[Tried]) -> Vec<Change> {
+        let mut best: Vec<Change> = Vec::new();
         for t in tried.iter().filter(|t| self.raw_gain(t) >= self.thresholds.wiring_gain) {
-            if !fields.contains(&t.change.field()) && best.len() < RUNNERS_UP {
-                fields.push(t.change.field());
+            if best.iter().all(|change| change.field() != t.change.field()) && best.len() <= RUNNERS_UP {
                 best.push(t.change.clone());
             }
         }
@@ -207,77 +219,144 @@ impl Searcher<'_> {
     fn refine(
         &self,
         declared: &Setup,
-        first: Tried,
-        ties: Vec<Change>,
-        others: &[Change],
+        first: (Tried, Vec<Change>),
+        telling: &[Change],
         hypotheses: usize,
     ) -> Result<Option<Better>, RunError> {
-        let mut changes = vec![first.change];
-        let (mut setup, mut scores) = (first.setup, first.scores);
-        while changes.len() < MOST_CHANGES && !others.is_empty() {
-            let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
+        let (Tried { change, setup, scores, .. }, ties) = first;
+        let mut found = Found { changes: vec![(change, ties)], setup, scores };
+        while found.changes.len() < MOST_CHANGES {
+            let others: Vec<&Change> = telling.iter().filter(|c| !found.has(c.field())).collect();
+            if others.is_empty() {
+                break;
+            }
+            let (_, mut tried) = self.round(&found.setup, &|c| others.contains(&c))?;
             tried.retain(is_more_right);
             let least = FURTHER * self.thresholds.wiring_gain;
             let Some((next, _)) = self.pick(tried, least, hypotheses) else { break };
-            changes.push(next.change);
-            (setup, scores) = (next.setup, next.scores);
+            found.changes.push((next.change, Vec::new()));
+            (found.setup, found.scores) = (next.setup, next.scores);
         }
-        if changes.len() > 1 {
-            (changes, setup, scores) = self.polish(changes, setup, scores)?;
+        if found.changes.len() > 1 {
+            self.polish(declared, &mut found)?;
         }
+        self.better(declared, found, hypotheses)
+    }
+
+    /// A field was chosen while another was still wrong: once more among its values, now that none is. A field whose
+    /// declared value turns out to do best is none that is wrong.
+    fn polish(&self, declared: &Setup, found: &mut Found) -> Result<(), RunError> {
+        for n in 0..found.changes.len() {
+            let field = found.changes[n].0.field();
+            let of_field = |c: &Change| c.field() == field && c.padding == Padding::None;
+            let (mut nll, mut tried) = self.round(&found.setup, &of_field)?;
+            if tried.first().is_some_and(|t| self.raw_gain(t) > TIE) {
+                let best = tried.remove(0);
+                nll = self.nll(&best);
+                found.changes[n].0 = best.change;
+                (found.setup, found.scores) = (best.setup, best.scores);
+            }
+            let as_good = |t: &Tried| (self.nll(t) - nll).abs() < TIE && t.change.differs(&t.setup, declared);
+            found.changes[n].1 = tried.into_iter().filter(as_good).map(|t| t.change).collect();
+        }
+        let setup = &found.setup;
+        found.changes.retain(|(change, _)| change.differs(setup, declared));
+        Ok(())
+    }
+
+    /// What was found, against what is declared.
+    fn better(&self, declared: &Setup, found: Found, hypotheses: usize) -> Result<Option<Better>, RunError> {
+        let Found { changes, setup, scores } = found;
+        let Some((first, _)) = changes.first() else { return Ok(None) };
         let plain = declared.padded(setup.padding);
         let candidate = |setup: &Setup| setup.candidate(self.model, self.weights, self.corpus);
         let (Some(base), Some(best)) = (candidate(&plain), candidate(&setup)) else { return Ok(None) };
         let base = score(&[&base], self.corpus, &|_, _| ())?.swap_remove(0);
-        let gain = self.gain(&base, &scores, hypotheses);
         let (mut before, mut after) = (Map::new(), Map::new());
-        for change in &changes {
+        for (change, _) in &changes {
             change.shown(declared, &mut before);
             change.shown(&setup, &mut after);
         }
+        let tried = Tried { change: first.clone(), setup, base, scores };
+        let compared = self.compared(&tried);
+        let ties = changes.first().map(|(_, ties)| ties.clone()).unwrap_or_default();
         Ok(Some(Better {
-            changes,
+            changes: changes.into_iter().map(|(change, _)| change).collect(),
             declared: before,
             best: after,
-            nll_declared: self.mean(&base),
-            nll_best: self.mean(&scores),
-            p: gain.p,
+            nll_declared: compared.before(),
+            nll_best: compared.after(),
+            pairs: compared.tokens.len(),
+            p: self.gain(&tried, hypotheses).p,
             ties,
             candidate: best,
         }))
     }
 
-    /// A field was chosen while another was still wrong: once more among its values, now that none is.
-    fn polish(
-        &self,
-        mut changes: Vec<Change>,
-        mut setup: Setup,
-        mut scores: Scores,
-    ) -> Result<(Vec<Change>, Setup, Scores), RunError> {
-        for change in &mut changes {
-            let field = change.field();
-            let (_, tried) = self.round(&setup, &|c| c.field() == field && c.padding == Padding::None)?;
-            if let Some(best) = tried.into_iter().next().filter(|t| self.raw_gain(t) > 0.0) {
-                *change = best.change;
-                (setup, scores) = (best.setup, best.scores);
-            }
-        }
-        Ok((changes, setup, scores))
+    fn compared(&self, tried: &Tried) -> Compared {
+        Compared::new(&tried.base.nll, &tried.scores.nll, &self.tokens)
+    }
+
+    /// Nats a token with a change.
+    fn nll(&self, tried: &Tried) -> f64 {
+        self.compared(tried).after()
     }
 
     /// Nats a token that a change gains.
     fn raw_gain(&self, tried: &Tried) -> f64 {
-        self.mean(&tried.base) - self.mean(&tried.scores)
+        let compared = self.compared(tried);
+        compared.before() - compared.after()
     }
 
-    fn mean(&self, scores: &Scores) -> f64 {
-        scores.nll.iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
-    }
-
-    /// Nats a token that are gained, with p corrected by Bonferroni.
-    fn gain(&self, base: &Scores, scores: &Scores, hypotheses: usize) -> Estimate {
-        let gains: Vec<f64> = base.nll.iter().zip(&scores.nll).map(|(a, b)| a - b).collect();
-        let estimate = bootstrap(&gains, &self.tokens, RESAMPLES);
+    /// The same with p corrected by Bonferroni.
+    fn gain(&self, tried: &Tried, hypotheses: usize) -> Estimate {
+        let Compared { before, after, tokens } = self.compared(tried);
+        let gains: Vec<f64> = before.iter().zip(&after).map(|(a, b)| a - b).collect();
+        let estimate = bootstrap(&gains, &tokens, RESAMPLES);
         Estimate { p: (estimate.p * hypotheses as f64).min(1.0), ..estimate }
+    }
+}
+
+/// What pairs cost before a change and after it: those that cost a finite number before. A change that loses another is
+/// none the better for the rest, and costs no number.
+struct Compared {
+    before: Vec<f64>,
+    after: Vec<f64>,
+    tokens: Vec<usize>,
+}
+
+impl Compared {
+    fn new(before: &[f64], after: &[f64], tokens: &[usize]) -> Self {
+        let mut compared = Self { before: Vec::new(), after: Vec::new(), tokens: Vec::new() };
+        for ((&a, &b), &n) in before.iter().zip(after).zip(tokens).filter(|((a, _), _)| a.is_finite()) {
+            compared.before.push(a);
+            compared.after.push(b);
+            compared.tokens.push(n);
+        }
+        compared
+    }
+
+    /// Nats a token; NaN where nothing is left.
+    fn before(&self) -> f64 {
+        self.before.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
+    }
+
+    fn after(&self) -> f64 {
+        self.after.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_that_is_lost_as_declared_is_left_out_and_one_that_a_change_loses_is_not() {
+        let tokens = [2, 2, 4];
+        let cured = Compared::new(&[4.0, f64::NAN, 8.0], &[2.0, 1.0, 4.0], &tokens);
+        assert_eq!((cured.before(), cured.after(), cured.tokens.len()), (2.0, 1.0, 2));
+        let lost = Compared::new(&[4.0, 6.0, 8.0], &[2.0, f64::NAN, 4.0], &tokens);
+        assert!(lost.before() == 2.25 && lost.after().is_nan());
+        assert!(Compared::new(&[f64::NAN], &[1.0], &[3]).before().is_nan());
     }
 }

@@ -135,6 +135,10 @@ impl Doctor {
             Failure::new(format!("{}: {}", file.display(), e.to_string().trim().replace('\n', " ")), help)
         };
         let text = std::fs::read_to_string(file).map_err(|e| failed(&e))?;
-        toml::from_str(&text).map_err(|e| failed(&e))
+        let thresholds: Thresholds = toml::from_str(&text).map_err(|e| failed(&e))?;
+        match thresholds.unusable() {
+            Some(key) => Err(failed(&format!("{key} is not a finite number of 0 or more"))),
+            None => Ok(thresholds),
+        }
     }
 }
