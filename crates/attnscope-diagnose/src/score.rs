@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{Dim, Model, NodeId, Side, Switch};
 use attnscope_run::{
-    Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exp, position_room,
+    BETAS, Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exps,
+    position_room,
 };
 
 use crate::corpus::{Corpus, Decoded};
@@ -32,8 +33,8 @@ pub(crate) enum Padding {
 /// How each pair did, in the order of the corpus.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Scores {
-    /// Nats that its labels cost.
-    pub(crate) nll: Vec<f64>,
+    /// Nats that its labels cost, at every inverse temperature.
+    nll: Vec<[f64; BETAS.len()]>,
     /// Labels that were the model's first choice.
     pub(crate) right: Vec<usize>,
 }
@@ -41,8 +42,65 @@ pub(crate) struct Scores {
 /// How one row did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Score {
-    nll: f64,
+    nll: [f64; BETAS.len()],
     right: usize,
+}
+
+/// The place of 1 among the inverse temperatures.
+const AS_IT_IS: usize = 2;
+
+impl Scores {
+    /// Those of some pairs.
+    pub(crate) fn only(&self, pairs: &[usize]) -> Self {
+        Self {
+            nll: pairs.iter().map(|&pair| self.nll[pair]).collect(),
+            right: pairs.iter().map(|&pair| self.right[pair]).collect(),
+        }
+    }
+
+    /// The same cost at every temperature.
+    #[cfg(test)]
+    pub(crate) fn even(nll: &[f64]) -> Self {
+        Self { nll: nll.iter().map(|&nll| [nll; BETAS.len()]).collect(), right: vec![0; nll.len()] }
+    }
+
+    /// Nats that each pair costs the model as it is.
+    pub(crate) fn nll(&self) -> Vec<f64> {
+        self.nll.iter().map(|nll| nll[AS_IT_IS]).collect()
+    }
+
+    /// Nats that each pair costs the model at the temperature that suits it best. Models that were trained with smoothed
+    /// labels are less sure of easy sentences than they could be, and like every change that makes them surer; here
+    /// that counts for nothing.
+    pub(crate) fn calibrated(&self) -> Vec<f64> {
+        let total = |i: usize| self.nll.iter().map(|nll| nll[i]).sum::<f64>();
+        let totals: Vec<f64> = (0..BETAS.len()).map(total).collect();
+        let least = (0..totals.len()).min_by(|&a, &b| totals[a].total_cmp(&totals[b])).unwrap_or(AS_IT_IS);
+        let weights = parabola(&totals, least);
+        self.nll
+            .iter()
+            .map(|nll| nll.iter().zip(&weights).map(|(n, w)| if *w == 0.0 { 0.0 } else { n * w }).sum())
+            .collect()
+    }
+}
+
+/// Weights of the values at each inverse temperature that give the value at the bottom of the parabola, in ln β, through
+/// the least and its neighbours.
+fn parabola(totals: &[f64], least: usize) -> [f64; BETAS.len()] {
+    let mut weights = [0.0; BETAS.len()];
+    if least == 0 || least + 1 == BETAS.len() || !totals.iter().all(|t| t.is_finite()) {
+        weights[least] = 1.0;
+        return weights;
+    }
+    let [a, b, c] = [least - 1, least, least + 1].map(|i| BETAS[i].ln());
+    let [fa, fb, fc] = [least - 1, least, least + 1].map(|i| totals[i]);
+    let (left, right) = ((b - a) * (fb - fc), (b - c) * (fb - fa));
+    let bottom = b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right);
+    let at = if bottom.is_finite() { bottom.clamp(a, c) } else { b };
+    weights[least - 1] = (at - b) * (at - c) / ((a - b) * (a - c));
+    weights[least] = (at - a) * (at - c) / ((b - a) * (b - c));
+    weights[least + 1] = (at - a) * (at - b) / ((c - a) * (c - b));
+    weights
 }
 
 /// Called with how much of the work is done, from any thread.
@@ -76,7 +134,7 @@ pub(crate) fn score(
         }
         Ok(losses)
     };
-    let none = Scores { nll: vec![f64::NAN; corpus.len()], right: vec![0; corpus.len()] };
+    let none = Scores { nll: vec![[f64::NAN; BETAS.len()]; corpus.len()], right: vec![0; corpus.len()] };
     let mut scores = vec![none; candidates.len()];
     for part in on_all_cores(&worker) {
         for (candidate, pair, score) in part? {
@@ -236,17 +294,22 @@ impl Sink for Taker<'_> {
 /// −Σ ln p(label) over the labels of a row, and how many come first; `logits` are [position, vocabulary].
 fn judge(logits: &[f32], width: usize, decoded: &Decoded) -> Score {
     let rows = logits.chunks(width.max(1)).skip(decoded.first).zip(&decoded.labels);
-    rows.fold(Score::default(), |sum, (row, &label)| {
+    let mut score = Score::default();
+    for (row, &label) in rows {
         let (nll, first) = surprise(row, label);
-        Score { nll: sum.nll + nll, right: sum.right + usize::from(first) }
-    })
+        score.nll.iter_mut().zip(nll).for_each(|(sum, nll)| *sum += nll);
+        score.right += usize::from(first);
+    }
+    score
 }
 
-/// −ln softmax(row)[label], and whether nothing in the row is larger.
-fn surprise(row: &[f32], label: u32) -> (f64, bool) {
-    let Some(&own) = row.get(label as usize) else { return (f64::INFINITY, false) };
+/// −ln softmax(β·row)[label] for every β, and whether nothing in the row is larger.
+fn surprise(row: &[f32], label: u32) -> ([f64; BETAS.len()], bool) {
+    let Some(&own) = row.get(label as usize) else { return ([f64::INFINITY; BETAS.len()], false) };
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    (log_sum_exp(row) - f64::from(own), own >= most)
+    let mut nll = log_sum_exps(row);
+    nll.iter_mut().zip(BETAS).for_each(|(nll, beta)| *nll -= beta * f64::from(own));
+    (nll, own >= most)
 }
 
 #[cfg(test)]
@@ -259,9 +322,9 @@ mod tests {
         let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
         for label in [0, 16, 36] {
             let expected = sum.ln() - f64::from(row[label]);
-            assert!((surprise(&row, label as u32).0 - expected).abs() < 1e-6);
+            assert!((surprise(&row, label as u32).0[AS_IT_IS] - expected).abs() < 1e-5);
         }
-        assert_eq!(surprise(&row, 37), (f64::INFINITY, false));
+        assert_eq!(surprise(&row, 37), ([f64::INFINITY; BETAS.len()], false));
         assert!(surprise(&[0.5, 2.0, -1.0], 1).1 && !surprise(&[0.5, 2.0, -1.0], 0).1);
     }
 
@@ -270,6 +333,28 @@ mod tests {
         // A prompt of two tokens, then one label; two positions, a vocabulary of two.
         let decoded = Decoded { input: vec![0, 1], labels: vec![1], first: 1 };
         let even = judge(&[9.0, 0.0, 1.0, 1.0], 2, &decoded);
-        assert!((even.nll - 2f64.ln()).abs() < 1e-6 && even.right == 1);
+        assert!((even.nll[AS_IT_IS] - 2f64.ln()).abs() < 1e-6 && even.right == 1);
+    }
+
+    /// Logits that are right 9 times of 10 and too small by a factor: the best temperature makes up for it.
+    #[test]
+    fn a_model_that_is_too_modest_loses_nothing() {
+        let scores = |scale: f64| {
+            let row = |label: u32| {
+                judge(
+                    &[(scale * 9f64.ln()) as f32, 0.0],
+                    2,
+                    &Decoded { input: vec![], labels: vec![label], first: 0 },
+                )
+            };
+            let rows: Vec<Score> = (0..10).map(|i| row(u32::from(i == 0))).collect();
+            Scores { nll: rows.iter().map(|s| s.nll).collect(), right: vec![0; 10] }
+        };
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / 10.0;
+        let best = -(0.9 * 0.9f64.ln() + 0.1 * 0.1f64.ln());
+        for scale in [0.6, 0.8, 1.0, 1.3] {
+            assert!((mean(scores(scale).calibrated()) - best).abs() < 2e-3, "{scale}");
+        }
+        assert!(mean(scores(0.6).nll()) > best + 0.02);
     }
 }

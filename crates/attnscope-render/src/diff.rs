@@ -114,6 +114,7 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     let m = &row.measure;
     let cell = shape_text(&place(&row.shape, m.at));
     lines.push(match m.max_abs {
+        0.0 if m.a.is_nan() && m.b.is_nan() => format!("{} values", m.apart),
         0.0 => format!("at {cell}: A {}, B {}; {} cells are like that", exact(m.a), exact(m.b), m.apart),
         _ => format!(
             "largest difference {} ({} of the largest value) at {cell}: A {}, B {}",
@@ -124,7 +125,11 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
         ),
     });
     if !first.reads.is_empty() {
-        let agree = if first.kind == Kind::Bug { "its inputs agree" } else { "it is computed from" };
+        let agree = match (first.kind, report.judged) {
+            (Kind::Bug, Judged::Nothing) => "what comes before it agrees",
+            (Kind::Bug, _) => "its inputs agree",
+            (Kind::Drift, _) => "it is computed from",
+        };
         lines.push(format!("{agree}: {}", first.reads.join(", ")));
     }
     let indented = |(i, line): (usize, &String)| fill(line, options, if i == 0 { 0 } else { 2 });
@@ -160,9 +165,10 @@ fn judged(report: &Report) -> Option<&'static str> {
         Judged::WithoutWeights => Some(
             "The model is not at hand, so nodes with weights could not be computed again; --model FILE gives it.",
         ),
-        Judged::Nothing => {
-            Some("Neither side is a trace of ours, so nothing could be computed again from its inputs.")
-        }
+        Judged::Nothing => Some(
+            "Neither side is a trace of ours, so nothing could be computed again from its inputs; --model FILE helps where the \
+             dumps hold the token ids.",
+        ),
     }
 }
 

@@ -219,9 +219,9 @@ fn level(severity: Severity) -> &'static str {
 
 /// Every rule, explained: docs/rules.md.
 pub fn rules_page() -> String {
-    let mut page = "# Rules\n\nWhat `attnscope doctor` looks for, in the order in which it looks. `attnscope explain RULE` says the same. A TOML file \\
-        with other numbers is read with `--thresholds FILE`; its keys are the names in the thresholds below.\n"
-        .to_owned();
+    let mut page = "# Rules\n\n".to_owned();
+    page += "What `attnscope doctor` looks for, in the order in which it looks. `attnscope explain RULE` says the same.\n";
+    page += "A TOML file with other numbers is read with `--thresholds FILE`; its keys are named in the thresholds below.\n";
     page += "\n| rule | severity | what it reports |\n|---|---|---|\n";
     for rule in rules() {
         page += &format!("| [`{0}`](#{0}) | {1} | {2} |\n", rule.id, rule.severity.name(), rule.what);

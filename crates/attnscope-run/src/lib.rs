@@ -27,7 +27,7 @@ pub use input::{
     Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token,
     parse_ids, parse_pairs, position_room, read_pairs,
 };
-pub use native::{Decoding, Native, Report, log_sum_exp};
+pub use native::{BETAS, Decoding, Native, Report, log_sum_exps};
 pub use position::{bucket as relative_bucket, used_buckets};
 pub use prepare::{Shut, shut, sizes_of};
 pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};

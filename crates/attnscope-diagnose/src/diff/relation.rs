@@ -138,6 +138,8 @@ pub enum Relation {
         /// Which.
         positions: Vec<usize>,
     },
+    /// A weight that one file does not have.
+    MissingWeight,
     /// Values that are not numbers on one side.
     NotANumber {
         /// How many cells.
@@ -181,6 +183,7 @@ impl Relation {
             Self::SomeHeads { .. } => "some_heads",
             Self::SomeRows { .. } => "some_rows",
             Self::SomePositions { .. } => "some_positions",
+            Self::MissingWeight => "missing_weight",
             Self::NotANumber { .. } => "not_a_number",
             Self::AllZero { .. } => "all_zero",
         }
@@ -219,7 +222,8 @@ impl Relation {
             | Self::Interleaved
             | Self::AddedVector
             | Self::NotApplied
-            | Self::BiasNotAdded => json!({}),
+            | Self::BiasNotAdded
+            | Self::MissingWeight => json!({}),
         }
     }
 
@@ -298,6 +302,7 @@ impl Relation {
             Self::SomeHeads { heads } => format!("only {}", numbered("head", heads, "")),
             Self::SomeRows { rows } => format!("only {}", numbered("row", rows, " of the batch")),
             Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
+            Self::MissingWeight => format!("{it} does not have it"),
             Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
             Self::AllZero { weight: None } => format!("{it} is all zero"),
             Self::AllZero { weight: Some(weight) } => {

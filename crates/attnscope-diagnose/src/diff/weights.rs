@@ -51,6 +51,13 @@ impl<'a> File<'a> {
         slots.filter_map(weight).collect()
     }
 
+    /// Whether the model asks for a weight that the file does not have.
+    fn lacks(&self, path: &str) -> bool {
+        let Some(model) = self.model else { return false };
+        let slot = model.graph.find_weight(path).map(|id| model.binding.slot(id));
+        matches!(slot, Some(Slot::Missing { .. }))
+    }
+
     fn read(&self, weight: &Weight<'_>) -> Result<Vec<f64>, Error> {
         let all = self.checkpoint.read_f64(weight.info)?;
         let Some(rows) = &weight.rows else { return Ok(all) };
@@ -99,9 +106,14 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
     let mut comparison =
         Comparison { files: [a, b], all: &all, nodes: Vec::new(), first: None, explained: 0 };
     for weight in &all[0] {
-        if let Some(other) = all[1].iter().find(|other| other.path == weight.path) {
-            comparison.compare(weight, other)?;
+        match all[1].iter().find(|other| other.path == weight.path) {
+            Some(other) => comparison.compare(weight, other)?,
+            None if b.lacks(&weight.path) => comparison.missing(weight, Which::B),
+            None => {}
         }
+    }
+    for weight in all[1].iter().filter(|weight| a.lacks(&weight.path)) {
+        comparison.missing(weight, Which::A);
     }
     let Comparison { nodes, first, .. } = comparison;
     if nodes.is_empty() {
@@ -169,6 +181,29 @@ impl Comparison<'_, '_> {
         let names = [a.name(), b.name()];
         self.nodes.push(Compared { node: a.path.clone(), names, shape, measure, state, seen_as });
         Ok(())
+    }
+
+    /// A weight that one side has not got.
+    fn missing(&mut self, weight: &Weight<'_>, side: Which) {
+        let cells = weight.shape().iter().product();
+        let measure = Measure { apart: cells, cells, a: f64::NAN, b: f64::NAN, ..Measure::default() };
+        let state = if self.first.is_none() { State::First } else { State::After };
+        if self.first.is_none() {
+            let mut first = self.divergence(weight, Some(Relation::MissingWeight), &measure);
+            first.odd_one = side;
+            self.first = Some(first);
+        }
+        let (own, none) = (weight.name(), String::new());
+        let names = if side == Which::B { [own, none] } else { [none, own] };
+        let seen_as = Some(Relation::MissingWeight.sentence(side.name()));
+        self.nodes.push(Compared {
+            node: weight.path.clone(),
+            names,
+            shape: weight.shape(),
+            measure,
+            state,
+            seen_as,
+        });
     }
 
     fn divergence(&self, a: &Weight<'_>, relation: Option<Relation>, measure: &Measure) -> Divergence {

@@ -43,7 +43,7 @@ fn check(exam: &Exam<'_>) -> Checked {
     let all: Vec<&Candidate> = candidates.iter().collect();
     let scores = score(&all, corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?;
     let tokens = corpus.tokens().iter().sum::<usize>().max(1);
-    let nll = |scores: &Scores| scores.nll.iter().sum::<f64>() / tokens as f64;
+    let nll = |scores: &Scores| scores.nll().iter().sum::<f64>() / tokens as f64;
     let whole = scores.first().map_or(f64::NAN, nll);
     let mut findings = Vec::new();
     for ((attention, head, _, norm), scores) in suspects.iter().zip(scores.iter().skip(1)) {

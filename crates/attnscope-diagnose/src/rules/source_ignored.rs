@@ -45,7 +45,7 @@ fn check(exam: &Exam<'_>) -> Checked {
     let own = score(&[candidate], corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
     let swapped = Corpus { sources, ..corpus.clone() };
     let foreign = score(&[candidate], &swapped, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
-    let costs: Vec<f64> = foreign.nll.iter().zip(&own.nll).map(|(a, b)| a - b).collect();
+    let costs: Vec<f64> = foreign.nll().iter().zip(&own.nll()).map(|(a, b)| a - b).collect();
     if costs.iter().any(|cost| !cost.is_finite()) {
         return Err(NotChecked::new("the likelihood is not finite", "see first-nan, which comes first"));
     }

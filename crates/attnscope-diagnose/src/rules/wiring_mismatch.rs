@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Error,
     what: "The weights explain sentence pairs better when the model is joined in another way than its config or its family says.",
     why: "A model run with another activation, scale, mask or shift than it was trained with writes fluent nonsense or slightly worse text, and nothing crashes.",
-    how: "The negative log-likelihood of every pair's target under every other plausible wiring of the same weights, against the declared one: paired bootstrap over sentences; hypotheses about padding are judged on rows padded well past their end. The best change is kept, and the next best of other fields are added to it as long as each explains more and makes more tokens right.",
+    how: "The negative log-likelihood of every pair's target under every other plausible wiring of the same weights, against the declared one: paired bootstrap over sentences, each wiring at the temperature that suits it best, since a model trained with smoothed labels likes whatever makes it surer; hypotheses about padding are judged on rows padded well past their end. The best change is kept, and the next best of other fields are added to it as long as each explains more and makes more tokens right.",
     threshold: "A gain of at least wiring_gain = 0.01 nats a token, twice that for every further change, since faithful models were seen to gain up to 0.008 under a neighbouring wiring (computed positions moved by one), and p of at most wiring_p = 0.01 after Bonferroni's correction for the number of hypotheses, over 20 pairs or more.",
     try_next: "Correct the config, or the code that trained the model, so that both say the same.",
     check,

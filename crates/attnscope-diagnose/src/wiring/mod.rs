@@ -7,7 +7,7 @@ use attnscope_graph::Model;
 use attnscope_run::{RunError, Weights};
 use serde_json::{Map, Value};
 
-use crate::bootstrap::{Estimate, bootstrap};
+use crate::bootstrap::bootstrap;
 use crate::corpus::Corpus;
 use crate::score::{Candidate, Padding, Progress, Scores, score};
 use crate::thresholds::Thresholds;
@@ -22,6 +22,8 @@ const RUNNERS_UP: usize = 3;
 const RESAMPLES: usize = 100_000;
 /// Nats a token within which two explanations are as good as each other.
 const TIE: f64 = 0.001;
+/// How much more the scale of logits must gain, which any mood of the sentences at hand moves a little.
+const TEMPERATURE: f64 = 10.0;
 /// How much more a further change must gain than the first: near ties add up to something when one looks for them.
 const FURTHER: f64 = 2.0;
 
@@ -183,15 +185,14 @@ impl Searcher<'_> {
                 |t: &Tried| Some(self.raw_gain(t)).filter(|g| g.is_finite()).unwrap_or(f64::NEG_INFINITY);
             gain(b).total_cmp(&gain(a))
         });
-        let own = &scores[0].nll;
-        Ok((Compared::new(own, own, &self.tokens).before(), tried))
+        Ok((Compared::new(&scores[0], &scores[0], &self.tokens).before(), tried))
     }
 
     /// The largest gain that is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
     /// that were looked at: who stands in a later round was chosen from them.
     fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
-        let is_sure = |t: &&Tried| self.gain(t, hypotheses).p <= self.thresholds.wiring_p;
-        let best = tried.iter().take_while(|t| self.raw_gain(t) >= least).find(is_sure)?;
+        let mut gaining = tried.iter().take_while(|t| self.raw_gain(t) >= least);
+        let best = gaining.find(|t| self.is_sure(t, least, hypotheses))?;
         let (nll, field, padding) = (self.nll(best), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
             (self.nll(t) - nll).abs() < TIE && t.setup.padding == padding && t.change.field() == field
@@ -287,14 +288,14 @@ impl Searcher<'_> {
             nll_declared: compared.before(),
             nll_best: compared.after(),
             pairs: compared.tokens.len(),
-            p: self.gain(&tried, hypotheses).p,
+            p: compared.p(&compared.plain_gains(), hypotheses),
             ties,
             candidate: best,
         }))
     }
 
     fn compared(&self, tried: &Tried) -> Compared {
-        Compared::new(&tried.base.nll, &tried.scores.nll, &self.tokens)
+        Compared::new(&tried.base, &tried.scores, &self.tokens)
     }
 
     /// Nats a token with a change.
@@ -302,48 +303,79 @@ impl Searcher<'_> {
         self.compared(tried).after()
     }
 
-    /// Nats a token that a change gains.
+    /// Nats a token that a change gains at each one's best temperature.
     fn raw_gain(&self, tried: &Tried) -> f64 {
         let compared = self.compared(tried);
-        compared.before() - compared.after()
+        compared.mean(&compared.gains(&tried.change))
     }
 
-    /// The same with p corrected by Bonferroni.
-    fn gain(&self, tried: &Tried, hypotheses: usize) -> Estimate {
-        let Compared { before, after, tokens } = self.compared(tried);
-        let gains: Vec<f64> = before.iter().zip(&after).map(|(a, b)| a - b).collect();
-        let estimate = bootstrap(&gains, &tokens, RESAMPLES);
-        Estimate { p: (estimate.p * hypotheses as f64).min(1.0), ..estimate }
+    /// Whether a change gains `least` nats a token at the least, and surely.
+    fn is_sure(&self, tried: &Tried, least: f64, hypotheses: usize) -> bool {
+        let compared = self.compared(tried);
+        let gains = compared.gains(&tried.change);
+        let least = if is_temperature(&tried.change) { TEMPERATURE * least } else { least };
+        // The costs as they are must fall too: they are what the report speaks of.
+        compared.mean(&gains) >= least
+            && compared.after() < compared.before()
+            && compared.p(&gains, hypotheses) <= self.thresholds.wiring_p
     }
 }
 
-/// What pairs cost before a change and after it: those that cost a finite number before. A change that loses another is
-/// none the better for the rest, and costs no number.
+/// The scale of logits is a temperature itself, and is judged by the costs as they are.
+fn is_temperature(change: &Change) -> bool {
+    change.field() == "logit_scale"
+}
+
+/// Two ways on the pairs that cost the first a finite number. The second is none the better for what it loses: one pair
+/// that costs it no number, and its mean is none.
 struct Compared {
-    before: Vec<f64>,
-    after: Vec<f64>,
+    base: Scores,
+    scores: Scores,
     tokens: Vec<usize>,
 }
 
 impl Compared {
-    fn new(before: &[f64], after: &[f64], tokens: &[usize]) -> Self {
-        let mut compared = Self { before: Vec::new(), after: Vec::new(), tokens: Vec::new() };
-        for ((&a, &b), &n) in before.iter().zip(after).zip(tokens).filter(|((a, _), _)| a.is_finite()) {
-            compared.before.push(a);
-            compared.after.push(b);
-            compared.tokens.push(n);
-        }
-        compared
+    fn new(base: &Scores, scores: &Scores, tokens: &[usize]) -> Self {
+        let nll = base.nll();
+        let finite: Vec<usize> = (0..nll.len()).filter(|&pair| nll[pair].is_finite()).collect();
+        let tokens = finite.iter().map(|&pair| tokens[pair]).collect();
+        Self { base: base.only(&finite), scores: scores.only(&finite), tokens }
     }
 
-    /// Nats a token; NaN where nothing is left.
+    /// A sum a token; NaN where no pair is left.
+    fn mean(&self, sums: &[f64]) -> f64 {
+        sums.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
+    }
+
     fn before(&self) -> f64 {
-        self.before.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
+        self.mean(&self.base.nll())
     }
 
     fn after(&self) -> f64 {
-        self.after.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
+        self.mean(&self.scores.nll())
     }
+
+    /// What each pair gains by a change.
+    fn gains(&self, change: &Change) -> Vec<f64> {
+        match is_temperature(change) {
+            true => self.plain_gains(),
+            false => difference(&self.base.calibrated(), &self.scores.calibrated()),
+        }
+    }
+
+    /// What each pair gains with costs as they are.
+    fn plain_gains(&self) -> Vec<f64> {
+        difference(&self.base.nll(), &self.scores.nll())
+    }
+
+    /// How likely gains are none, corrected by Bonferroni.
+    fn p(&self, gains: &[f64], hypotheses: usize) -> f64 {
+        (bootstrap(gains, &self.tokens, RESAMPLES).p * hypotheses as f64).min(1.0)
+    }
+}
+
+fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
 #[cfg(test)]
@@ -352,11 +384,13 @@ mod tests {
 
     #[test]
     fn a_pair_that_is_lost_as_declared_is_left_out_and_one_that_a_change_loses_is_not() {
-        let tokens = [2, 2, 4];
-        let cured = Compared::new(&[4.0, f64::NAN, 8.0], &[2.0, 1.0, 4.0], &tokens);
-        assert_eq!((cured.before(), cured.after(), cured.tokens.len()), (2.0, 1.0, 2));
-        let lost = Compared::new(&[4.0, 6.0, 8.0], &[2.0, f64::NAN, 4.0], &tokens);
+        let compared = |base: &[f64], scores: &[f64]| {
+            Compared::new(&Scores::even(base), &Scores::even(scores), &[2, 2, 4])
+        };
+        let cured = compared(&[4.0, f64::NAN, 8.0], &[2.0, 1.0, 4.0]);
+        assert_eq!((cured.before(), cured.after(), cured.plain_gains()), (2.0, 1.0, vec![2.0, 4.0]));
+        let lost = compared(&[4.0, 6.0, 8.0], &[2.0, f64::NAN, 4.0]);
         assert!(lost.before() == 2.25 && lost.after().is_nan());
-        assert!(Compared::new(&[f64::NAN], &[1.0], &[3]).before().is_nan());
+        assert!(compared(&[f64::NAN; 3], &[1.0; 3]).before().is_nan());
     }
 }

@@ -190,7 +190,11 @@ fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Resu
     Ok(known.to_vec())
 }
 
-/// ln Σ exp of a row of logits: what turns a logit into the logarithm of a probability.
-pub fn log_sum_exp(row: &[f32]) -> f64 {
-    kernels::log_sum_exp(Arch::new(), row)
+/// The inverse temperatures of [`log_sum_exps`]; 1 is the third.
+pub const BETAS: [f64; 7] = kernels::BETAS;
+
+/// ln Σ exp(β·x) of a row of logits for every β of [`BETAS`]: what turns a logit into the logarithm of a probability, as
+/// the model is and were it more or less sure of itself.
+pub fn log_sum_exps(row: &[f32]) -> [f64; BETAS.len()] {
+    kernels::log_sum_exps(Arch::new(), row)
 }

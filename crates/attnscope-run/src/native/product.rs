@@ -37,17 +37,18 @@ impl Machine<'_> {
 
     /// out[r, c] = scale · Σₖ x[r, k] · w[c, k] + bias[c]
     pub(super) fn linear(&self, x: Rows<'_>, w: Rows<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
-        match x.count {
-            0 => {}
-            n if n <= FEW => self.linear_few(x, w, scale, bias, out),
-            n if n <= SOME => self.linear_some(x, w, scale, bias, out),
-            _ => {
-                let finish = Finish { row: 0, column: 0, scale, bias: Bias::columns(bias) };
-                let canvas = Canvas::new(out, x.count, w.count);
-                self.multiply(x, w.width, canvas, finish, |column, width, panel| {
-                    pack_rows(w.slice(column, width.min(w.count - column)), panel, width);
-                });
-            }
+        if x.count == 0 || w.count == 0 {
+            // Nothing to write.
+        } else if x.count <= FEW {
+            self.linear_few(x, w, scale, bias, out);
+        } else if x.count <= SOME {
+            self.linear_some(x, w, scale, bias, out);
+        } else {
+            let finish = Finish { row: 0, column: 0, scale, bias: Bias::columns(bias) };
+            let canvas = Canvas::new(out, x.count, w.count);
+            self.multiply(x, w.width, canvas, finish, |column, width, panel| {
+                pack_rows(w.slice(column, width.min(w.count - column)), panel, width);
+            });
         }
     }
 
@@ -101,6 +102,9 @@ impl Machine<'_> {
         pack: impl Fn(usize, usize, &mut [f32]) + Sync,
     ) {
         let Self { arch, pool, .. } = *self;
+        if left.count == 0 {
+            return;
+        }
         let width = panel_width(arch);
         let panels = canvas.columns().div_ceil(width);
         // Few panels are shared by several turns, each with some of the rows.
@@ -261,6 +265,24 @@ mod tests {
                 agree(&ours, &judge(x, columns, |c, k| down.row(k)[c], |_, _, sum| sum));
                 dots(arch, x, across, 2.0, &mut ours);
                 agree(&ours, &judge(x, columns, |c, k| across.row(c)[k], |_, _, sum| 2.0 * sum));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_times_something_is_nothing_or_the_bias() {
+        let (team, pool) = (Team::new(), Pool::default());
+        for (rows, columns, depth) in
+            [0, 1, 20, 130].into_iter().flat_map(|r| [(r, 0, 3), (r, 1, 0), (r, 2, 1)])
+        {
+            let (x, w, bias) = (numbers(rows * depth, 1), numbers(columns * depth, 2), numbers(columns, 3));
+            let x = Rows::dense(&x, rows, depth);
+            let theirs = judge(x, columns, |c, k| w[c * depth + k], |_, c, sum| sum + f64::from(bias[c]));
+            for arch in machines() {
+                let machine = Machine { arch, team: &team, pool: &pool };
+                let mut ours = vec![f32::NAN; rows * columns];
+                machine.linear(x, Rows::dense(&w, columns, depth), 1.0, &bias, &mut ours);
+                agree(&ours, &theirs);
             }
         }
     }

@@ -76,6 +76,8 @@ impl Team {
         let helpers = self.helpers.get_or_init(|| self.start());
         let mut body: Body<'_> = &body;
         let board = &*self.board;
+        // Nothing of a loop that ended in a panic of its own.
+        board.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         board.body.store((&raw mut body).cast(), Ordering::Relaxed);
         board.next.store(0, Ordering::Relaxed);
         board.turns.store(turns, Ordering::Relaxed);

@@ -48,10 +48,8 @@ impl<'a> Rows<'a> {
     /// # Panics
     /// When the rows leave the slice: a defect of the caller, never of an input.
     pub(super) fn new(data: &'a [f32], count: usize, width: usize, step: usize) -> Self {
-        assert!(
-            count == 0 || (count - 1) * step + width <= data.len(),
-            "{count} rows of {width} every {step}"
-        );
+        let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(step)?.checked_add(width));
+        assert!(end.is_some_and(|end| end <= data.len()), "{count} rows of {width} every {step}");
         Self { data, count, width, step }
     }
 
@@ -93,7 +91,8 @@ impl<'a> Canvas<'a> {
     /// # Panics
     /// When the matrix leaves the slice: a defect of the caller.
     pub(super) fn new(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
-        assert!(rows * columns <= data.len(), "{rows} × {columns} in {}", data.len());
+        let cells = rows.checked_mul(columns);
+        assert!(cells.is_some_and(|cells| cells <= data.len()), "{rows} × {columns} in {}", data.len());
         let start = data.as_mut_ptr();
         Self { start, rows, columns, row_step: columns, column_step: 1, life: PhantomData }
     }
@@ -168,7 +167,8 @@ pub(super) unsafe fn fill(
     finish: Finish<'_>,
 ) {
     let (width, registers) = arch.dispatch(Vectors);
-    assert!(panel.len() >= left.width * width && finish.row + left.count <= canvas.rows);
+    let (wanted, end) = (left.width.checked_mul(width), finish.row.checked_add(left.count));
+    assert!(wanted.is_some_and(|n| n <= panel.len()) && end.is_some_and(|end| end <= canvas.rows));
     finish.bias.check(canvas);
     let columns = width.min(canvas.columns.saturating_sub(finish.column));
     if columns == 0 {
