@@ -197,7 +197,7 @@ impl Watch<'_> {
 }
 
 /// The first value of a tensor that has no place there. A mask is −∞ by design, and so is what it hides.
-fn broken(node: NodeId, op: &Op, shape: &[usize], values: &[f32]) -> Option<Broken> {
+pub(crate) fn broken(node: NodeId, op: &Op, shape: &[usize], values: &[f32]) -> Option<Broken> {
     let hides = matches!(op, Op::Mask(_) | Op::AddMask { .. });
     let bad = |x: &f32| !(x.is_finite() || (hides && *x == f32::NEG_INFINITY));
     let first = values.iter().position(bad)?;

@@ -89,6 +89,11 @@ impl AuditPage<'_> {
             )
     }
 
+    /// With as many digits as the run's numbers have.
+    fn in_precision(&self, x: f64) -> String {
+        if self.precision == "f64" { x.to_string() } else { (x as f32).to_string() }
+    }
+
     fn verdict(&self) -> String {
         let beyond = self.beyond();
         match beyond.first() {
@@ -101,7 +106,12 @@ impl AuditPage<'_> {
             },
             Some(first) => {
                 let cell = first.worst.as_ref().map(|cell| {
-                    format!(" at {:?}: captured {}, its inputs give {}", cell.at, cell.captured, cell.derived)
+                    format!(
+                        " at {:?}: captured {}, its inputs give {}",
+                        cell.at,
+                        self.in_precision(cell.captured),
+                        self.in_precision(cell.derived)
+                    )
                 });
                 let verb = if beyond.len() == 1 { "tensor is" } else { "tensors are" };
                 format!(
@@ -178,7 +188,7 @@ fn fill(text: &str, width: usize) -> String {
 
 fn percent(share: f64) -> String {
     match share * 100.0 {
-        p if p >= 1e6 => format!("{p:.1e} %"),
+        p if p >= 1e6 => format!("{} ×", thousands(share as u64)),
         p if p >= 10.0 => format!("{p:.0} %"),
         p if p >= 0.1 || p == 0.0 => format!("{p:.1} %"),
         p => format!("{p:.1e} %"),

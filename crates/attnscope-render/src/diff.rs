@@ -126,7 +126,7 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     });
     if !first.reads.is_empty() {
         let agree = match (first.kind, report.judged) {
-            (Kind::Bug, Judged::Nothing) => "what comes before it agrees",
+            (Kind::Bug, Judged::NoTrace | Judged::NotRebuilt) => "what comes before it agrees",
             (Kind::Bug, _) => "its inputs agree",
             (Kind::Drift, _) => "it is computed from",
         };
@@ -165,7 +165,11 @@ fn judged(report: &Report) -> Option<&'static str> {
         Judged::WithoutWeights => Some(
             "The model is not at hand, so nodes with weights could not be computed again; --model FILE gives it.",
         ),
-        Judged::Nothing => Some(
+        Judged::NotRebuilt => Some(
+            "The graph of the trace cannot be rebuilt, or does not fit its tokens, so nothing could be computed again from its \
+             inputs; --model FILE may help.",
+        ),
+        Judged::NoTrace => Some(
             "Neither side is a trace of ours, so nothing could be computed again from its inputs; --model FILE helps where the \
              dumps hold the token ids.",
         ),
@@ -247,7 +251,8 @@ pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
         "judged": match report.judged {
             Judged::All => "all",
             Judged::WithoutWeights => "without_weights",
-            Judged::Nothing => "nothing",
+            Judged::NoTrace => "nothing",
+            Judged::NotRebuilt => "not_rebuilt",
             Judged::Weights => "weights",
         },
         "nodes": nodes,
@@ -281,10 +286,11 @@ fn first_json(report: &Report, first: &Divergence) -> Value {
 
 fn node_json(row: &Compared) -> Value {
     let m = &row.measure;
+    let name = |name: &String| if name.is_empty() { Value::Null } else { json!(name) };
     json!({
         "node": row.node,
-        "a": row.names[0],
-        "b": row.names[1],
+        "a": name(&row.names[0]),
+        "b": name(&row.names[1]),
         "shape": row.shape,
         "max_abs": m.max_abs,
         "relative": m.relative(),

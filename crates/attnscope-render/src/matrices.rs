@@ -48,11 +48,17 @@ impl Piece {
         }
     }
 
-    /// `2×3`.
-    pub(crate) fn shape_text(&self) -> Option<String> {
+    /// Whether it makes one matrix of those beside it, whose shapes are then worth naming.
+    pub(crate) fn joins(&self) -> bool {
+        matches!(self, Self::Text(text) if text == "·" || text == "|")
+    }
+
+    /// `[2×3]`, `·`, ` + `.
+    pub(crate) fn shape_text(&self) -> String {
         match self {
-            Self::Text(_) => None,
-            Self::Matrix(matrix, _) => Some(format!("{}×{}", matrix.rows(), matrix.columns())),
+            Self::Text(text) if text == "·" => text.clone(),
+            Self::Text(text) => format!(" {text} "),
+            Self::Matrix(matrix, _) => format!("[{}×{}]", matrix.rows(), matrix.columns()),
         }
     }
 

@@ -17,10 +17,10 @@ mod judged;
 mod near;
 mod open;
 mod ready;
+mod text_file;
 mod toy;
-mod writing;
-
 mod traced;
+mod writing;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;

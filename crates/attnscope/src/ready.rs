@@ -80,6 +80,11 @@ impl<'a> Ready<'a> {
         })
     }
 
+    /// The model's own padding, where its documents name it.
+    pub(crate) fn named_pad(&self) -> Option<u32> {
+        pad_token(self.model).ok().flatten()
+    }
+
     /// The tokenizer, or why text is no use here.
     pub fn tokenizer(&self) -> Result<&Tokenizer, Failure> {
         self.tokenizer.as_ref().ok_or_else(|| {
@@ -162,6 +167,12 @@ impl<'a> Ready<'a> {
             tokenizer.set_languages(source, target)?;
             return if target.is_some() { self.begin_in_target_language() } else { Ok(()) };
         };
+        if let Some(code) = source.filter(|&code| !speech.is_multilingual() && code != "en") {
+            return Err(Failure::new(
+                format!("--src-lang {code}: {} knows English only", self.opened.name),
+                "leave --src-lang out, or take a multilingual model",
+            ));
+        }
         // What knows English only does not name it.
         let named = source.filter(|&code| speech.is_multilingual() || code != "en");
         self.language = named.map(|code| speech.language(tokenizer, code)).transpose()?;

@@ -5,8 +5,7 @@ use std::path::Path;
 use attnscope_diagnose::audit::{Audit, ROUNDOFF_F32, ROUNDOFF_F64, audit};
 use attnscope_graph::{Dim, Front, Side};
 use attnscope_run::trace::Trace;
-use attnscope_run::{Features, Input, PadSide, Rows, Source, Weights};
-use serde_json::Value;
+use attnscope_run::{Features, Input, Source, Weights};
 
 use crate::failure::Failure;
 use crate::open::Opened;
@@ -25,29 +24,13 @@ impl Traced {
     /// Opens a trace and its model: the one given, or the one that the trace names.
     pub(crate) fn open(folder: &Path, model: Option<&str>) -> Result<Self, Failure> {
         let trace = Trace::open(folder)?;
-        let about = &trace.about;
-        let named = about["model"].as_str().unwrap_or_default();
-        let precision = if about["precision"] == "f64" { "f64" } else { "f32" };
-        // The user's word when it was traced; it may be in no file.
-        let heads = about["heads"].as_array().and_then(|heads| heads.first()).and_then(Value::as_u64);
-        let heads =
-            heads.filter(|n| about["heads"].as_array().is_some_and(|all| all.iter().all(|x| x == *n)));
-        let heads = heads.and_then(|n| usize::try_from(n).ok());
-        let name = model.unwrap_or(named);
-        let opened = Opened::open(name, heads).map_err(|e| {
+        let precision = if trace.about["precision"] == "f64" { "f64" } else { "f32" };
+        let name = model.or_else(|| trace.model()).unwrap_or_default();
+        let opened = open_model(&trace, name, None).map_err(|e| {
             let help = format!("give the model that was traced: check --trace {} MODEL", folder.display());
             if model.is_none() { Failure::new(e.error, help) } else { e }
         })?;
-        let opened = match (name, same_files(&opened, about)) {
-            (_, Ok(())) => opened,
-            // The toy's vocabularies are the words it was traced with.
-            ("toy", Err(e)) => {
-                let toy = Opened::toy(sentences(about, "source"), sentences(about, "target"))?;
-                same_files(&toy, about).map_err(|_| e)?;
-                toy
-            }
-            (_, Err(e)) => return Err(e),
-        };
+        same_files(&opened, &trace)?;
         Ok(Self { trace, opened, precision })
     }
 
@@ -63,10 +46,10 @@ impl Traced {
     /// What the run was given.
     fn input(&self) -> Result<Input, Failure> {
         let source = match self.opened.encoder_decoder()?.wiring.front {
-            Front::Tokens => Source::Tokens(self.rows(Side::Source)?),
+            Front::Tokens => Source::Tokens(self.trace.tokens(Side::Source)?),
             Front::Audio => Source::Features(self.features()?),
         };
-        Ok(Input { source, target: self.rows(Side::Target)? })
+        Ok(Input { source, target: self.trace.tokens(Side::Target)? })
     }
 
     fn damaged(&self, place: &str, expected: &str) -> Failure {
@@ -74,32 +57,6 @@ impl Traced {
             format!("{}: {place}: expected {expected}", self.trace.folder().join("trace.json").display()),
             "give a folder that `attnscope trace --save` has written",
         )
-    }
-
-    /// The tokens of a side, with their padding where it was.
-    fn rows(&self, side: Side) -> Result<Rows, Failure> {
-        let name = match side {
-            Side::Source => "source",
-            Side::Target => "target",
-        };
-        let damaged = || self.damaged(&format!("tokens.{name}"), "rows of tokens, padded on one side");
-        let token = |token: &Value| -> Option<(u32, bool)> {
-            Some((u32::try_from(token["id"].as_u64()?).ok()?, !token["padding"].as_bool()?))
-        };
-        let row = |row: &Value| row.as_array()?.iter().map(token).collect::<Option<Vec<_>>>();
-        let rows = self.trace.about["tokens"][name].as_array();
-        let rows =
-            rows.and_then(|rows| rows.iter().map(row).collect::<Option<Vec<_>>>()).ok_or_else(damaged)?;
-        let all = || rows.iter().flatten().copied();
-        let pad = all().find(|(_, open)| !open).map_or(0, |(id, _)| id);
-        let left = rows.iter().any(|row| row.first().is_some_and(|(_, open)| !open));
-        let side = if left { PadSide::Left } else { PadSide::Right };
-        let length = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let tokens =
-            |row: &Vec<(u32, bool)>| row.iter().filter(|(_, open)| *open).map(|&(id, _)| id).collect();
-        let padded = Rows::padded(&rows.iter().map(tokens).collect::<Vec<_>>(), pad, side, length);
-        let same = padded.ids().iter().copied().zip(padded.open().iter().copied()).eq(all());
-        if same { Ok(padded) } else { Err(damaged()) }
     }
 
     /// The features that were captured. Where they were not, only their shape is needed, and their values are no numbers.
@@ -116,7 +73,7 @@ impl Traced {
                 let sizes = &self.opened.encoder_decoder()?.sizes;
                 let window = sizes.get(Dim::Positions(Side::Source)).map(|n| n.saturating_mul(2));
                 let heard = sizes.get(Dim::Mels) == Some(mels) && window.is_some_and(|most| frames <= most);
-                if !heard || batch != self.rows(Side::Target)?.batch() {
+                if !heard || batch != self.trace.tokens(Side::Target)?.batch() {
                     return Err(self.damaged(&node.path, "the shape of what the model hears"));
                 }
                 vec![f32::NAN; batch * mels * frames]
@@ -126,11 +83,21 @@ impl Traced {
     }
 }
 
+/// Opens a model as it was when it was traced: with the heads that the user may have given then, a toy with the words it
+/// was traced with. Whether its weights are still the same is for [`same_files`] to say.
+pub(crate) fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Opened, Failure> {
+    let opened = Opened::open(name, heads.or_else(|| trace.heads()))?;
+    if name != "toy" || same_files(&opened, trace).is_ok() {
+        return Ok(opened);
+    }
+    // Its vocabularies are the words that it is given.
+    let toy = Opened::toy(trace.sentences(Side::Source), trace.sentences(Side::Target))?;
+    Ok(if same_files(&toy, trace).is_ok() { toy } else { opened })
+}
+
 /// Whether the weights are those that were traced.
-fn same_files(opened: &Opened, about: &Value) -> Result<(), Failure> {
-    let found = opened.checkpoint.sha256();
-    let files = about["files"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let expected: Vec<&str> = files.iter().filter_map(|file| file["sha256"].as_str()).collect();
+pub(crate) fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> {
+    let (found, expected) = (opened.checkpoint.sha256(), trace.checksums());
     if found == expected {
         return Ok(());
     }
@@ -143,13 +110,4 @@ fn same_files(opened: &Opened, about: &Value) -> Result<(), Failure> {
         ),
         "give the model that was traced: check --trace DIR MODEL",
     ))
-}
-
-/// The words of each row, as a toy reads them.
-fn sentences(about: &Value, side: &str) -> Vec<String> {
-    let row = |row: &Value| -> String {
-        let words = row.as_array().into_iter().flatten().filter_map(|token| token["piece"].as_str());
-        words.collect::<Vec<_>>().join(" ")
-    };
-    about["tokens"][side].as_array().into_iter().flatten().map(row).collect()
 }

@@ -18,6 +18,8 @@ pub struct Written {
     pub hypotheses: Vec<Hypothesis>,
     /// What was heard before anything was written, for a recording.
     pub heard: Option<Heard>,
+    /// Every sample of the recording is 0: whatever was written, nothing was said.
+    pub zeros: bool,
 }
 
 /// The words of a sentence and of its source, and which belong together.
@@ -40,9 +42,9 @@ impl Written {
         self.hypotheses.first()
     }
 
-    /// Whether nothing was said, as OpenAI's thresholds have it.
+    /// Whether nothing was said: there was nothing to hear, or OpenAI's thresholds have it so.
     pub fn is_silence(&self) -> bool {
-        self.heard.zip(self.best()).is_some_and(|(heard, best)| heard.is_silence(best))
+        self.zeros || self.heard.zip(self.best()).is_some_and(|(heard, best)| heard.is_silence(best))
     }
 }
 
@@ -55,7 +57,8 @@ impl Ready<'_> {
         settings: &Settings,
     ) -> Result<Vec<Written>, Failure> {
         let generator = Generator { model: self.model, weights: &self.weights, settings };
-        let plain = |hypotheses| Written { start: settings.start.clone(), hypotheses, heard: None };
+        let plain =
+            |hypotheses| Written { start: settings.start.clone(), hypotheses, heard: None, zeros: false };
         let features = match source {
             Source::Tokens(rows) => {
                 return Ok(generator.from_tokens(native, &rows.tokens())?.into_iter().map(plain).collect());
@@ -70,6 +73,7 @@ impl Ready<'_> {
             start: spoken.start,
             hypotheses: spoken.hypotheses,
             heard: Some(spoken.heard),
+            zeros: false,
         };
         Ok(spoken.into_iter().map(written).collect())
     }

@@ -120,7 +120,10 @@ fn what_explains_the_published_mistakes() {
     assert_eq!((&two["words"][0]["claim"], &two["words"][0]["verdict"]), (&json!("squash"), &json!("wrong")));
     assert!(two["words"][0]["sentence"].as_str().unwrap().contains("only the word is wrong"));
     let (decoder, _) = check(&example("decoder-self.toml"));
-    assert_eq!(claim(&decoder, "weights")["explanations"][0]["kind"], "too_coarse");
+    let coarse = &claim(&decoder, "weights")["explanations"][0];
+    assert_eq!(coarse["kind"], "too_coarse");
+    // [0.4, 0.6] is neither what [0.4502, 0.5498] is rounded to nor what is left when it is cut.
+    assert!(coarse["sentence"].as_str().unwrap().ends_with("row 2 is 0.5 0.5"), "{coarse}");
     let (cross, _) = check(&example("encoder-decoder.toml"));
     // The first row is scaled before it is said to be; the second context row follows from nothing.
     assert_eq!(claim(&cross, "products")["explanations"][0]["kind"], "scaled_early");
@@ -228,6 +231,79 @@ fn what_is_no_example_is_refused_with_its_line() {
     assert_eq!(attnscope(&["check"]).status.code(), Some(2));
 }
 
+/// Whatever gives the bytes: a pipe does not say how many there are, and a device has no end.
+#[cfg(unix)]
+#[test]
+fn text_comes_from_pipes_and_has_an_end() {
+    use std::process::Stdio;
+    let file = std::fs::File::open(example("masked.toml")).unwrap();
+    let mut cat = std::process::Command::new("cat").stdin(file).stdout(Stdio::piped()).spawn().unwrap();
+    let piped = cat.stdout.take().unwrap();
+    let output = common::command(&["check", "/dev/stdin", "--format", "json"]).stdin(piped).output().unwrap();
+    cat.wait().unwrap();
+    let found: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(found["examples"][0]["claims"], check(&example("masked.toml")).0["claims"]);
+    for args in [&["check", "/dev/zero"][..], &["doctor", "toy", "--thresholds", "/dev/zero"]] {
+        let output = attnscope(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains("/dev/zero: expected at most 1048576 bytes, found more"));
+    }
+}
+
+/// Lines are counted once, not again for each row.
+#[test]
+fn a_file_of_many_rows_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml");
+    std::fs::write(&file, format!("[given]\nX = [{}]\n", "[1],\n".repeat(200_000))).unwrap();
+    let start = std::time::Instant::now();
+    let output = attnscope(&["check", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("expected 1 to 16384 numbers, found 200000"), "{}", stderr(&output));
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_head_has_one_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml");
+    let text = "[given]\nscores.0 = [[1, 2]]\nscores.00 = [[3, 4]]\n[claims]\nweights = [[9, 9]]\n";
+    std::fs::write(&file, text).unwrap();
+    let output = attnscope(&["check", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    assert!(stderr(&output).contains("x.toml:3: given.scores: head \"00\""), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_that_is_no_example_takes_nothing_from_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml").display().to_string();
+    std::fs::write(&file, "[given]\nX = [[1, 2], [3]]").unwrap();
+    let output = attnscope(&["check", &file, &example("one-word-corrected.toml")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("one-word-corrected.toml\n"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("Every claim is right."), "{}", stdout(&output));
+    assert!(stderr(&output).contains("x.toml:2: given.X: row 2"), "{}", stderr(&output));
+}
+
+#[test]
+fn orders_of_heads_and_of_values_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml").display().to_string();
+    let given =
+        "[given]\nweights.0 = [[0.9, 0.1]]\nweights.1 = [[0.2, 0.8]]\nV = [[1.5, 2, 3, 4], [5, 6, 7, 8.5]]";
+    for (context, kind, said) in [
+        ("[[6.2, 7.6, 1.85, 2.4]]", "heads_reordered", "in another order: 1, 0"),
+        ("[[4.65, 5.6, 3.8, 4.9]]", "values_reordered", "V's rows in another order: 2, 1"),
+    ] {
+        std::fs::write(&file, format!("heads = 2\n{given}\n[claims]\ncontext = {context}")).unwrap();
+        let (found, code) = check(&file);
+        let fits = &claim(&found, "context")["explanations"];
+        assert_eq!((code, &fits[0]["kind"]), (Some(1), &json!(kind)), "{fits}");
+        assert!(fits[0]["sentence"].as_str().unwrap().ends_with(said), "{fits}");
+    }
+}
+
 /// A trace of a model in a folder of its own.
 fn trace(args: &[&str]) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
@@ -310,6 +386,12 @@ fn a_part_of_a_run_is_checked_as_far_as_it_goes() {
         found["unchecked"].as_array().unwrap().iter().find(|u| u["node"] == name).unwrap()["why"].clone()
     };
     assert_eq!((why("logits"), why("encoder.0.ffn.in")), (json!("not_saved"), json!("input_not_saved")));
+    // Logits without what they are made of: nothing to check is nothing found right.
+    let alone = dir.path().join("alone").display().to_string();
+    assert!(attnscope(&["trace", "toy", "--layer", "logits", "--save", &alone]).status.success());
+    let nothing = attnscope(&["check", "--trace", &alone]);
+    assert_eq!((nothing.status.code(), stdout(&nothing).as_str()), (Some(2), ""));
+    assert!(stderr(&nothing).contains("nothing could be checked"), "{}", stderr(&nothing));
     // Only of the model that was traced.
     let refused = attnscope(&["check", "--trace", &folder, "demo"]);
     assert_eq!(refused.status.code(), Some(2));

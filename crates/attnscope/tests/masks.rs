@@ -7,6 +7,7 @@ mod common;
 use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict, masks};
 use attnscope::graph::{CrossMask, Layers, Model, PositionCount, Recognised, Stack, Switch, Wiring, build};
 use attnscope::run::{Input, Keep, Native, PadSide, Rows, Source, Weights};
+use common::faults::Patient;
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
 use serde_json::Value;
@@ -292,15 +293,88 @@ fn a_large_batch_says_what_is_left_out() {
 #[test]
 fn what_cannot_be_shown_is_refused() {
     for (args, words) in [
-        (&["--row", "7"][..], "--row 7: the batch has 1 rows"),
-        (&["--wrong", "no-causal", "--head", "9"], "head 9 of row 0, but there are 4 heads and 1 rows"),
+        (&["--row", "7"][..], "--row 7: the batch has 1 row"),
+        (&["--wrong", "no-causal", "--head", "9"], "head 9 of row 0, but there are 4 heads and 1 row"),
         (&["--wrong", "no-causal", "--layer-index", "9"], "layer 9, but there are 2"),
         (&["--wrong", "no-mask"], "invalid value 'no-mask'"),
+        (&["--head", "1"], "--wrong <MISTAKE>"),
+        (&["--layer-index", "1"], "--wrong <MISTAKE>"),
     ] {
         let output = attnscope(&[&["masks", "toy"], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     }
+}
+
+/// One weight is NaN: nothing holds, nothing fails, and the first tensor that is not finite is named.
+#[test]
+fn nothing_is_proved_of_what_is_not_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut patient = Patient::of(&fixture("marian"));
+    patient.edit("encoder.0.ffn.hidden.weight", |w| w[0] = f32::NAN);
+    let model = patient.save(folder.path());
+    let args = ["masks", &model, "--src-ids", "5,6,7", "--tgt-ids", "98,4,5"];
+    let value = json(&args);
+    assert_eq!(value["not_finite"]["node"], "encoder.0.ffn.hidden");
+    assert_eq!(value["not_finite"]["value"], "NaN");
+    let proofs = value["proofs"].as_array().unwrap();
+    assert!(proofs.len() == Claim::ALL.len() && proofs.iter().all(|p| p["verdict"] == "not_run"), "{value}");
+    let output = attnscope(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert_eq!(text.matches("NaN in encoder.0.ffn.hidden at [0, 0, 0]").count(), 1, "{text}");
+    assert!(text.contains("attnscope doctor ") && !text.contains("holds"), "{text}");
+    let output = attnscope(&[&args[..], &["--wrong", "causal-cross"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cross_attn.scores: NaN at [0, 0, 0, 0]"), "{}", stderr(&output));
+    // Of a whole model there is nothing to say.
+    let whole = json(&["masks", &fixture("marian"), "--src-ids", "5,6,7", "--tgt-ids", "98,4,5"]);
+    assert_eq!(whole["not_finite"], Value::Null);
+}
+
+/// The fixture's pad id is 98, with which its decoder also begins.
+#[test]
+fn pad_ids_that_are_given_are_tokens_and_said_to_be() {
+    let marian = fixture("marian");
+    let run = |source: &str, target: &str| {
+        attnscope(&["masks", &marian, "--src-ids", source, "--tgt-ids", target, "--width", "200"])
+    };
+    let output = run("5,6,98,98;7;98,8,9,10", "98,4;98,5,98;98");
+    let notes = stderr(&output);
+    for words in [
+        "3 pad ids (98) at the start and end of source rows 0, 2 are attended to as tokens",
+        "1 pad id (98) at the end of target row 1 is attended to as a token",
+        "write `;` between rows",
+    ] {
+        assert!(notes.contains(words), "{words}\n{notes}");
+    }
+    let text = stdout(&output);
+    let legend = "(pad) was added to fill its row: shut. 98, the pad id as a token, is open like any other.";
+    assert!(text.contains(legend), "{text}");
+    let output = run("5,6,98,7", "98,4");
+    assert_eq!(stderr(&output), "");
+    assert!(!stdout(&output).contains("(pad) was added"));
+}
+
+#[test]
+fn padding_that_is_made_up_is_said_to_be() {
+    let marian = fixture("marian");
+    let args = ["masks", &marian, "--src-ids", "5,6,7", "--tgt-ids", "98,4", "--wrong", "no-padding"];
+    let text = stdout(&attnscope(&[&args[..], &["--width", "200"]].concat()));
+    for words in [
+        "this source has no padding: 2 positions of it, (pad), added to show the mistake",
+        "so they add positions: 2 to each source row, 2 to each target row.",
+        "Whether the weights were trained with that wiring is another question, and `attnscope doctor`'s.",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let value = json(&args);
+    assert_eq!(value["added_padding"], serde_json::json!({ "source": 2, "target": 2 }));
+    assert_eq!(value["wrong"][0]["added_padding"], 2);
+    // A batch that has padding needs none.
+    let value = json(&[&BATCH[..], &["--row", "1", "--wrong", "no-padding"]].concat());
+    assert_eq!(value["added_padding"], serde_json::json!({ "source": 0, "target": 0 }));
+    assert_eq!(value["wrong"][0]["added_padding"], 0);
 }
 
 fn without_colours(text: &str) -> String {
@@ -315,7 +389,7 @@ fn text_keeps_to_its_width_and_its_characters() {
         let args = ["--wrong", "no-causal", "--width", width];
         let text = stdout(&attnscope(&[&["masks", "demo"], &args[..]].concat()));
         let limit: usize = width.parse().unwrap();
-        assert!(text.lines().all(|line| line.chars().count() <= limit || line.contains(" · ")), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= limit), "{text}");
         let ascii = stdout(&attnscope(&[&["masks", "toy", "--ascii"], &args[..]].concat()));
         assert!(ascii.is_ascii(), "{ascii}");
         let coloured =

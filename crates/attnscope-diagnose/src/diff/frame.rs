@@ -44,21 +44,27 @@ fn in_order<T>(mut named: Vec<(&str, T)>) -> Vec<(&str, T)> {
 pub(super) struct Open<'f> {
     /// For each dimension its length, and the rows whose padding counts along it.
     dims: Vec<(usize, Option<&'f Rows>)>,
+    /// The cells of one row of the batch, which is the first dimension.
+    row: usize,
 }
 
-impl Open<'_> {
-    /// Whether a cell counts.
-    pub(super) fn has(&self, mut cell: usize) -> bool {
-        let mut place = vec![0; self.dims.len()];
-        for (at, (length, _)) in place.iter_mut().zip(&self.dims).rev() {
-            let length = (*length).max(1);
-            (*at, cell) = (cell % length, cell / length);
-        }
-        let batch = place.first().copied().unwrap_or(0);
-        let open = |(&at, (_, rows)): (&usize, &(usize, Option<&Rows>))| {
+impl<'f> Open<'f> {
+    fn new(dims: Vec<(usize, Option<&'f Rows>)>) -> Self {
+        // No dimension is divided by that has no length: such a tensor has no cells.
+        let dims: Vec<_> = dims.into_iter().map(|(length, rows)| (length.max(1), rows)).collect();
+        let row = dims.iter().skip(1).map(|(length, _)| length).product();
+        Self { dims, row }
+    }
+
+    /// Whether a cell counts. Asked of every cell of every padded tensor.
+    pub(super) fn has(&self, cell: usize) -> bool {
+        let batch = cell / self.row;
+        let mut rest = cell;
+        self.dims.iter().rev().all(|(length, rows)| {
+            let at = rest % length;
+            rest /= length;
             rows.is_none_or(|rows| rows.open().get(batch * rows.length() + at).copied().unwrap_or(true))
-        };
-        place.iter().zip(&self.dims).all(open)
+        })
     }
 }
 
@@ -176,7 +182,7 @@ impl Frame {
             *rows = None;
         }
         let by_row = self.graph.as_ref()?.nodes().get(node)?.dims.first() == Some(&Dim::Batch);
-        (by_row && dims.iter().any(|(_, rows)| rows.is_some())).then_some(Open { dims })
+        (by_row && dims.iter().any(|(_, rows)| rows.is_some())).then(|| Open::new(dims))
     }
 
     /// The heads of the stack that a node is in.
@@ -216,4 +222,20 @@ fn rebuilt(trace: &Trace) -> Option<(Graph, Sizes)> {
         }
     }
     Some((graph, sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [batch, head, query, key] with padded queries and keys.
+    #[test]
+    fn padding_counts_along_its_own_dimension() {
+        let (queries, keys) = (Rows::new(&[vec![1, 2], vec![3]], 0), Rows::new(&[vec![4], vec![5, 6, 7]], 0));
+        let open = Open::new(vec![(2, None), (2, None), (2, Some(&queries)), (3, Some(&keys))]);
+        let found: Vec<bool> = (0..24).map(|cell| open.has(cell)).collect();
+        let first = [true, false, false, true, false, false];
+        let second = [true, true, true, false, false, false];
+        assert_eq!(found, [first, first, second, second].concat());
+    }
 }

@@ -4,20 +4,12 @@ use std::path::Path;
 
 use super::error::DiffError;
 
-/// More than any map of names.
-const MOST: u64 = 16 << 20;
-
 /// Reads a map: a line is two names with `=` or white space between them, quoted or not. `#` begins a remark; a line in
-/// brackets is a heading, as TOML has them.
+/// brackets is a heading, as TOML has them. The path is for the error.
 ///
 /// # Errors
-/// When the file cannot be read, or a line is not two names.
-pub fn read_map(path: &Path) -> Result<Vec<(String, String)>, DiffError> {
-    use std::io::Read;
-    let io = |e: std::io::Error| attnscope_checkpoint::Error::new(path, e);
-    let mut text = Vec::new();
-    std::fs::File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut text)).map_err(io)?;
-    let text = String::from_utf8_lossy(&text);
+/// When a line is not two names.
+pub fn parse_map(path: &Path, text: &str) -> Result<Vec<(String, String)>, DiffError> {
     let mut map = Vec::new();
     for (i, line) in text.lines().enumerate() {
         let line = line.trim_start_matches('\u{feff}').trim();

@@ -30,9 +30,10 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// The largest difference in terms of the largest value; 0 where all is 0.
+    /// The largest difference in terms of the largest value; 0 where all is 0. No more than 2, even where the difference
+    /// of two numbers is none.
     pub fn relative(&self) -> f64 {
-        if self.max_abs == 0.0 { 0.0 } else { self.max_abs / self.scale }
+        if self.max_abs == 0.0 { 0.0 } else { (self.max_abs / self.scale).min(2.0) }
     }
 
     /// Bit for bit, as far as can be told from the values.

@@ -20,7 +20,7 @@ use attnscope_graph::Model;
 use attnscope_run::{Formula, Weights};
 
 pub use error::DiffError;
-pub use map::read_map;
+pub use map::parse_map;
 pub use measure::Measure;
 pub use relation::Relation;
 pub use side::Side;
@@ -157,7 +157,7 @@ impl State {
 pub struct Compared {
     /// The node.
     pub node: String,
-    /// Its name in A and in B.
+    /// Its name in A and in B; empty for a weight that one of them does not have.
     pub names: [String; 2],
     /// Its shape.
     pub shape: Vec<usize>,
@@ -189,8 +189,10 @@ pub enum Judged {
     All,
     /// Nodes without weights: the model was not at hand.
     WithoutWeights,
-    /// None: the model's graph or its input is not known.
-    Nothing,
+    /// None: neither side is a trace, and no input of a known model was dumped.
+    NoTrace,
+    /// None: the graph of a trace cannot be rebuilt, or its shapes do not fit its tokens.
+    NotRebuilt,
     /// Nothing was run: weights are compared.
     Weights,
 }
@@ -211,7 +213,8 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     let weights = known.filter(|k| frame.graph.as_ref() == Some(&k.model.graph)).map(|k| k.weights);
     let judge = formula.as_ref().map(|(graph, formula)| Judge { frame: &frame, graph, formula, weights });
     let judged = match (&judge, weights) {
-        (None, _) => Judged::Nothing,
+        (None, _) if a.trace.is_none() && b.trace.is_none() => Judged::NoTrace,
+        (None, _) => Judged::NotRebuilt,
         (Some(_), None) => Judged::WithoutWeights,
         (Some(_), Some(_)) => Judged::All,
     };

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::{Dump, DumpKind, DumpTensor, Elements, Error};
-use attnscope_graph::Model;
+use attnscope_graph::{self as graph, Model};
 use attnscope_run::trace::{Trace, TraceError};
 use attnscope_run::{Features, Input, Rows, Source, pad_token};
-use serde_json::Value;
 
 use super::measure::{PIECE, Pieces};
 
@@ -51,19 +50,19 @@ impl Side {
         self.dump.tensors().len()
     }
 
-    /// The description of the run, where the side is a trace.
-    pub fn about(&self) -> Option<&Value> {
-        self.trace.as_ref().map(|trace| &trace.about)
+    /// The trace, where the side is one.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
     }
 
     /// What the traced model was given to read.
     pub(super) fn input(&self) -> Option<Input> {
-        let tokens = &self.about()?["tokens"];
+        let trace = self.trace()?;
         let source = match self.dump.tensor("audio.mel") {
             Some(mel) => Source::Features(self.features(mel)?),
-            None => Source::Tokens(rows(&tokens["source"])?),
+            None => Source::Tokens(trace.tokens(graph::Side::Source).ok()?),
         };
-        Some(Input { source, target: rows(&tokens["target"])? })
+        Some(Input { source, target: trace.tokens(graph::Side::Target).ok()? })
     }
 
     /// What a model was given to read, from the ids or features that another program dumped.
@@ -97,24 +96,6 @@ impl Side {
     pub(super) fn pieces(&self, tensor: &DumpTensor) -> Result<InFile, Error> {
         Ok(InFile(self.dump.values(tensor)?))
     }
-}
-
-/// Rows of ids as `trace.json` keeps them, padding marked.
-fn rows(value: &Value) -> Option<Rows> {
-    let mut pad = 0;
-    let mut rows = Vec::new();
-    for row in value.as_array()? {
-        let mut ids = Vec::new();
-        for token in row.as_array()? {
-            let id = u32::try_from(token["id"].as_u64()?).ok()?;
-            match token["padding"].as_bool()? {
-                true => pad = id,
-                false => ids.push(id),
-            }
-        }
-        rows.push(ids);
-    }
-    Some(Rows::new(&rows, pad))
 }
 
 /// Rows of ids as they were dumped: [batch, length]. Where nothing says what is padding, pads at the end of a row are.

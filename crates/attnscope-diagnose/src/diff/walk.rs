@@ -24,10 +24,19 @@ pub(super) struct Walk<'w, 'a> {
     judge: Option<&'w Judge<'a>>,
     options: &'w Options,
     /// For each node its own difference, or the largest of the nodes before it that both sides have.
-    carried: Vec<f64>,
+    carried: Vec<Carried>,
     rows: Vec<Compared>,
     /// Nodes of which one side holds a shorter type's worth.
     rounded: Vec<(usize, Relation)>,
+}
+
+/// What a node hands on to those that read it.
+#[derive(Clone, Copy, Default)]
+struct Carried {
+    /// The difference of finite values, in terms of the largest.
+    relative: f64,
+    /// Whether there are cells in which one side alone has a number. What is finite beside them is still compared.
+    apart: bool,
 }
 
 /// What became of a node under suspicion.
@@ -67,12 +76,15 @@ impl<'w, 'a> Walk<'w, 'a> {
                 self.carried.push(inherited);
                 continue;
             };
-            let relative = if measure.apart > 0 { f64::INFINITY } else { measure.relative() };
+            let (relative, apart) = (measure.relative(), measure.apart > 0);
+            let jumps = |floor: f64| {
+                (apart && !inherited.apart) || (relative > floor && relative > CARRIED * inherited.relative)
+            };
             let mut state = if measure.is_same() { State::Same } else { State::Rounding };
             let floor = FLOOR * self.unit(node);
             if first.is_some() {
-                state = if measure.is_same() || relative <= floor { state } else { State::After };
-            } else if relative > floor && relative > CARRIED * inherited {
+                state = if apart || relative > floor { State::After } else { state };
+            } else if jumps(floor) {
                 match self.verdict(node, &measure, inherited)? {
                     Verdict::Rounding(None) => {}
                     Verdict::Rounding(Some(relation)) => self.rounded.push((node, relation)),
@@ -82,7 +94,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                     }
                 }
             }
-            self.carried.push(relative);
+            self.carried.push(Carried { relative, apart });
             self.rows.push(self.row(node, measure, state));
         }
         if first.is_none() {
@@ -93,10 +105,10 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// The first node that has drifted too far.
     fn drift(&mut self) -> Option<Divergence> {
-        let far = |row: &Compared| row.measure.relative() > self.options.tolerance;
+        let tolerance = self.options.tolerance;
+        let far = |row: &Compared| row.measure.apart > 0 || row.measure.relative() > tolerance;
         let at = self.rows.iter().position(far)?;
-        for row in self.rows.iter_mut().skip(at).filter(|row| row.measure.relative() > self.options.tolerance)
-        {
+        for row in self.rows.iter_mut().skip(at).filter(|row| far(row)) {
             row.state = State::After;
         }
         self.rows[at].state = State::First;
@@ -112,8 +124,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         Some(divergence)
     }
 
-    fn inherited(&self, node: usize) -> f64 {
-        self.frame.nodes[node].inputs.iter().map(|&input| self.carried[input]).fold(0.0, f64::max)
+    fn inherited(&self, node: usize) -> Carried {
+        let inputs = self.frame.nodes[node].inputs.iter().map(|&input| self.carried[input]);
+        inputs.fold(Carried::default(), |all, one| Carried {
+            relative: all.relative.max(one.relative),
+            apart: all.apart || one.apart,
+        })
     }
 
     /// The coarser unit of rounding of a node's two tensors.
@@ -169,7 +185,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Tensors { side: self.sides[which], bindings: &self.bindings[which] }
     }
 
-    fn verdict(&self, node: usize, measure: &Measure, inherited: f64) -> Result<Verdict, DiffError> {
+    fn verdict(&self, node: usize, measure: &Measure, inherited: Carried) -> Result<Verdict, DiffError> {
         let expected = self.expected();
         let (ours, theirs) = (self.tensors(expected), self.tensors(1 - expected));
         if let Some(judge) = self.judge
@@ -191,12 +207,13 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         }
         let unit = self.unit(node);
-        let large =
-            measure.relative() > self.options.tolerance && measure.relative() > STEP * inherited.max(unit);
-        if measure.apart == 0 && !large {
+        let relative = measure.relative();
+        let large = relative > self.options.tolerance && relative > STEP * inherited.relative.max(unit);
+        let apart = measure.apart > 0 && !inherited.apart;
+        if !apart && !large {
             return Ok(Verdict::Rounding(None));
         }
-        let relation = self.plain_relation(node, unit, inherited)?;
+        let relation = self.plain_relation(node, unit, inherited.relative)?;
         Ok(match relation {
             Some(relation) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
             relation => {
@@ -217,7 +234,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let finite = ours.values.iter().filter(|x| x.is_finite());
         let (sum, count) = finite.fold((0.0, 0usize), |(sum, n), x| (sum + x * x, n + 1));
         let usual = (sum / count.max(1) as f64).sqrt();
-        let size = 32.0 * unit + if inherited.is_finite() { 4.0 * inherited } else { 0.0 };
+        let size = 32.0 * unit + 4.0 * inherited;
         let own = |x: &f64| if x.is_finite() { x.abs() } else { 0.0 };
         let mut allowed: Vec<f64> = ours.values.iter().map(|x| size * (own(x) + usual)).collect();
         close(self.frame, node, &ours.values, &mut theirs.values, &mut allowed);

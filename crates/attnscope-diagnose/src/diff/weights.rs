@@ -1,8 +1,10 @@
 //! Two weight files, weight by weight under the names that the graph gives them, so that files of different families of
 //! names can be compared.
 
+use std::collections::HashSet;
+
 use attnscope_checkpoint::{Checkpoint, DType, Error, TensorInfo};
-use attnscope_graph::{Dim, Found, Model, Slot, Stack};
+use attnscope_graph::{Dim, Model, Slot, Stack, WeightId};
 
 use super::direct::{self, Two};
 use super::frame::Frame;
@@ -32,6 +34,15 @@ struct Weight<'a> {
     rows: Option<std::ops::Range<usize>>,
 }
 
+/// In place of a weight that a file does not have under its name.
+enum Instead<'a> {
+    /// One that several nodes share.
+    Tied(Weight<'a>),
+    /// A table that is computed: some files of a family store it, others do not.
+    Computed,
+    Nothing,
+}
+
 impl<'a> File<'a> {
     /// Every weight, in the order in which the model uses them.
     fn weights(&self, by_graph: bool) -> Vec<Weight<'a>> {
@@ -39,23 +50,29 @@ impl<'a> File<'a> {
         let Some(model) = self.model.filter(|_| by_graph) else {
             return tensors.iter().map(|info| Weight { path: info.name.clone(), info, rows: None }).collect();
         };
-        let found = |found: &Found, path: &str| {
-            let info = tensors.get(found.tensor)?;
-            Some(Weight { path: path.to_owned(), info, rows: found.rows.clone() })
-        };
         let slots = model.binding.iter();
-        let weight = |(id, slot): (attnscope_graph::WeightId, &Slot)| match slot {
-            Slot::Bound(f) | Slot::Mismatched { found: f, .. } => found(f, &model.graph.weight(id).path),
-            Slot::Missing { .. } => None,
-        };
-        slots.filter_map(weight).collect()
+        slots.filter_map(|(id, slot)| self.bound(slot, &model.graph.weight(id).path)).collect()
     }
 
-    /// Whether the model asks for a weight that the file does not have.
-    fn lacks(&self, path: &str) -> bool {
-        let Some(model) = self.model else { return false };
-        let slot = model.graph.find_weight(path).map(|id| model.binding.slot(id));
-        matches!(slot, Some(Slot::Missing { .. }))
+    fn bound(&self, slot: &Slot, path: &str) -> Option<Weight<'a>> {
+        let (Slot::Bound(found) | Slot::Mismatched { found, .. }) = slot else { return None };
+        let info = self.checkpoint.tensors().get(found.tensor)?;
+        Some(Weight { path: path.to_owned(), info, rows: found.rows.clone() })
+    }
+
+    /// What the model has for a weight that it does not have under its own name.
+    fn instead(&self, path: &str) -> Instead<'a> {
+        let node = path.rsplit_once('.').and_then(|(node, part)| {
+            let model = self.model?;
+            Some((model, model.graph.node(model.graph.find(node)?), part))
+        });
+        let Some((model, node, part)) = node else { return Instead::Nothing };
+        if node.weights.is_empty() {
+            return Instead::Computed;
+        }
+        let is_part = |id: &&WeightId| model.graph.weight(**id).path.rsplit('.').next() == Some(part);
+        let tied = node.weights.iter().find(is_part).and_then(|&id| self.bound(model.binding.slot(id), path));
+        tied.map_or(Instead::Nothing, Instead::Tied)
     }
 
     fn read(&self, weight: &Weight<'_>) -> Result<Vec<f64>, Error> {
@@ -84,7 +101,17 @@ impl Weight<'_> {
         }
     }
 
-    /// What a value may be off by its type: blocks with shared scales keep about as much as their bits.
+    /// What a value may be off by its type however small it is: half the distance of the numbers next to 0.
+    fn least(&self) -> f64 {
+        match self.info.dtype {
+            DType::F16 => 0.5f64.powi(25),
+            DType::F8E4M3 => 0.5f64.powi(10),
+            DType::F8E5M2 => 0.5f64.powi(17),
+            _ => 0.0,
+        }
+    }
+
+    /// What a value may be off by its type, in terms of itself: blocks with shared scales keep about as much as their bits.
     fn unit(&self) -> f64 {
         match self.info.dtype {
             dtype if dtype.is_plain() => roundoff(dtype),
@@ -108,15 +135,23 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
     for weight in &all[0] {
         match all[1].iter().find(|other| other.path == weight.path) {
             Some(other) => comparison.compare(weight, other)?,
-            None if b.lacks(&weight.path) => comparison.missing(weight, Which::B),
-            None => {}
+            None => match b.instead(&weight.path) {
+                Instead::Tied(other) => comparison.compare(weight, &other)?,
+                Instead::Computed => {}
+                Instead::Nothing => comparison.missing(weight, Which::B),
+            },
         }
     }
-    for weight in all[1].iter().filter(|weight| a.lacks(&weight.path)) {
-        comparison.missing(weight, Which::A);
+    let of_a: HashSet<&str> = all[0].iter().map(|weight| weight.path.as_str()).collect();
+    for weight in all[1].iter().filter(|weight| !of_a.contains(weight.path.as_str())) {
+        match a.instead(&weight.path) {
+            Instead::Tied(other) => comparison.compare(&other, weight)?,
+            Instead::Computed => {}
+            Instead::Nothing => comparison.missing(weight, Which::A),
+        }
     }
     let Comparison { nodes, first, .. } = comparison;
-    if nodes.is_empty() {
+    if !nodes.iter().any(|node| node.names.iter().all(|name| !name.is_empty())) {
         let some = |file: &File<'_>| {
             let names: Vec<&str> =
                 file.checkpoint.tensors().iter().take(4).map(|t| t.name.as_str()).collect();
@@ -125,7 +160,7 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
         return Err(DiffError::NothingMatched { a: some(&a), b: some(&b) });
     }
     let left = [0, 1].map(|which: usize| {
-        let used: std::collections::HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
+        let used: HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
         all[which].iter().map(Weight::name).filter(|name| !used.contains(name.as_str())).collect()
     });
     Ok(Report { first, nodes, left, judged: Judged::Weights })
@@ -143,7 +178,7 @@ impl Comparison<'_, '_> {
     fn compare(&mut self, a: &Weight<'_>, b: &Weight<'_>) -> Result<(), DiffError> {
         let values = [self.files[0].read(a)?, self.files[1].read(b)?];
         let (shape, other) = (a.shape(), b.shape());
-        let unit = a.unit().max(b.unit());
+        let (unit, least) = (a.unit().max(b.unit()), a.least().max(b.least()));
         let [left, right] = &values;
         let mut measure = Measure::default();
         let comparable = shape == other;
@@ -152,9 +187,8 @@ impl Comparison<'_, '_> {
         } else {
             measure.apart = left.len().max(right.len());
         }
-        let usual = rms(left);
-        let allowed: Vec<f64> =
-            left.iter().map(|x| unit * (x.abs() + if unit > 1e-3 { usual } else { 0.0 })).collect();
+        let usual = if unit > 1e-3 { rms(left) } else { 0.0 };
+        let allowed: Vec<f64> = left.iter().map(|x| unit * (x.abs() + usual) + least).collect();
         let close = |((a, b), allowed): ((&f64, &f64), &f64)| {
             a == b || (a - b).abs() <= *allowed || (a.is_nan() && b.is_nan())
         };
@@ -290,8 +324,8 @@ impl Comparison<'_, '_> {
         others.sort_by_key(|w| layer(&w.path) != own);
         for other in others {
             let values = self.files[0].read(other)?;
-            let unit = other.unit().max(b.unit());
-            let allowed: Vec<f64> = values.iter().map(|x| unit * x.abs()).collect();
+            let (unit, least) = (other.unit().max(b.unit()), other.least().max(b.least()));
+            let allowed: Vec<f64> = values.iter().map(|x| unit * x.abs() + least).collect();
             if close_to(&values, found, &allowed) {
                 let node = other.path.clone();
                 return Ok(Some(match layer(&other.path) == own {

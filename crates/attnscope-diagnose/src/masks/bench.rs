@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use attnscope_graph::{Dim, Model, NodeId, Side};
 use attnscope_run::{Change, Input, Native, PadSide, RunError, Sink, Source, Values, Weights, sizes_of};
 
+use super::finite::{Finite, NotFinite};
 use super::noise::Noise;
 use super::place::{Free, Movement, movement, place};
 use super::proof::{Claim, Leak, Proof, Verdict};
+use crate::observe::Broken;
 
 /// How rows are padded where a proof needs padding and the input has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Bench<'a> {
     native: Native,
     /// Runs since the last proof.
     runs: usize,
+    /// The first tensor that is not finite, once it has been looked for.
+    broken: Option<Option<Broken>>,
 }
 
 /// The nodes that proofs read and write.
@@ -100,7 +104,25 @@ impl<'a> Bench<'a> {
             memory: find("encoder.out")?,
             logits: find("logits")?,
         };
-        Ok(Self { model, weights, input, padding, nodes, native: Native::new(), runs: 0 })
+        Ok(Self { model, weights, input, padding, nodes, native: Native::new(), runs: 0, broken: None })
+    }
+
+    /// What of the unperturbed run is not finite, if anything is; −∞ where a mask shuts a cell does not count.
+    ///
+    /// # Errors
+    /// When the run fails.
+    pub fn not_finite(&mut self) -> Result<Option<NotFinite>, RunError> {
+        if self.broken.is_none() {
+            let mut sink = Finite::new(self.model);
+            self.native.run(self.model, self.weights, self.input, &mut sink)?;
+            self.broken = Some(sink.broken);
+        }
+        let named = |broken: &Broken| NotFinite {
+            node: self.model.graph.node(broken.node).path.as_str().to_owned(),
+            at: broken.at.clone(),
+            value: broken.value,
+        };
+        Ok(self.broken.iter().flatten().next().map(named))
     }
 
     /// Every proof, in the order of [`Claim::ALL`].
@@ -116,6 +138,11 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// When a run fails.
     pub fn prove(&mut self, claim: Claim) -> Result<Proof, RunError> {
+        if let Some(NotFinite { node, at, value }) = self.not_finite()? {
+            let why =
+                format!("{value} in {node} at {at:?}, the first tensor that is not finite, and what is");
+            return Ok(Proof::not_run(claim, format!("{why} not a number cannot be seen to move")));
+        }
         self.runs = 0;
         let proof = match claim {
             Claim::Causal => self.causal(),

@@ -3,6 +3,7 @@
 
 mod align;
 mod bench;
+mod finite;
 mod noise;
 mod padding;
 mod place;
@@ -16,6 +17,7 @@ use attnscope_run::{Input, RunError, Source, sizes_of};
 pub use attnscope_run::{Shut, shut};
 
 pub use bench::{Bench, Padding};
+pub use finite::NotFinite;
 pub(crate) use padding::shapes;
 pub use proof::{Claim, Leak, Proof, Verdict};
 pub use wrong::{Compared, Mistake, RowDifference};

@@ -42,6 +42,14 @@ impl Bench<'_> {
         Input { source, target: self.padded_rows(Side::Target, &input.target) }
     }
 
+    /// How many positions of padding are added to each row of an input's source and target where padding is needed and
+    /// there is none.
+    pub fn added_padding(&self, input: &Input) -> [usize; 2] {
+        let added = |side, rows: &Rows| self.padded_rows(side, rows).length() - rows.length();
+        let source = input.source_rows().map_or(0, |rows| added(Side::Source, rows));
+        [source, added(Side::Target, &input.target)]
+    }
+
     fn padded_rows(&self, side: Side, rows: &Rows) -> Rows {
         if rows.open().contains(&false) {
             return rows.clone();

@@ -74,6 +74,11 @@ impl Claim {
         }
     }
 
+    /// Whether it is about padding, some of which is added to an input that has none.
+    pub fn needs_padding(self) -> bool {
+        matches!(self, Self::PaddingAlone | Self::PaddingEmbeddings | Self::PaddingStates)
+    }
+
     /// Whether something must move, not stay.
     pub fn must_move(self) -> bool {
         matches!(self, Self::CrossReach | Self::SourceReach)

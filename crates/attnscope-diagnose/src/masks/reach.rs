@@ -87,7 +87,7 @@ impl<'a> Bench<'a> {
             (0..batch).flat_map(|row| tokens(bench, row, at)).collect()
         };
         let most = before.get(&logits).map_or(1.0, Tensor::most);
-        let (mut cells, mut smallest, mut stuck) = (0, f64::INFINITY, None);
+        let (mut cells, mut smallest, mut stuck, mut lost) = (0, f64::INFINITY, None, false);
         for at in picked(0, source) {
             let mut waiting = all(self, at);
             cells += waiting.len();
@@ -101,6 +101,11 @@ impl<'a> Bench<'a> {
                     .collect();
                 let changes = self.noise(node, &before, &rows, strength);
                 let after = self.run(input, &changes, &|id| id == logits)?;
+                // NaN spreads past masks: 0 · NaN is NaN. It shows nothing.
+                if after.get(&logits).is_some_and(|logits| logits.values.iter().any(|x| !x.is_finite())) {
+                    lost = true;
+                    continue;
+                }
                 waiting.retain(|&cell| {
                     let far = logits_movement(&before, &after, logits, cell) / most;
                     smallest = if far > 0.0 { smallest.min(far) } else { smallest };
@@ -113,6 +118,12 @@ impl<'a> Bench<'a> {
         }
         if cells == 0 {
             return Ok(Proof::not_run(claim, "there is no source token with a target token"));
+        }
+        if lost && stuck.is_some() {
+            return Ok(Proof::not_run(
+                claim,
+                "a larger perturbation, which was needed, makes the logits NaN",
+            ));
         }
         let cells_in_all = (0..source).map(|at| all(self, at).len()).sum();
         let (movement, verdict) = match stuck {

@@ -4,6 +4,7 @@ use attnscope_graph::Side;
 use attnscope_run::{Input, RunError, Shut};
 
 use super::bench::Bench;
+use super::place::place;
 use super::wrong::{Compared, Mistake};
 use super::{is_token, shut};
 
@@ -38,8 +39,18 @@ impl Bench<'_> {
             return Err(absent(format!("{:?}", tensor.shape), "four dimensions were expected"));
         };
         if head >= heads || row >= batch {
-            let sizes = format!("there are {heads} heads and {batch} rows");
+            let rows = if batch == 1 { "row" } else { "rows" };
+            let sizes = format!("there are {heads} heads and {batch} {rows}");
             return Err(absent(format!("head {head} of row {row}"), &sizes));
+        }
+        if let Some(cell) = tensor.values.iter().position(|x| !x.is_finite()) {
+            let at = place(&tensor.shape, cell);
+            return Err(RunError::Input {
+                place: path,
+                found: format!("{} at {at:?}", tensor.values[cell]),
+                expected: "a mistake is shown on numbers".into(),
+                help: "leave --wrong out: the proofs name the first tensor that is not finite".into(),
+            });
         }
         let cells = queries * keys;
         let of = |values: &[f32], part: usize| values[part * cells..(part + 1) * cells].to_vec();

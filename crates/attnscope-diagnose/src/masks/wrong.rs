@@ -128,6 +128,12 @@ impl Compared {
         Self { mistake, queries, keys, shut: shut.to_vec(), right, wrong, tokens: tokens.to_vec(), rows }
     }
 
+    /// Whether a cell that should be open is shut by the mistake.
+    pub fn hides(&self, cell: usize) -> bool {
+        let future = cell % self.keys.max(1) > cell / self.keys.max(1);
+        self.mistake == Mistake::CausalCross && future && self.shut.get(cell).is_none_or(Option::is_none)
+    }
+
     /// In what the two differ, with the numbers at hand.
     pub fn difference(&self) -> String {
         if self.right == self.wrong {

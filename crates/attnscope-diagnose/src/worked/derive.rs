@@ -1,170 +1,28 @@
-//! Every step of an example, worked out. How it is worked out is a value, a [`Recipe`], so that a mistake is an edit of
-//! it.
+//! Every step of an example, worked out by a recipe.
 
 use std::collections::BTreeMap;
 
-use super::example::{Claim, Example, Mask, Operand, Part, Scale, Step};
+use super::example::{Claim, Example, Mask, Operand, Part, Step};
 use super::matrix::Matrix;
-
-/// How Q, K, V and the output are made.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Projection {
-    pub(super) source: Operand,
-    pub(super) weight: Operand,
-    pub(super) transposed: bool,
-    pub(super) bias: bool,
-}
-
-/// What becomes of the mask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Masking {
-    /// Added to the scores: right.
-    Added,
-    /// Forgotten.
-    Ignored,
-    /// The scores multiplied by 1 and 0.
-    MultipliedBefore,
-    /// The weights multiplied by 1 and 0.
-    MultipliedAfter,
-    /// The mask's transpose added: the past hidden instead of the future.
-    Transposed,
-}
-
-/// How scores become weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Squash {
-    /// A softmax of each row: right.
-    Softmax,
-    /// A sigmoid of each cell.
-    Sigmoid,
-    /// A softmax of each column.
-    Columns,
-    /// One softmax of all cells.
-    Everything,
-    /// The scores divided by the sum of their row, without exponentials.
-    Shares,
-    /// Exponentials that are not divided by their sum.
-    Exponentials,
-    /// The scores as they are.
-    Skipped,
-}
-
-/// What the weights are multiplied with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mixed {
-    /// A step: V is right.
-    Step(Step),
-    /// An input that was not projected.
-    Operand(Operand),
-}
-
-impl Mixed {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Step(step) => step.name(),
-            Self::Operand(operand) => operand.name(),
-        }
-    }
-}
-
-/// Every choice in an attention.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Recipe {
-    pub(super) q: Projection,
-    pub(super) k: Projection,
-    pub(super) v: Projection,
-    pub(super) out: Projection,
-    pub(super) left: Step,
-    pub(super) right: Step,
-    /// Q·K where Q·Kᵀ is meant.
-    pub(super) right_as_it_is: bool,
-    /// What the products are divided by before they are called products: 1.
-    pub(super) early_divisor: f64,
-    pub(super) divisor: f64,
-    pub(super) masking: Masking,
-    pub(super) squash: Squash,
-    pub(super) weights_transposed: bool,
-    pub(super) mixed: Mixed,
-    /// Columns of heads taken in turn instead of head after head.
-    pub(super) interleaved: bool,
-}
-
-impl Recipe {
-    /// The right one.
-    pub(super) fn of(example: &Example) -> Self {
-        let projection = |source, weight| Projection { source, weight, transposed: false, bias: true };
-        Self {
-            q: projection(example.query_source(), Operand::WQ),
-            k: projection(Operand::X, Operand::WK),
-            v: projection(Operand::X, Operand::WV),
-            out: projection(Operand::X, Operand::WO),
-            left: Step::Q,
-            right: Step::K,
-            right_as_it_is: false,
-            early_divisor: 1.0,
-            divisor: divisor(example, example.scale).unwrap_or(1.0),
-            masking: Masking::Added,
-            squash: Squash::Softmax,
-            weights_transposed: false,
-            mixed: Mixed::Step(Step::V),
-            interleaved: false,
-        }
-    }
-
-    pub(super) fn projection(&mut self, step: Step) -> Option<&mut Projection> {
-        match step {
-            Step::Q => Some(&mut self.q),
-            Step::K => Some(&mut self.k),
-            Step::V => Some(&mut self.v),
-            Step::Output => Some(&mut self.out),
-            _ => None,
-        }
-    }
-}
-
-/// The width of all heads together, where queries or keys are known.
-pub(super) fn inner(example: &Example) -> Option<usize> {
-    let weight = |operand| example.operand(operand).map(Matrix::columns);
-    let unprojected = || example.operand(Operand::X).filter(|_| example.unprojected()).map(Matrix::columns);
-    let given = |step| {
-        let part = example.given.iter().find(|given| given.part.step == step)?;
-        Some(part.stated.matrix.columns() * if part.part.head.is_some() { example.heads } else { 1 })
-    };
-    weight(Operand::WQ)
-        .or_else(|| weight(Operand::WK))
-        .or_else(|| given(Step::Q))
-        .or_else(|| given(Step::K))
-        .or_else(unprojected)
-}
-
-/// A head's size.
-pub fn head_size(example: &Example) -> Option<usize> {
-    inner(example).map(|columns| columns / example.heads)
-}
-
-/// The width of what is projected, or of all heads together.
-pub fn model_size(example: &Example) -> Option<usize> {
-    example.operand(example.query_source()).map(Matrix::columns).or_else(|| inner(example))
-}
-
-/// A scale as a number, where the sizes behind it are known.
-pub fn divisor(example: &Example, scale: Scale) -> Option<f64> {
-    let root = |size: Option<usize>| size.map(|n| (n as f64).sqrt());
-    match scale {
-        Scale::SqrtHead => root(head_size(example)),
-        Scale::SqrtModel => root(model_size(example)),
-        Scale::None => Some(1.0),
-        Scale::By(x) => Some(x),
-    }
-}
+use super::recipe::{Masking, Mixed, Projection, Recipe};
+use super::rounded::Rounded;
+use super::squash::squash;
 
 /// A step's values.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+enum Value {
     /// All heads side by side.
-    Whole(Matrix),
-    /// A matrix a head.
-    Heads(Vec<Matrix>),
+    Whole(Rounded),
+    /// A matrix for each head.
+    Heads(Vec<Rounded>),
+}
+
+/// A claim that stands for what it is about.
+#[derive(Debug, Clone)]
+pub(super) struct Fixed<'a> {
+    pub(super) claim: &'a Claim,
+    /// How far each of its numbers may be from what its author went on with; nothing where it is taken as it is written.
+    pub(super) reach: Option<Matrix>,
 }
 
 /// The steps that could be worked out.
@@ -175,13 +33,18 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// A step's values.
-    pub fn get(&self, step: Step) -> Option<&Value> {
-        self.steps.get(&step)
+    /// Whether a step could be worked out.
+    pub fn has(&self, step: Step) -> bool {
+        self.steps.contains_key(&step)
     }
 
     /// The matrix of a step or of one of its heads.
     pub fn part(&self, part: Part) -> Option<Matrix> {
+        self.rounded(part).map(|rounded| rounded.middle)
+    }
+
+    /// As above, with how far it may be off.
+    pub(super) fn rounded(&self, part: Part) -> Option<Rounded> {
         match (self.steps.get(&part.step)?, part.head) {
             (Value::Whole(matrix), None) => Some(matrix.clone()),
             (Value::Whole(matrix), Some(head)) => matrix.head(head, self.heads),
@@ -189,37 +52,38 @@ impl Derived {
         }
     }
 
-    fn whole(&self, step: Step) -> Option<&Matrix> {
+    fn whole(&self, step: Step) -> Option<&Rounded> {
         match self.steps.get(&step)? {
             Value::Whole(matrix) => Some(matrix),
             Value::Heads(_) => None,
         }
     }
 
-    fn set(&mut self, claim: &Claim) {
-        let (step, head) = (claim.part.step, claim.part.head.unwrap_or(0));
-        let matrix = &claim.stated.matrix;
+    fn set(&mut self, fixed: &Fixed<'_>) {
+        let part = fixed.claim.part;
+        let head = part.head.unwrap_or(0);
+        let claimed = Rounded::new(fixed.claim.stated.matrix.clone(), fixed.reach.clone());
         let heads = self.heads;
-        match self.steps.get_mut(&step) {
-            Some(Value::Heads(matrices)) => matrices[head.min(heads - 1)] = matrix.clone(),
-            Some(Value::Whole(whole)) if claim.part.head.is_some() => {
-                if let Some(changed) = whole.with_head(head, heads, matrix) {
+        match self.steps.get_mut(&part.step) {
+            Some(Value::Heads(matrices)) => matrices[head.min(heads - 1)] = claimed,
+            Some(Value::Whole(whole)) if part.head.is_some() => {
+                if let Some(changed) = whole.with_head(head, heads, &claimed) {
                     *whole = changed;
                 }
             }
-            Some(Value::Whole(whole)) => *whole = matrix.clone(),
+            Some(Value::Whole(whole)) => *whole = claimed,
             None => {}
         }
     }
 }
 
 /// Works out every step by a recipe; `fixed` claims stand for what they are about.
-pub(super) fn derive(example: &Example, recipe: &Recipe, fixed: &[&Claim]) -> Derived {
+pub(super) fn derive(example: &Example, recipe: &Recipe, fixed: &[Fixed<'_>]) -> Derived {
     let mut run = Run { example, recipe, derived: Derived { heads: example.heads, steps: BTreeMap::new() } };
     for step in Step::ALL {
         let Some(value) = run.given(step).or_else(|| run.compute(step)) else { continue };
         run.derived.steps.insert(step, value);
-        fixed.iter().filter(|claim| claim.part.step == step).for_each(|claim| run.derived.set(claim));
+        fixed.iter().filter(|fixed| fixed.claim.part.step == step).for_each(|fixed| run.derived.set(fixed));
     }
     run.derived
 }
@@ -240,24 +104,25 @@ impl Run<'_> {
         };
         match step.per_head() {
             _ if matrices.is_empty() => None,
-            true => Some(Value::Heads(matrices)),
-            false => Matrix::beside(&matrices).map(Value::Whole),
+            true => Some(Value::Heads(matrices.into_iter().map(Rounded::exact).collect())),
+            false => Matrix::beside(&matrices).map(|whole| Value::Whole(Rounded::exact(whole))),
         }
     }
 
     fn compute(&self, step: Step) -> Option<Value> {
         let recipe = self.recipe;
         match step {
-            Step::Q => self.project(recipe.q, Operand::BQ).map(Value::Whole),
-            Step::K => self.project(recipe.k, Operand::BK).map(Value::Whole),
-            Step::V => self.project(recipe.v, Operand::BV).map(Value::Whole),
+            Step::Q => self.project(recipe.q, Operand::BQ),
+            Step::K => self.project(recipe.k, Operand::BK),
+            Step::V => self.project(recipe.v, Operand::BV),
             Step::Products => self.heads(|head| self.products(head)),
-            Step::Scores => self.each(Step::Products, |m| Some(m.map(|x| x / recipe.divisor))),
+            Step::Scores => self.each(Step::Products, |m| Some(m.divided(recipe.divisor))),
             Step::MaskedScores => self.each(Step::Scores, |m| self.mask(m)),
             Step::Weights => self.each(Step::MaskedScores, |m| self.weights(m)),
             Step::Context => self.context().map(Value::Whole),
             Step::Output => {
-                let product = self.derived.whole(Step::Context)?.times(&self.weight(recipe.out)?)?;
+                let weight = Rounded::exact(self.weight(recipe.out)?);
+                let product = self.derived.whole(Step::Context)?.times(&weight)?;
                 self.add_bias(product, recipe.out, Operand::BO).map(Value::Whole)
             }
         }
@@ -268,37 +133,38 @@ impl Run<'_> {
         Some(if projection.transposed { weight.transposed() } else { weight.clone() })
     }
 
-    fn add_bias(&self, product: Matrix, projection: Projection, bias: Operand) -> Option<Matrix> {
+    fn add_bias(&self, product: Rounded, projection: Projection, bias: Operand) -> Option<Rounded> {
         match self.example.operand(bias).filter(|_| projection.bias) {
             Some(bias) => product.plus_row(bias),
             None => Some(product),
         }
     }
 
-    fn project(&self, projection: Projection, bias: Operand) -> Option<Matrix> {
+    fn project(&self, projection: Projection, bias: Operand) -> Option<Value> {
         let source = self.example.operand(projection.source)?;
         if self.example.unprojected() {
-            return Some(source.clone());
+            return Some(Value::Whole(Rounded::exact(source.clone())));
         }
-        self.add_bias(source.times(&self.weight(projection)?)?, projection, bias)
+        let product = Rounded::exact(source.times(&self.weight(projection)?)?);
+        self.add_bias(product, projection, bias).map(Value::Whole)
     }
 
-    fn heads(&self, of: impl Fn(usize) -> Option<Matrix>) -> Option<Value> {
+    fn heads(&self, of: impl Fn(usize) -> Option<Rounded>) -> Option<Value> {
         (0..self.example.heads).map(of).collect::<Option<Vec<_>>>().map(Value::Heads)
     }
 
-    fn each(&self, step: Step, of: impl Fn(&Matrix) -> Option<Matrix>) -> Option<Value> {
-        match self.derived.get(step)? {
+    fn each(&self, step: Step, of: impl Fn(&Rounded) -> Option<Rounded>) -> Option<Value> {
+        match self.derived.steps.get(&step)? {
             Value::Heads(matrices) => matrices.iter().map(of).collect::<Option<Vec<_>>>().map(Value::Heads),
             Value::Whole(_) => None,
         }
     }
 
-    fn products(&self, head: usize) -> Option<Matrix> {
+    fn products(&self, head: usize) -> Option<Rounded> {
         let part = |step| self.derived.whole(step)?.head(head, self.example.heads);
         let right = part(self.recipe.right)?;
         let right = if self.recipe.right_as_it_is { right } else { right.transposed() };
-        Some(part(self.recipe.left)?.times(&right)?.map(|x| x / self.recipe.early_divisor))
+        Some(part(self.recipe.left)?.times(&right)?.divided(self.recipe.early_divisor))
     }
 
     /// Whether each query may see each key.
@@ -311,70 +177,56 @@ impl Run<'_> {
         }
     }
 
-    fn mask(&self, scores: &Matrix) -> Option<Matrix> {
-        let open = self.open(scores.shape())?;
-        let shut = |x: f64, open: f64| if open == 1.0 { x } else { f64::NEG_INFINITY };
+    fn mask(&self, scores: &Rounded) -> Option<Rounded> {
+        let open = self.open(scores.middle.shape())?;
         match self.recipe.masking {
-            Masking::Added => scores.zip(&open, shut),
-            Masking::Transposed => scores.zip(&open.transposed(), shut),
-            Masking::MultipliedBefore => scores.zip(&open, |x, open| x * open),
+            Masking::Added => scores.shut(&open),
+            Masking::Transposed => scores.shut(&open.transposed()),
+            Masking::MultipliedBefore => scores.multiplied(&open),
             Masking::Ignored | Masking::MultipliedAfter => Some(scores.clone()),
         }
     }
 
-    fn weights(&self, scores: &Matrix) -> Option<Matrix> {
+    fn weights(&self, scores: &Rounded) -> Option<Rounded> {
         let squashed = squash(self.recipe.squash, scores)?;
         match self.recipe.masking {
-            Masking::MultipliedAfter => squashed.zip(&self.open(scores.shape())?, |x, open| x * open),
+            Masking::MultipliedAfter => squashed.multiplied(&self.open(scores.middle.shape())?),
             _ => Some(squashed),
         }
     }
 
-    fn context(&self) -> Option<Matrix> {
+    /// What the weights mix, all heads side by side.
+    fn mixed(&self) -> Option<Rounded> {
         let mixed = match self.recipe.mixed {
-            Mixed::Step(step) => self.derived.whole(step)?,
-            Mixed::Operand(operand) => self.example.operand(operand)?,
+            Mixed::Step(step) => self.derived.whole(step)?.clone(),
+            Mixed::Operand(operand) => Rounded::exact(self.example.operand(operand)?.clone()),
         };
-        let Value::Heads(weights) = self.derived.get(Step::Weights)? else { return None };
-        let head = |(h, weights): (usize, &Matrix)| {
+        match &self.recipe.value_order {
+            Some(order) => mixed.in_order(order),
+            None => Some(mixed),
+        }
+    }
+
+    fn context(&self) -> Option<Rounded> {
+        let mixed = self.mixed()?;
+        let Value::Heads(weights) = self.derived.steps.get(&Step::Weights)? else { return None };
+        let head = |(h, weights): (usize, &Rounded)| {
             let values = mixed.head(h, self.example.heads)?;
-            if self.recipe.weights_transposed {
-                weights.transposed().times(&values)
-            } else {
-                weights.times(&values)
+            match self.recipe.weights_transposed {
+                true => weights.transposed().times(&values),
+                false => weights.times(&values),
             }
         };
-        let parts = weights.iter().enumerate().map(head).collect::<Option<Vec<_>>>()?;
-        let side_by_side = Matrix::beside(&parts)?;
+        let mut parts = weights.iter().enumerate().map(head).collect::<Option<Vec<_>>>()?;
+        if let Some(order) = &self.recipe.head_order {
+            parts = order.iter().map(|&h| parts.get(h).cloned()).collect::<Option<Vec<_>>>()?;
+        }
+        let side_by_side = Rounded::beside(&parts)?;
         if !self.recipe.interleaved {
             return Some(side_by_side);
         }
-        let (heads, size) = (parts.len(), side_by_side.columns() / parts.len());
-        Some(side_by_side.map_rows(|row| (0..row.len()).map(|i| row[i % heads * size + i / heads]).collect()))
+        let (heads, size) = (parts.len(), side_by_side.middle.columns() / parts.len());
+        let in_turn = |row: &[f64]| (0..row.len()).map(|i| row[i % heads * size + i / heads]).collect();
+        Some(side_by_side.each(|m| m.map_rows(in_turn)))
     }
-}
-
-/// Scores to weights. A row in which nothing may be seen has no weights: all are 0.
-fn squash(how: Squash, scores: &Matrix) -> Option<Matrix> {
-    Some(match how {
-        Squash::Softmax => scores.map_rows(softmax),
-        Squash::Sigmoid => scores.map(|x| 1.0 / (1.0 + (-x).exp())),
-        Squash::Columns => scores.transposed().map_rows(softmax).transposed(),
-        Squash::Everything => Matrix::new(scores.rows(), scores.columns(), softmax(scores.values()))?,
-        Squash::Shares => scores.map_rows(|row| {
-            let sum: f64 = row.iter().filter(|x| x.is_finite()).sum();
-            row.iter().map(|&x| if x.is_finite() { x / sum } else { 0.0 }).collect()
-        }),
-        Squash::Exponentials => scores.map(f64::exp),
-        Squash::Skipped => scores.clone(),
-    })
-}
-
-fn softmax(row: &[f64]) -> Vec<f64> {
-    let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY {
-        return vec![0.0; row.len()];
-    }
-    let sum: f64 = row.iter().map(|x| (x - most).exp()).sum();
-    row.iter().map(|x| (x - most).exp() / sum).collect()
 }

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::derive::{Masking, Mixed, Recipe, Squash, divisor, head_size, model_size};
-use super::example::{Example, Mask, Operand, Scale, Step};
-use super::matrix::Matrix;
+use super::example::{Example, Operand, Step};
+use super::recipe::{Masking, Mixed, Recipe, Squash, divisor};
 
 /// Another number to divide the products by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +14,7 @@ pub enum Divisor {
     SqrtKeys,
     One,
     Head,
+    Twice,
 }
 
 impl fmt::Display for Divisor {
@@ -25,6 +25,7 @@ impl fmt::Display for Divisor {
             Self::SqrtKeys => "√n, the root of the number of keys",
             Self::One => "nothing",
             Self::Head => "d_head, not its root",
+            Self::Twice => "it twice",
         })
     }
 }
@@ -71,6 +72,10 @@ pub enum Explanation {
     WeightsTransposed,
     /// The weights were multiplied with something else than V.
     SwappedValues(Mixed),
+    /// V's rows in another order, by their numbers from 0.
+    ValuesReordered(Vec<usize>),
+    /// The heads in another order beside each other.
+    HeadsReordered(Vec<usize>),
     /// Columns of heads in turn.
     HeadsInterleaved,
     /// The result is the transpose of the right one.
@@ -89,8 +94,26 @@ pub enum Explanation {
     },
     /// Right to the last digit or so, and written with too few digits.
     TooCoarse {
-        /// One of the last digit.
-        unit: f64,
+        /// How many after the point.
+        digits: u32,
+        /// What was done to them.
+        how: Coarse,
+    },
+}
+
+/// How a number came to have few digits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Coarse {
+    /// It is the nearest with so many.
+    Rounded,
+    /// The others were left off.
+    Cut,
+    /// Neither: one off in the last digit.
+    Astray {
+        /// A row where it is, from 0.
+        row: usize,
+        /// That row, rounded to as many digits.
+        rounded: Vec<f64>,
     },
 }
 
@@ -118,6 +141,8 @@ impl Explanation {
             Self::KeysNotTransposed => "keys_not_transposed",
             Self::WeightsTransposed => "weights_transposed",
             Self::SwappedValues(_) => "swapped_values",
+            Self::ValuesReordered(_) => "values_reordered",
+            Self::HeadsReordered(_) => "heads_reordered",
             Self::HeadsInterleaved => "heads_interleaved",
             Self::Transposed => "transposed",
             Self::Sign { .. } => "sign",
@@ -130,6 +155,9 @@ impl Explanation {
     pub fn sentence(&self, example: &Example) -> String {
         let right = divisor(example, example.scale).map(|x| format!(" = {}", short(x))).unwrap_or_default();
         match self {
+            Self::Scale { by: Divisor::Twice, value } => {
+                format!("divided by {}{right} twice: by {}", example.scale, short(*value))
+            }
             Self::Scale { by, value } => {
                 let number =
                     if *by == Divisor::One { String::new() } else { format!(" ({})", short(*value)) };
@@ -152,7 +180,7 @@ impl Explanation {
             Self::Squash(squash) => match squash {
                 Squash::Sigmoid => "a sigmoid of each score instead of a softmax of each row",
                 Squash::Columns => "the softmax over columns instead of rows",
-                Squash::Everything => "one softmax over all cells instead of one a row",
+                Squash::Everything => "one softmax over all cells instead of one for each row",
                 Squash::Shares => "scores divided by the sum of their row, without exponentials",
                 Squash::Exponentials => "exponentials that are not divided by the sum of their row",
                 Squash::Skipped | Squash::Softmax => "the scores themselves: no softmax was taken",
@@ -170,6 +198,14 @@ impl Explanation {
             Self::KeysNotTransposed => "Q·K instead of Q·Kᵀ".into(),
             Self::WeightsTransposed => "weightsᵀ·V instead of weights·V".into(),
             Self::SwappedValues(mixed) => format!("weights·{0} instead of weights·V", mixed.name()),
+            Self::ValuesReordered(order) => {
+                let rows = order.iter().map(|row| (row + 1).to_string()).collect::<Vec<_>>();
+                format!("V's rows in another order: {}", rows.join(", "))
+            }
+            Self::HeadsReordered(order) => {
+                let heads = order.iter().map(usize::to_string).collect::<Vec<_>>();
+                format!("the heads beside each other in another order: {}", heads.join(", "))
+            }
             Self::HeadsInterleaved => "the heads' columns taken in turn instead of head after head".into(),
             Self::Transposed => "the transpose of the right matrix".into(),
             Self::Sign { cells: 1 } => "the wrong sign in 1 cell".into(),
@@ -180,11 +216,15 @@ impl Explanation {
                 };
                 format!("copied: {}", rows.iter().map(row).collect::<Vec<_>>().join(", "))
             }
-            Self::TooCoarse { unit } => {
-                format!(
-                    "written too coarsely: every cell is within {unit} of the truth, one of its last digit or less"
-                )
-            }
+            Self::TooCoarse { digits, how } => coarse_sentence(*digits, how, example),
+        }
+    }
+
+    /// Whether it can be seen in a step at all.
+    pub(super) fn is_about(&self, step: Step) -> bool {
+        match self {
+            Self::ScaledEarly => step == Step::Products,
+            _ => true,
         }
     }
 
@@ -192,7 +232,8 @@ impl Explanation {
     pub(super) fn edit(&self, mut recipe: Recipe) -> Option<Recipe> {
         match *self {
             Self::Scale { value, .. } => recipe.divisor = value,
-            Self::ScaledEarly => recipe.early_divisor = recipe.divisor,
+            // Once is enough.
+            Self::ScaledEarly => (recipe.early_divisor, recipe.divisor) = (recipe.divisor, 1.0),
             Self::Masking(masking) => recipe.masking = masking,
             Self::Squash(squash) => recipe.squash = squash,
             Self::TransposedWeight(weight) => recipe.projection(user_of(weight)?)?.transposed = true,
@@ -203,6 +244,8 @@ impl Explanation {
             Self::KeysNotTransposed => recipe.right_as_it_is = true,
             Self::WeightsTransposed => recipe.weights_transposed = true,
             Self::SwappedValues(mixed) => recipe.mixed = mixed,
+            Self::ValuesReordered(ref order) => recipe.value_order = Some(order.clone()),
+            Self::HeadsReordered(ref order) => recipe.head_order = Some(order.clone()),
             Self::HeadsInterleaved => recipe.interleaved = true,
             Self::Transposed | Self::Sign { .. } | Self::Copied { .. } | Self::TooCoarse { .. } => {
                 return None;
@@ -223,73 +266,23 @@ fn user_of(operand: Operand) -> Option<Step> {
     }
 }
 
-/// Every mistake of computation that is worth trying on an example, the commonest first.
-pub(super) fn hypotheses(example: &Example) -> Vec<Explanation> {
-    let mut all = scales(example);
-    all.push(Explanation::ScaledEarly);
-    if example.mask != Mask::None {
-        let ways =
-            [Masking::MultipliedAfter, Masking::MultipliedBefore, Masking::Ignored, Masking::Transposed];
-        all.extend(ways.map(Explanation::Masking));
-    }
-    all.extend(
-        [
-            Squash::Sigmoid,
-            Squash::Columns,
-            Squash::Everything,
-            Squash::Shares,
-            Squash::Exponentials,
-            Squash::Skipped,
-        ]
-        .map(Explanation::Squash),
-    );
-    let weights = [Operand::WQ, Operand::WK, Operand::WV, Operand::WO];
-    all.extend(weights.map(Explanation::TransposedWeight));
-    for meant in weights {
-        let others = weights.into_iter().filter(|used| *used != meant);
-        all.extend(others.map(|used| Explanation::SwappedWeight { meant, used }));
-    }
-    all.extend([Operand::BQ, Operand::BK, Operand::BV, Operand::BO].map(Explanation::BiasLeftOut));
-    if example.query_source() == Operand::C {
-        let swapped = [(Step::Q, Operand::X), (Step::K, Operand::C), (Step::V, Operand::C)];
-        all.extend(swapped.map(|(step, used)| Explanation::SwappedSource { step, used }));
-    }
-    all.push(Explanation::KeysNotTransposed);
-    let factors =
-        [(Step::K, Step::Q), (Step::Q, Step::Q), (Step::K, Step::K), (Step::Q, Step::V), (Step::V, Step::K)];
-    all.extend(factors.map(|(left, right)| Explanation::SwappedFactors(left, right)));
-    all.push(Explanation::WeightsTransposed);
-    let mixed =
-        [Mixed::Step(Step::K), Mixed::Step(Step::Q), Mixed::Operand(Operand::X), Mixed::Operand(Operand::C)];
-    all.extend(mixed.map(Explanation::SwappedValues));
-    if example.heads > 1 {
-        all.push(Explanation::HeadsInterleaved);
-    }
-    all
-}
-
-/// The other divisors that an author may have taken.
-fn scales(example: &Example) -> Vec<Explanation> {
-    let Some(right) = divisor(example, example.scale) else { return Vec::new() };
-    let keys = example.operand(Operand::X).map(Matrix::rows).or_else(|| {
-        example.given.iter().find(|given| given.part.step == Step::K).map(|given| given.stated.matrix.rows())
-    });
-    let numbers = [
-        (Divisor::SqrtHead, divisor(example, Scale::SqrtHead)),
-        (Divisor::SqrtModel, model_size(example).map(|n| (n as f64).sqrt())),
-        (Divisor::SqrtKeys, keys.map(|n| (n as f64).sqrt())),
-        (Divisor::One, Some(1.0)),
-        (Divisor::Head, head_size(example).map(|n| n as f64)),
-    ];
-    let mut tried = vec![right];
-    let mut scales = Vec::new();
-    for (by, value) in numbers {
-        if let Some(value) = value.filter(|value| !tried.contains(value)) {
-            tried.push(value);
-            scales.push(Explanation::Scale { by, value });
+fn coarse_sentence(digits: u32, how: &Coarse, example: &Example) -> String {
+    let digits_text = match digits {
+        0 => "whole numbers".to_owned(),
+        1 => "1 digit after the point".to_owned(),
+        n => format!("{n} digits after the point"),
+    };
+    match how {
+        Coarse::Rounded => {
+            format!("rounded to {digits_text}, too coarse for claims {}", example.tolerance.text())
+        }
+        Coarse::Cut => format!("cut off after {digits_text} instead of rounded"),
+        Coarse::Astray { row, rounded } => {
+            let numbers: Vec<String> = rounded.iter().map(|x| format!("{x:.*}", digits as usize)).collect();
+            let (row, numbers) = (row + 1, numbers.join(" "));
+            format!("written too coarsely and not even rounded: with {digits_text}, row {row} is {numbers}")
         }
     }
-    scales
 }
 
 /// Four digits, without zeros at the end.

@@ -1,10 +1,14 @@
 //! A verdict a claim: right, wrong here, or wrong only because an earlier one is.
 
-use super::derive::{Derived, Recipe, derive};
-use super::example::{Claim, Example, Part, Tolerance, unit};
-use super::explain::{Explanation, hypotheses};
+use super::derive::{Derived, Fixed, derive};
+use super::example::{Claim, Example, Part, Step, Tolerance};
+use super::explain::Explanation;
+use super::hypotheses::hypotheses;
 use super::matrix::Matrix;
 use super::pattern::{Suspect, patterns};
+use super::recipe::Recipe;
+use super::rounded::Rounded;
+use super::rounding::{apart, near, reach, slack};
 use super::word::{JudgedWord, judge_word};
 
 /// An example, worked out, and what became of its claims.
@@ -141,16 +145,16 @@ pub fn judge(example: &Example) -> Judgement {
     Judgement { claims, words, truth }
 }
 
-/// Rounding in the comparison itself must not decide.
-fn slack(tolerance: f64) -> f64 {
-    tolerance * (1.0 + 1e-9) + 1e-12
-}
-
-/// How far two rows are apart at most; −∞ is −∞.
-pub(super) fn apart(a: &[f64], b: &[f64]) -> f64 {
-    let cell = |(a, b): (&f64, &f64)| if a == b { 0.0 } else { (a - b).abs() };
-    let most = |x: f64, y: f64| if y.is_nan() { f64::INFINITY } else { x.max(y) };
-    if a.len() == b.len() { a.iter().zip(b).map(cell).fold(0.0, most) } else { f64::INFINITY }
+/// The claims before a step, to stand for what they are about. Where one of them is wrong, what it was rounded from is
+/// not known, and the rounding is carried along.
+fn earlier(step: Step, before: &[Judged], carry: bool) -> Vec<Fixed<'_>> {
+    let usable = |b: &&Judged| step > b.claim.part.step && b.truth.shape() == b.claim.stated.matrix.shape();
+    let mut fixed = Vec::new();
+    for judged in before.iter().filter(usable) {
+        let known = sources(judged.claim.part, before).is_empty();
+        fixed.push(Fixed { claim: &judged.claim, reach: reach(judged, known).filter(|_| carry) });
+    }
+    fixed
 }
 
 struct Court<'a> {
@@ -168,28 +172,23 @@ impl Court<'_> {
             let verdict = Verdict::Wrong(wrong_shape(claim, &truth, tolerance));
             return Some(Judged { claim: claim.clone(), truth, follows: None, tolerance, verdict });
         }
-        let earlier: Vec<&Claim> = before
-            .iter()
-            .filter(|b| {
-                claim.part.step > b.claim.part.step && b.truth.shape() == b.claim.stated.matrix.shape()
-            })
-            .map(|b| &b.claim)
-            .collect();
-        let follows = derive(self.example, self.plain, &earlier).part(claim.part)?;
-        let near =
-            |to: &Matrix, row: usize| apart(claim.stated.matrix.row(row), to.row(row)) <= slack(tolerance);
-        let rows = 0..truth.rows();
-        let wrong: Vec<usize> = rows.clone().filter(|&r| !near(&truth, r) && !near(&follows, r)).collect();
-        let verdict = if rows.clone().all(|r| near(&truth, r)) {
+        let from = sources(claim.part, before);
+        let earlier = earlier(claim.part.step, before, !from.is_empty());
+        let follows = derive(self.example, self.plain, &earlier).rounded(claim.part)?;
+        let claimed = |row: usize| claim.stated.matrix.row(row);
+        let is_true = |&row: &usize| apart(claimed(row), truth.row(row)) <= slack(tolerance);
+        let rows = || 0..truth.rows();
+        let wrong: Vec<usize> =
+            rows().filter(|r| !is_true(r) && !near(claimed(*r), &follows, *r, tolerance)).collect();
+        let verdict = if rows().all(|r| is_true(&r)) {
             Verdict::Right
         } else if wrong.is_empty() {
-            let from = sources(claim.part, before);
             if from.is_empty() { Verdict::RightFromRounded } else { Verdict::Follows { from } }
         } else {
             let case = Case { claim, truth: &truth, follows: &follows, tolerance, wrong, earlier };
             Verdict::Wrong(self.diagnose(&case, before))
         };
-        let follows = Some(follows).filter(|follows| *follows != truth);
+        let follows = Some(follows.middle).filter(|follows| *follows != truth);
         Some(Judged { claim: claim.clone(), truth, follows, tolerance, verdict })
     }
 
@@ -198,13 +197,14 @@ impl Court<'_> {
         // The true inputs are another basis only where a claim has replaced some of them.
         let bases: &[Basis] =
             if case.earlier.is_empty() { &[Basis::Truth] } else { &[Basis::Claims, Basis::Truth] };
-        for explanation in &self.hypotheses {
+        let about = |explanation: &&Explanation| explanation.is_about(case.claim.part.step);
+        for explanation in self.hypotheses.iter().filter(about) {
             let Some(recipe) = explanation.edit(self.plain.clone()) else { continue };
             for &basis in bases {
-                let fixed: &[&Claim] = if basis == Basis::Claims { &case.earlier } else { &[] };
+                let fixed: &[Fixed<'_>] = if basis == Basis::Claims { &case.earlier } else { &[] };
                 let derived = derive(self.example, &recipe, fixed);
                 let fit = derived
-                    .part(case.claim.part)
+                    .rounded(case.claim.part)
                     .and_then(|predicted| case.fit(explanation, &predicted, basis));
                 if let Some(fit) = fit {
                     fits.push(fit);
@@ -236,10 +236,10 @@ const MOST_FITS: usize = 3;
 pub(super) struct Case<'a> {
     pub(super) claim: &'a Claim,
     pub(super) truth: &'a Matrix,
-    pub(super) follows: &'a Matrix,
+    pub(super) follows: &'a Rounded,
     pub(super) tolerance: f64,
     pub(super) wrong: Vec<usize>,
-    pub(super) earlier: Vec<&'a Claim>,
+    pub(super) earlier: Vec<Fixed<'a>>,
 }
 
 impl Case<'_> {
@@ -249,13 +249,13 @@ impl Case<'_> {
 
     /// The wrong rows that a prediction gets right, if any. Who has left the earlier claims aside has done so for every
     /// row.
-    fn fit(&self, explanation: &Explanation, predicted: &Matrix, basis: Basis) -> Option<Fit> {
-        if predicted.shape() != self.truth.shape() {
+    fn fit(&self, explanation: &Explanation, predicted: &Rounded, basis: Basis) -> Option<Fit> {
+        if predicted.middle.shape() != self.truth.shape() {
             return None;
         }
-        let off = |r: usize| apart(self.claimed(r), predicted.row(r));
-        let near = |r: usize| off(r) <= slack(self.tolerance);
-        if basis == Basis::Truth && !self.earlier.is_empty() && !(0..predicted.rows()).all(near) {
+        let off = |r: usize| apart(self.claimed(r), predicted.middle.row(r));
+        let near = |r: usize| near(self.claimed(r), predicted, r, self.tolerance);
+        if basis == Basis::Truth && !self.earlier.is_empty() && !(0..self.truth.rows()).all(near) {
             return None;
         }
         let rows: Vec<usize> = self.wrong.iter().copied().filter(|&r| near(r)).collect();
@@ -271,7 +271,7 @@ impl Case<'_> {
             column,
             claimed: self.claimed(row)[column],
             truth: self.truth.row(row)[column],
-            follows: self.follows.row(row)[column],
+            follows: self.follows.middle.row(row)[column],
         };
         let off = |cell: &Cell| apart(&[cell.claimed], &[cell.follows]);
         cells.map(cell).max_by(|a, b| off(a).total_cmp(&off(b)))
@@ -294,12 +294,6 @@ fn wrong_shape(claim: &Claim, truth: &Matrix, tolerance: f64) -> Diagnosis {
     let fits = turned.shape() == truth.shape() && off <= slack(tolerance);
     let fit = Fit { explanation: Explanation::Transposed, rows: rows.clone(), basis: Basis::Truth, off };
     Diagnosis { rows, worst: None, fits: fits.then_some(fit).into_iter().collect(), tried: 1 }
-}
-
-/// How far a copied number may be from its source: the tolerance, or one of the last digit written, since a copy may be
-/// cut off. Where hardly anything is written, everything would be a copy of everything.
-pub(super) fn copy_tolerance(stated_digits: u32, tolerance: f64) -> f64 {
-    slack(if stated_digits >= 2 { tolerance.max(unit(stated_digits)) } else { tolerance })
 }
 
 impl Tolerance {

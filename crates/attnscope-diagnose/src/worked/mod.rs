@@ -5,23 +5,29 @@ mod derive;
 mod error;
 mod example;
 mod explain;
+mod hypotheses;
 mod judge;
 mod matrix;
 mod number;
 mod parse;
 mod pattern;
+mod recipe;
+mod rounded;
+mod rounding;
 mod shapes;
+mod squash;
 #[cfg(test)]
 mod tests;
 mod word;
 
-pub use derive::{Derived, Masking, Mixed, Squash, Value, divisor, head_size, model_size};
+pub use derive::Derived;
 pub use error::{ExampleError, UnknownName};
 pub use example::{
     Claim, Example, Mask, Operand, Part, Scale, SquashWord, Stated, Step, Tolerance, WordClaim,
 };
-pub use explain::{Divisor, Explanation};
+pub use explain::{Coarse, Divisor, Explanation};
 pub use judge::{Basis, Cell, Diagnosis, Fit, Judged, Judgement, Mistake, Verdict, judge};
 pub use matrix::Matrix;
 pub use parse::{MOST_BYTES, parse};
+pub use recipe::{Masking, Mixed, Squash, divisor, head_size, model_size};
 pub use word::JudgedWord;

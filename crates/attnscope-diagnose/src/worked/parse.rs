@@ -43,7 +43,8 @@ pub fn parse(text: &str) -> Result<Example> {
             "see toml.io for how TOML is written",
         )
     })?;
-    let example = Reader { text }.example(table.get_ref())?;
+    let ends = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at).collect();
+    let example = Reader { ends }.example(table.get_ref())?;
     shapes::check(&example)?;
     Ok(example)
 }
@@ -52,13 +53,14 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
 }
 
-struct Reader<'t> {
-    text: &'t str,
+struct Reader {
+    /// Where each line ends. Every row of a matrix asks for its line.
+    ends: Vec<usize>,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn line<T>(&self, value: &Spanned<T>) -> usize {
-        line_of(self.text, value.span().start)
+        1 + self.ends.partition_point(|end| *end < value.span().start)
     }
 
     fn wrong<T>(&self, value: &Spanned<DeValue<'_>>, place: &str, expected: &str, help: &str) -> Result<T> {
@@ -261,7 +263,9 @@ impl Reader<'_> {
         };
         let mut claims = Vec::new();
         for (key, line, value) in self.entries(table) {
-            let Some(head) = key.parse::<usize>().ok().filter(|head| *head < heads) else {
+            // `00` would be a second head 0.
+            let own = |head: &usize| *head < heads && key == head.to_string();
+            let Some(head) = key.parse::<usize>().ok().filter(own) else {
                 let what = format!("head {key:?}, and there are {heads}");
                 return Err(ExampleError::new(Some(line), place, what, "heads are counted from 0"));
             };

@@ -2,9 +2,10 @@
 
 use super::derive::Derived;
 use super::example::{Example, Operand, Part, Step, unit};
-use super::explain::Explanation;
-use super::judge::{Basis, Case, Fit, Judged, apart, copy_tolerance};
+use super::explain::{Coarse, Explanation};
+use super::judge::{Basis, Case, Fit, Judged};
 use super::matrix::Matrix;
+use super::rounding::{apart, copy_tolerance};
 
 /// A wrong claim and everything it may have been taken from.
 pub(super) struct Suspect<'a> {
@@ -24,19 +25,28 @@ pub(super) fn patterns<'a>(suspect: &Suspect<'a>) -> (usize, Vec<Fit>) {
 impl Suspect<'_> {
     /// What the claim should have been, from either basis.
     fn references(&self) -> [(Basis, &Matrix); 2] {
-        [(Basis::Claims, self.case.follows), (Basis::Truth, self.case.truth)]
+        [(Basis::Claims, &self.case.follows.middle), (Basis::Truth, self.case.truth)]
     }
 
     /// The wrong rows that are right by some measure, against the reference that makes most of them so.
     fn best(&self, off: impl Fn(&[f64], &[f64]) -> f64, most: f64) -> Option<(Basis, Vec<usize>, f64)> {
         let by_basis = self.references().map(|(basis, reference)| {
             let off = |row: usize| off(self.case.claimed(row), reference.row(row));
-            let rows: Vec<usize> = self.case.wrong.iter().copied().filter(|&row| off(row) <= most).collect();
+            let near = |row: &usize| off(*row) <= most + self.reach(basis, *row);
+            let rows: Vec<usize> = self.case.wrong.iter().copied().filter(near).collect();
             let off = rows.iter().map(|&row| off(row)).fold(0.0, f64::max);
             (basis, rows, off)
         });
         let best = by_basis.into_iter().rev().max_by_key(|(_, rows, _)| rows.len())?;
         (!best.1.is_empty()).then_some(best)
+    }
+
+    /// How far a row of a reference may be off, at most: what is given is exact.
+    fn reach(&self, basis: Basis, row: usize) -> f64 {
+        match basis {
+            Basis::Claims => self.case.follows.reach_of(row).iter().copied().fold(0.0, f64::max),
+            Basis::Truth => 0.0,
+        }
     }
 
     fn transposed(&self) -> Option<Fit> {
@@ -47,7 +57,13 @@ impl Suspect<'_> {
         let off = |(basis, reference): (Basis, &Matrix)| (basis, apart(turned.values(), reference.values()));
         let (basis, off) = self.references().map(off).into_iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
         let rows = self.case.wrong.clone();
-        (off <= self.tolerance()).then_some(Fit { explanation: Explanation::Transposed, rows, basis, off })
+        let reach = (0..self.case.truth.rows()).map(|row| self.reach(basis, row)).fold(0.0, f64::max);
+        (off <= self.tolerance() + reach).then_some(Fit {
+            explanation: Explanation::Transposed,
+            rows,
+            basis,
+            off,
+        })
     }
 
     fn tolerance(&self) -> f64 {
@@ -57,13 +73,13 @@ impl Suspect<'_> {
     fn sign(&self) -> Option<Fit> {
         let sizes = |row: &[f64]| row.iter().map(|x| x.abs()).collect::<Vec<_>>();
         let (basis, rows, off) = self.best(|a, b| apart(&sizes(a), &sizes(b)), self.tolerance())?;
-        let reference = if basis == Basis::Claims { self.case.follows } else { self.case.truth };
         let turned = |row: &usize| {
-            let cells = self.case.claimed(*row).iter().zip(reference.row(*row));
-            cells.filter(|(a, b)| (*a - *b).abs() > self.tolerance()).count()
+            let cells = self.case.claimed(*row).iter().zip(self.reference(basis).row(*row));
+            let most = self.tolerance() + self.reach(basis, *row);
+            cells.filter(|(a, b)| (*a - *b).abs() > most && **a * **b < 0.0).count()
         };
         let cells = rows.iter().map(turned).sum();
-        Some(Fit { explanation: Explanation::Sign { cells }, rows, basis, off })
+        (cells > 0).then_some(Fit { explanation: Explanation::Sign { cells }, rows, basis, off })
     }
 
     fn too_coarse(&self) -> Option<Fit> {
@@ -76,7 +92,34 @@ impl Suspect<'_> {
         let (basis, rows, off) = self.best(apart, unit)?;
         // A row that is off by more was not rounded, and then nor were its neighbours.
         let all = rows.len() == self.case.wrong.len();
-        all.then_some(Fit { explanation: Explanation::TooCoarse { unit }, rows, basis, off })
+        let how = self.coarse(self.reference(basis), &rows);
+        all.then_some(Fit { explanation: Explanation::TooCoarse { digits, how }, rows, basis, off })
+    }
+
+    /// What was done to rows that are right but for their last digit.
+    fn coarse(&self, reference: &Matrix, rows: &[usize]) -> Coarse {
+        let digits = self.case.claim.stated.digits;
+        let unit = unit(digits);
+        // Of one row, whether every cell was treated so.
+        let all = |row: usize, treated: &dyn Fn(f64, f64) -> bool| {
+            self.case.claimed(row).iter().zip(reference.row(row)).all(|(a, b)| treated(*a, *b))
+        };
+        let rounded = |a: f64, b: f64| (a - b).abs() <= unit * (0.5 + 1e-9);
+        let cut = |a: f64, b: f64| a * b >= 0.0 && a.abs() <= b.abs() + 1e-9 && b.abs() - a.abs() < unit;
+        if rows.iter().all(|&row| all(row, &rounded)) {
+            return Coarse::Rounded;
+        }
+        match rows.iter().find(|&&row| !all(row, &cut) && !all(row, &rounded)) {
+            None => Coarse::Cut,
+            Some(&row) => {
+                let nearest = |x: &f64| (x / unit).round() * unit;
+                Coarse::Astray { row, rounded: reference.row(row).iter().map(nearest).collect() }
+            }
+        }
+    }
+
+    fn reference(&self, basis: Basis) -> &Matrix {
+        if basis == Basis::Claims { &self.case.follows.middle } else { self.case.truth }
     }
 
     /// Every matrix that rows may have been copied from, the nearest first.

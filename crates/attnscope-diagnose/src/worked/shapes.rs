@@ -236,7 +236,7 @@ impl<'a> Check<'a> {
             }
             if !self.shapes.contains_key(&step) {
                 let what = "nothing that is given leads to it";
-                return Err(ExampleError::new(line, &place, what, needs(step)));
+                return Err(ExampleError::new(line, &place, what, &needs(step, self.example)));
             }
         }
         Ok(())
@@ -259,15 +259,24 @@ fn meet(left: &Named<'_>, right: &Named<'_>) -> Result<Shape> {
     Err(ExampleError::new(right.line.or(left.line), "given", what, &help))
 }
 
-fn needs(step: Step) -> &'static str {
-    match step {
-        Step::Q => "give X (or C) and W_Q",
-        Step::K => "give X and W_K",
-        Step::V => "give X and W_V",
-        Step::Products | Step::Scores | Step::MaskedScores | Step::Weights => {
-            "give Q and K, or X, W_Q and W_K, or scores"
+/// What is to be given for a step: of an input and its weight, what is missing.
+fn needs(step: Step, example: &Example) -> String {
+    let projected = |sources: &str, weight: Operand| {
+        let source = if step == Step::Q { example.query_source() } else { Operand::X };
+        match (example.operand(source), example.operand(weight)) {
+            (Some(_), None) => format!("{} is there; give {}", source.name(), weight.name()),
+            (None, Some(_)) => format!("{} is there; give {sources}", weight.name()),
+            _ => format!("give {sources} and {}", weight.name()),
         }
-        Step::Context => "give V, and what leads to the weights",
-        Step::Output => "give W_O, and what leads to the context",
+    };
+    match step {
+        Step::Q => projected("X (or C)", Operand::WQ),
+        Step::K => projected("X", Operand::WK),
+        Step::V => projected("X", Operand::WV),
+        Step::Products | Step::Scores | Step::MaskedScores | Step::Weights => {
+            "give Q and K, or X, W_Q and W_K, or scores".into()
+        }
+        Step::Context => "give V, and what leads to the weights".into(),
+        Step::Output => "give W_O, and what leads to the context".into(),
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::derive::{Recipe, derive};
-use super::explain::hypotheses;
-use super::judge::apart;
+use super::derive::{Fixed, derive};
+use super::hypotheses::hypotheses;
+use super::recipe::Recipe;
+use super::rounding::apart;
 use super::*;
 
 /// Cross-attention with biases and a mask: with one head or two, every mistake can be made in it.
@@ -132,7 +133,7 @@ fn a_claim_that_follows_from_a_wrong_one_is_not_a_second_mistake() {
     let weights = Part { step: Step::Weights, head: Some(0) };
     let truth = derive(&example, &Recipe::of(&example), &[]);
     let wrong = claim(weights, truth.part(weights).unwrap().map(|x| x * 0.5));
-    let after = derive(&example, &Recipe::of(&example), &[&wrong]);
+    let after = derive(&example, &Recipe::of(&example), &[Fixed { claim: &wrong, reach: None }]);
     let output = Part { step: Step::Output, head: None };
     let claims = vec![wrong, claim(output, after.part(output).unwrap())];
     let judgement = judge(&Example { claims, ..example.clone() });
@@ -146,6 +147,96 @@ fn a_claim_that_follows_from_a_wrong_one_is_not_a_second_mistake() {
         claim(other, truth.part(other).unwrap()),
     ];
     assert_eq!(judge(&Example { claims, ..example }).claims[1].verdict, Verdict::Right);
+}
+
+/// Every part as a recipe makes it, computed with all digits and written with few.
+fn written(example: &Example, made: &Derived, digits: u32) -> Vec<Claim> {
+    let scale = 10f64.powi(digits.try_into().unwrap());
+    let round = |matrix: Matrix| matrix.map(|x| (x * scale).round() / scale);
+    let claim = |part: Part| Claim {
+        part,
+        stated: Stated { matrix: round(made.part(part).unwrap()), line: 1, digits },
+    };
+    parts(example.heads).into_iter().map(claim).collect()
+}
+
+/// How far two derivations are apart in a part.
+fn differ(a: &Derived, b: &Derived, part: Part) -> f64 {
+    let (Some(a), Some(b)) = (a.part(part), b.part(part)) else { return f64::INFINITY };
+    if a.shape() == b.shape() { apart(a.values(), b.values()) } else { f64::INFINITY }
+}
+
+#[test]
+fn what_comes_after_a_mistake_follows_however_it_was_rounded() {
+    let (mut tried, mut kinds) = (0, BTreeSet::new());
+    for (seed, digits, heads) in (1..7).flat_map(|s| [2, 3, 4].map(|d| [1, 2].map(|h| (s, d, h)))).flatten() {
+        let numbers: Vec<f64> = irregular(seed).iter().map(|x| (x * 30.0).round() / 100.0).collect();
+        let example = Example { tolerance: Tolerance::Decimals(digits), ..rich(&numbers, heads) };
+        let truth = derive(&example, &Recipe::of(&example), &[]);
+        for mistake in hypotheses(&example) {
+            let made = derive(&example, &mistake.edit(Recipe::of(&example)).unwrap(), &[]);
+            let changed: Vec<Part> =
+                parts(heads).into_iter().filter(|part| differ(&truth, &made, *part) > 1e-9).collect();
+            let Some(first) = changed.first().map(|part| part.step) else { continue };
+            // A difference that is rounded away is not a mistake that can be seen.
+            let seen =
+                |part: &Part| part.step != first || (0.05..1e6).contains(&differ(&truth, &made, *part));
+            if !changed.iter().all(seen) {
+                continue;
+            }
+            let claims = written(&example, &made, digits);
+            for judged in judge(&Example { claims, ..example.clone() }).claims {
+                let wrong = matches!(judged.verdict, Verdict::Wrong(_));
+                let here = judged.claim.part.step == first && changed.contains(&judged.claim.part);
+                assert_eq!(wrong, here, "{mistake:?}, {digits} digits, seed {seed}: {judged:#?}");
+            }
+            tried += 1;
+            kinds.insert(mistake.kind());
+        }
+    }
+    assert!(tried > 300 && kinds.len() > 15, "{tried}: {kinds:?}");
+}
+
+#[test]
+fn a_second_mistake_is_found_after_a_first() {
+    for (seed, digits) in (1..7).flat_map(|seed| [2, 3, 4].map(|digits| (seed, digits))) {
+        let numbers: Vec<f64> = irregular(seed).iter().map(|x| (x * 30.0).round() / 100.0).collect();
+        let example = Example { tolerance: Tolerance::Decimals(digits), ..rich(&numbers, 1) };
+        let unscaled = Explanation::Scale { by: Divisor::One, value: 1.0 };
+        let recipe = unscaled.edit(Recipe::of(&example)).unwrap();
+        let context = Part { step: Step::Context, head: None };
+        // The sign of the largest number turned, and the output computed from that.
+        let mut turned = derive(&example, &recipe, &[]).part(context).unwrap();
+        let most = turned.values().iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        turned = turned.map(|x| if x.abs() == most { -x } else { x });
+        let second = claim(context, turned);
+        let made = derive(&example, &recipe, &[Fixed { claim: &second, reach: None }]);
+        let judgement = judge(&Example { claims: written(&example, &made, digits), ..example.clone() });
+        let wrong: Vec<Step> = judgement
+            .claims
+            .iter()
+            .filter(|judged| matches!(judged.verdict, Verdict::Wrong(_)))
+            .map(|judged| judged.claim.part.step)
+            .collect();
+        assert_eq!(wrong, [Step::Scores, Step::Context], "seed {seed}, {digits} digits");
+        let Verdict::Wrong(diagnosis) = &judgement.claims[7].verdict else { panic!() };
+        assert!(
+            diagnosis.fits.iter().any(|fit| fit.explanation == Explanation::Sign { cells: 1 }),
+            "{diagnosis:?}"
+        );
+    }
+}
+
+#[test]
+fn whole_numbers_are_not_taken_for_rounded_ones() {
+    // Q is wrong; the products follow from it but for one that is off by 1.
+    let text = "[given]\nX = [[1, 2], [3, 4]]\nW_Q = [[1, 0], [0, 1]]\nW_K = [[2, 0], [0, 2]]\n[claims]\nQ = [[1, 3], [3, 4]]\nproducts = ";
+    let verdicts = |products: &str| {
+        let judgement = judge(&parse(&format!("{text}{products}")).unwrap());
+        judgement.claims[1].verdict.clone()
+    };
+    assert!(matches!(verdicts("[[14, 30], [22, 50]]"), Verdict::Follows { .. }));
+    assert!(matches!(verdicts("[[14, 31], [22, 50]]"), Verdict::Wrong(_)));
 }
 
 #[test]

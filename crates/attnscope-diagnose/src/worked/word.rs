@@ -1,9 +1,9 @@
 //! Statements in words: what the products are divided by, what makes weights of scores.
 
-use super::derive::divisor;
 use super::example::{Example, Scale, SquashWord, Step, WordClaim};
 use super::explain::short;
 use super::judge::{Judged, Verdict};
+use super::recipe::divisor;
 
 /// A statement in words and whether it holds.
 #[derive(Debug, Clone, PartialEq)]

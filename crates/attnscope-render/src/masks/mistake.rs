@@ -1,6 +1,6 @@
 //! A mistake beside what is right.
 
-use attnscope_diagnose::masks::Compared;
+use attnscope_diagnose::masks::{Compared, Shut};
 use serde_json::{Value, json};
 
 use super::{Grid, glyph, joined};
@@ -12,10 +12,11 @@ use crate::wrap::{shown, width, wrap};
 /// The most keys whose weights are printed.
 const MOST_KEYS: usize = 64;
 
-/// A mistake: the right weights and the wrong ones on the same scores, beside each other where there is room.
+/// A mistake: the right weights and the wrong ones on the same scores, beside each other where there is room. `added` is how
+/// many positions of padding the source was given to show it.
 pub fn mistake(
     compared: &Compared,
-    place: &str,
+    (place, added): (&str, usize),
     labels: [&[String]; 2],
     options: Options,
     style: Style,
@@ -39,6 +40,13 @@ pub fn mistake(
     let one_part = |lines: &Vec<String>| !lines.iter().any(String::is_empty);
     let fits = |lines: &Vec<String>| one_part(lines) && lines.iter().all(|l| width(l) <= half.width);
     let mut out = format!("{title}\n");
+    if added > 0 {
+        let text = format!(
+            "this source has no padding: {added} {} of it, (pad), added to show the mistake",
+            if added == 1 { "position" } else { "positions" }
+        );
+        out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
+    }
     if compared.keys > MOST_KEYS {
         let (queries, keys) = (compared.queries, compared.keys);
         out += &format!("{queries} × {keys} weights are too many to print: --format json has them\n");
@@ -87,6 +95,10 @@ fn numbers(
         let (text, alarm) = match shut(cell) {
             Some(why) if value == 0.0 => (glyph(Some(why), options.glyphs).to_string(), false),
             Some(_) => (format!("{value:.2}!"), true),
+            // Shut by the mistake alone.
+            None if value == 0.0 && compared.hides(cell) => {
+                (glyph(Some(Shut::Future), options.glyphs).to_string(), false)
+            }
             None => (format!("{value:.2}"), false),
         };
         let text = padded(&text, size);
@@ -96,7 +108,7 @@ fn numbers(
 }
 
 /// A mistake for programs.
-pub fn mistake_json(compared: &Compared, (layer, head, row): (usize, usize, usize)) -> Value {
+pub fn mistake_json(compared: &Compared, (layer, head, row): (usize, usize, usize), added: usize) -> Value {
     let matrix = |values: &[f64]| -> Vec<Vec<f64>> {
         values.chunks(compared.keys.max(1)).map(<[f64]>::to_vec).collect()
     };
@@ -110,6 +122,7 @@ pub fn mistake_json(compared: &Compared, (layer, head, row): (usize, usize, usiz
         "node": compared.mistake.attention().path(&layer.to_string(), "scores"),
         "head": head,
         "row": row,
+        "added_padding": added,
         "formula": compared.mistake.formula(),
         "right": matrix(&compared.right),
         "wrong": matrix(&compared.wrong),

@@ -11,10 +11,10 @@ use crate::heatmap::{padded, short};
 use crate::layout::Options;
 use crate::text::Style;
 use crate::trace::shape_text;
-use crate::wrap::{shown, width, wrap};
+use crate::wrap::{shown, width, wrap, wrap_plain};
 
 pub use mistake::{mistake, mistake_json};
-pub use proof::{measure_note, proof_json, proof_table};
+pub use proof::{measure_note, proof_json, proof_table, what_is_proved};
 
 /// The most columns of a row's label.
 const LABEL: usize = 16;
@@ -22,6 +22,8 @@ const LABEL: usize = 16;
 const CELL: usize = 7;
 /// Cells of the largest mask that is drawn: 64 × 64.
 const MOST_CELLS: usize = 4096;
+/// And the most queries, a line each.
+const MOST_QUERIES: usize = 64;
 
 /// Cells of the largest that is drawn though all are open.
 const PLAIN_CELLS: usize = 1024;
@@ -83,11 +85,20 @@ fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
     if glyphs == Glyphs::Ascii { ascii } else { unicode }
 }
 
-/// What the cells of a mask mean, in a line.
-pub fn legend(glyphs: Glyphs) -> String {
+/// What the cells of a mask mean, and the words for padding that stand at its sides: what was added, and the name of the
+/// model's pad id where that was given as a token.
+pub fn legend(added: bool, given: Option<&str>, options: Options) -> String {
     let [open, future, padding] =
-        [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, glyphs));
-    format!("Queries down, keys across: {open} open, {future} shut: future, {padding} shut: padding.\n")
+        [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, options.glyphs));
+    let mut text =
+        format!("Queries down, keys across: {open} open, {future} shut: future, {padding} shut: padding.");
+    if added {
+        text += " (pad) was added to fill its row: shut.";
+    }
+    if let Some(name) = given {
+        text += &format!(" {name}, the pad id as a token, is open like any other.");
+    }
+    joined(&wrap_plain(&shown(&text, options.glyphs), options.width))
 }
 
 /// Whose mask it is, its shape, how heads and layers share it, and the reason of every rule.
@@ -125,10 +136,11 @@ pub fn mask_drawing(
 ) -> String {
     let cells = mask.of_row(row);
     let [queries, keys] = labels;
-    if cells.len() > PLAIN_CELLS && cells.iter().all(Option::is_none) {
+    let large = cells.len() > PLAIN_CELLS || queries.len() > MOST_QUERIES;
+    if large && cells.iter().all(Option::is_none) {
         return format!("  every one of its {} × {} cells is open\n", mask.shape[2], mask.shape[3]);
     }
-    if cells.len() > MOST_CELLS {
+    if cells.len() > MOST_CELLS || queries.len() > MOST_QUERIES {
         let shut = cells.iter().filter(|cell| cell.is_some()).count();
         return format!(
             "  {shut} of {} cells are shut: too many to draw, --format json has them\n",

@@ -7,7 +7,7 @@ use super::joined;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::trace::{number, shape_text};
-use crate::wrap::{shown, wrap};
+use crate::wrap::{shown, wrap, wrap_plain};
 
 /// The proofs: what was perturbed, what must or must not move, how many cells, how far, the verdict.
 pub fn proof_table(proofs: &[Proof], options: Options) -> String {
@@ -44,13 +44,28 @@ pub fn proof_table(proofs: &[Proof], options: Options) -> String {
         ]);
     }
     let mut out = table.render(options.width);
-    for proof in proofs {
-        if let Some(text) = remark(proof) {
-            out.push('\n');
-            out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
-        }
+    for text in not_run(proofs).into_iter().chain(proofs.iter().filter_map(remark)) {
+        out.push('\n');
+        out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
     }
     out
+}
+
+/// Why proofs were not run, each reason once.
+fn not_run(proofs: &[Proof]) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for proof in proofs {
+        let Verdict::NotRun(why) = &proof.verdict else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, claims)) => claims.push(proof.claim.perturbed()),
+            None => reasons.push((why, vec![proof.claim.perturbed()])),
+        }
+    }
+    let text = |(why, claims): (&str, Vec<&str>)| match claims.len() == proofs.len() {
+        true => format!("not run: {why}."),
+        false => format!("not run: {why} ({}).", claims.join("; ")),
+    };
+    reasons.into_iter().map(text).collect()
 }
 
 fn verdict_word(verdict: &Verdict) -> &'static str {
@@ -65,8 +80,7 @@ fn verdict_word(verdict: &Verdict) -> &'static str {
 fn remark(proof: &Proof) -> Option<String> {
     let claim = proof.claim;
     match &proof.verdict {
-        Verdict::Holds => None,
-        Verdict::NotRun(why) => Some(format!("not run: {}: {why}.", claim.perturbed())),
+        Verdict::Holds | Verdict::NotRun(_) => None,
         Verdict::Fails(leak) if claim.must_move() => {
             Some(format!("FAILS: {}. {} is the first tensor in which it stays.", leak.cause, leak.node))
         }
@@ -88,6 +102,22 @@ fn remark(proof: &Proof) -> Option<String> {
     }
 }
 
+/// What the proofs are about and what they cannot show; `added` is the padding of each row of the source and of the target
+/// that an input without any was given.
+pub fn what_is_proved(proofs: &[Proof], added: [usize; 2], options: Options) -> String {
+    let ran = |proof: &&Proof| !matches!(proof.verdict, Verdict::NotRun(_));
+    let mut text = String::new();
+    if added != [0, 0] && proofs.iter().filter(ran).any(|proof| proof.claim.needs_padding()) {
+        let sides = added.iter().zip(["source", "target"]).filter(|(count, _)| **count > 0);
+        let sides: Vec<String> = sides.map(|(count, name)| format!("{count} to each {name} row")).collect();
+        text += "This input has no padding of its own where the proofs about padding need it, so they add positions: ";
+        text += &format!("{}. ", sides.join(", "));
+    }
+    text += "A proof is about this program running this wiring on this input: whether anything gets past its masks. Whether \
+             the weights were trained with that wiring is another question, and `attnscope doctor`'s.";
+    joined(&wrap_plain(&shown(&text, options.glyphs), options.width))
+}
+
 /// How movements are measured, in a sentence or two.
 pub fn measure_note(proofs: &[Proof], options: Options) -> String {
     let loose = proofs.iter().find(|proof| proof.threshold > 0.0 && proof.cells > 0);
@@ -102,7 +132,7 @@ pub fn measure_note(proofs: &[Proof], options: Options) -> String {
          what stays is equal to the bit.{}",
         loose.unwrap_or_default()
     );
-    joined(&wrap(&shown(&text, options.glyphs), options.width))
+    joined(&wrap_plain(&shown(&text, options.glyphs), options.width))
 }
 
 /// A proof for programs.

@@ -18,7 +18,7 @@ pub fn example_json(file: &str, example: &Example, judgement: &Judgement) -> Val
         let given = example.is_given(part.step);
         Some(json!({
             "step": part.to_string(), "given": given,
-            "formula": (!given).then(|| formula(example, part.step)),
+            "formula": (!given).then(|| formula(example, part)),
             "shape": value.shape(), "values": rows_json(&value),
         }))
     });

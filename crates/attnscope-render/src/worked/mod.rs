@@ -47,10 +47,17 @@ impl Page<'_> {
         let heads = if self.example.heads == 1 {
             "1 head".to_owned()
         } else {
-            format!("{} heads", self.example.heads)
+            format!("{} heads, each with its columns of Q, K and V", self.example.heads)
         };
         let mut facts = vec![heads];
-        if self.judgement.truth.get(Step::Products).is_some() {
+        // Where there is something to project: with scores given there is not.
+        if self.example.unprojected() && self.example.operand(Operand::X).is_some() {
+            facts.push(match self.example.query_source() {
+                Operand::C => "unprojected: Q is C, K and V are X".into(),
+                _ => "unprojected: Q, K and V are X".into(),
+            });
+        }
+        if self.judgement.truth.has(Step::Products) {
             facts.push(format!("products divided by {}", self.scale()));
         }
         facts.push(match &self.example.mask {
@@ -61,7 +68,24 @@ impl Page<'_> {
         if !self.example.claims.is_empty() {
             facts.push(format!("claims {}", self.example.tolerance.text()));
         }
-        self.bold(&self.fill(&title)) + &self.fill(&facts.join(" · "))
+        self.bold(&self.fill(&title)) + &self.fill(&facts.join(" · ")) + &self.blind_rows()
+    }
+
+    /// The rows in which the mask hides every key: their weights are a matter of definition.
+    fn blind_rows(&self) -> String {
+        let part = Part { step: Step::MaskedScores, head: (self.example.heads > 1).then_some(0) };
+        let Some(scores) = self.judgement.truth.part(part) else { return String::new() };
+        let blind = |(_, row): &(usize, &[f64])| row.iter().all(|x| *x == f64::NEG_INFINITY);
+        let rows: Vec<String> =
+            scores.each_row().enumerate().filter(blind).map(|(row, _)| (row + 1).to_string()).collect();
+        let (which, whose) = match rows.as_slice() {
+            [] => return String::new(),
+            [row] => (format!("row {row} sees"), "its"),
+            rows => (format!("rows {} see", rows.join(", ")), "their"),
+        };
+        self.fill(&format!(
+            "! {which} no key; by definition {whose} weights are 0 (a softmax of −∞ alone is 0/0)"
+        ))
     }
 
     fn scale(&self) -> String {
@@ -114,15 +138,16 @@ impl Page<'_> {
         let given = self.example.is_given(part.step);
         let is_input = given || (self.example.unprojected() && part.step <= Step::V);
         let factors = if is_input { Vec::new() } else { self.factors(part) };
-        let shapes: Vec<String> = factors.iter().filter_map(Piece::shape_text).collect();
-        let shapes = match factors.iter().any(|piece| matches!(piece, Piece::Text(text) if text == "·")) {
-            true => format!("[{}] = [{rows}×{columns}]", shapes.join("]·[")),
+        let shapes = match factors.iter().any(Piece::joins) {
+            true => {
+                format!("{} = [{rows}×{columns}]", factors.iter().map(Piece::shape_text).collect::<String>())
+            }
             false => format!("[{rows}×{columns}]"),
         };
         let formula = if given {
             format!("{part}, given")
         } else {
-            format!("{part} = {}", formula(self.example, part.step))
+            format!("{part} = {}", formula(self.example, part))
         };
         let title = self.fill(&format!("{formula}   {shapes}"));
         let result = if is_input { Piece::exact(value) } else { Piece::rounded(value, DIGITS) };
@@ -130,25 +155,44 @@ impl Page<'_> {
             true => vec![result.clone()],
             false => factors.into_iter().chain([Piece::Text("=".into()), result.clone()]).collect(),
         };
-        self.bold(&title) + &self.set(&[equation, vec![result]])
+        self.bold(&title) + &self.set(&equation, &result)
     }
 
-    /// The first of some settings that fits the width; numbers in lines that do, if none is.
-    fn set(&self, settings: &[Vec<Piece>]) -> String {
-        let set = |pieces: &Vec<Piece>| beside(pieces, self.options.glyphs);
-        let fits = |text: &String| text.lines().all(|line| width(line) <= self.options.width);
-        if let Some(text) = settings.iter().map(set).find(fits) {
-            return text;
-        }
-        let matrices = settings.last().into_iter().flatten().filter_map(|piece| match piece {
-            Piece::Matrix(matrix, _) => Some(matrix),
-            Piece::Text(_) => None,
-        });
-        let array = |matrix: &Matrix| {
-            Array { shape: &matrix.shape(), values: matrix.values(), whole: false }
-                .text(self.options.width, false)
+    /// Pieces in one line of formula, if they fit the width.
+    fn in_line(&self, pieces: &[Piece]) -> Option<String> {
+        let text = beside(pieces, self.options.glyphs);
+        text.lines().all(|line| width(line) <= self.options.width).then_some(text)
+    }
+
+    /// An equation, or its result alone where it is too wide.
+    fn set(&self, equation: &[Piece], result: &Piece) -> String {
+        self.in_line(equation).unwrap_or_else(|| self.alone("", result))
+    }
+
+    /// One matrix after its name; in lines of numbers where it is too wide for brackets.
+    fn alone(&self, name: &str, piece: &Piece) -> String {
+        let label = (!name.is_empty()).then(|| Piece::Text(name.to_owned()));
+        let pieces: Vec<Piece> = label.into_iter().chain([piece.clone()]).collect();
+        self.in_line(&pieces).unwrap_or_else(|| {
+            let Piece::Matrix(matrix, _) = piece else { return String::new() };
+            let array = Array { shape: &matrix.shape(), values: matrix.values(), whole: false };
+            let name = if name.is_empty() { String::new() } else { format!("{name}\n") };
+            name + &array.text(self.options.width, false)
+        })
+    }
+
+    /// Named matrices beside each other, below each other where that is too wide: none is left out.
+    fn named(&self, matrices: &[(&str, Piece)]) -> String {
+        let longest = matrices.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+        let in_line = |(n, (name, piece)): (usize, &(&str, Piece))| {
+            let gap = if n == 0 { "  " } else { " " };
+            [Piece::Text(format!("{gap}{name}")), piece.clone()]
         };
-        matrices.map(array).collect()
+        let line: Vec<Piece> = matrices.iter().enumerate().flat_map(in_line).collect();
+        let stacked = |(name, piece): &(&str, Piece)| {
+            self.alone(&format!("  {name}{}", " ".repeat(longest - width(name))), piece)
+        };
+        self.in_line(&line).unwrap_or_else(|| matrices.iter().map(stacked).collect())
     }
 
     /// What a step is computed from, as it is written.
@@ -176,10 +220,21 @@ impl Page<'_> {
             }
             Step::MaskedScores => vec![of(Step::Scores), text("+"), self.mask(part).map(Piece::exact)],
             Step::Weights => vec![text("softmax"), of(Step::MaskedScores)],
+            Step::Context if part.head.is_none() && self.example.heads > 1 => self.beside_heads(),
             Step::Context => vec![of(Step::Weights), text("·"), of(Step::V)],
             Step::Output => projected(of(Step::Context), Operand::WO, Operand::BO),
         };
         pieces.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
+    /// Every head's context, side by side.
+    fn beside_heads(&self) -> Vec<Option<Piece>> {
+        let head = |head: usize| {
+            let part = Part { step: Step::Context, head: Some(head) };
+            let bar = (head > 0).then(|| Some(Piece::Text("|".into())));
+            bar.into_iter().chain([self.judgement.truth.part(part).map(|m| Piece::rounded(m, DIGITS))])
+        };
+        (0..self.example.heads).flat_map(head).collect()
     }
 
     /// The mask: 0 where the scores are kept, −∞ where they are not.
@@ -195,7 +250,7 @@ impl Page<'_> {
 /// Four digits after the point at most.
 fn number(x: f64) -> String {
     match x {
-        f64::NEG_INFINITY => "−∞".into(),
+        f64::NEG_INFINITY => "-∞".into(),
         _ if x != 0.0 && x.abs() < 5e-5 => format!("{x:.1e}"),
         _ => {
             let text = format!("{x:.DIGITS$}");
@@ -219,7 +274,8 @@ mod tests {
         let text = example_text("a.toml", &example, &judge(&example), options, Style::default());
         insta::assert_snapshot!(text, @"
         a.toml
-        1 head · products divided by √d_head = 1.4142 · causal mask
+        1 head · unprojected: Q, K and V are X · products divided by
+          √d_head = 1.4142 · causal mask
 
         Q = X   [2×2]
         ⎡1.0  0.5⎤
@@ -253,5 +309,64 @@ mod tests {
         ⎡1.0000 0.0000⎤ · ⎡1.0000  0.5000⎤ = ⎡1.0000  0.5000⎤
         ⎣0.2572 0.7428⎦   ⎣0.0000 -1.0000⎦   ⎣0.2572 -0.6142⎦
         ");
+    }
+
+    fn printed(text: &str, width: usize) -> String {
+        let example = parse(text).unwrap();
+        let options = Options { width, glyphs: Glyphs::Unicode };
+        example_text("a.toml", &example, &judge(&example), options, Style::default())
+    }
+
+    #[test]
+    fn heads_are_multiplied_one_by_one_and_then_put_side_by_side() {
+        let text = printed(
+            "heads = 2\n[given]\nweights.0 = [[1, 0]]\nweights.1 = [[0.5, 0.5]]\nV = [[1, 2], [3, 4]]",
+            80,
+        );
+        insta::assert_snapshot!(text, @"
+        a.toml
+        2 heads, each with its columns of Q, K and V · no mask
+
+        V, given   [2×2]
+        ⎡1 2⎤
+        ⎣3 4⎦
+
+        weights.0, given   [1×2]
+        [1 0]
+
+        weights.1, given   [1×2]
+        [0.5 0.5]
+
+        context.0 = weights.0·V.0   [1×2]·[2×1] = [1×1]
+        [1.0000 0.0000] · ⎡1.0000⎤ = [1.0000]
+                          ⎣3.0000⎦
+
+        context.1 = weights.1·V.1   [1×2]·[2×1] = [1×1]
+        [0.5000 0.5000] · ⎡2.0000⎤ = [3.0000]
+                          ⎣4.0000⎦
+
+        context = [context.0 | context.1]   [1×1] | [1×1] = [1×2]
+        [1.0000] | [3.0000] = [1.0000 3.0000]
+        ");
+    }
+
+    #[test]
+    fn a_bias_is_added_and_a_row_that_sees_nothing_is_named() {
+        let text = printed(
+            "mask = [[\"-inf\"]]\n[given]\nX = [[1, 0]]\nW_Q = [[1], [2]]\nW_K = [[1], [1]]\nb_Q = [0.5]",
+            80,
+        );
+        assert!(text.contains("Q = X·W_Q + b_Q   [1×2]·[2×1] + [1×1] = [1×1]\n"), "{text}");
+        assert!(text.contains("! row 1 sees no key"), "{text}");
+    }
+
+    #[test]
+    fn what_was_claimed_is_never_left_out() {
+        let text = "[given]\nscores = [[0.11, 0.22, 0.33, 0.44]]\n[claims]\nweights = [[0.1234, 0.2345, 0.3456, 0.2965]]";
+        for width in [40, 60, 80, 120] {
+            let text = printed(text, width);
+            assert!(text.contains("0.1234") && text.contains("claimed") && text.contains("true"), "{text}");
+            assert!(text.lines().all(|line| super::width(line) <= width), "{text}");
+        }
     }
 }

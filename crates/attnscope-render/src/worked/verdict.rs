@@ -53,7 +53,7 @@ impl Page<'_> {
             Some(_) => format!(
                 "{} not {}",
                 rows_text(&diagnosis.rows, judged.truth.rows()),
-                formula(self.example, part.step)
+                formula(self.example, part)
             ),
             None => shapes_differ(judged),
         };
@@ -69,21 +69,22 @@ impl Page<'_> {
     fn details(&self, judged: &Judged) -> String {
         let part = judged.claim.part;
         let (mark, verdict) = mark(&judged.verdict);
-        let mut out = self
-            .bold(&self.fill(&format!("{mark} {part} = {}: {verdict}", formula(self.example, part.step))));
+        let mut out =
+            self.bold(&self.fill(&format!("{mark} {part} = {}: {verdict}", formula(self.example, part))));
         for line in self.reasons(judged) {
             let lines = wrap(&shown(&line, self.options.glyphs), self.options.width.saturating_sub(2));
             out += &lines.iter().map(|line| format!("  {line}\n")).collect::<String>();
         }
-        let text = |text: &str| Piece::Text(text.into());
-        let claimed = Piece::exact(judged.claim.stated.matrix.clone());
-        let truth = Piece::rounded(judged.truth.clone(), DIGITS);
-        let mut all = vec![text("  claimed"), claimed, text(" true"), truth.clone()];
-        if let (Verdict::Wrong(_), Some(follows)) = (&judged.verdict, &judged.follows) {
-            all.extend([text(" from the claims before"), Piece::rounded(follows.clone(), DIGITS)]);
+        let mut matrices = vec![
+            ("claimed", Piece::exact(judged.claim.stated.matrix.clone())),
+            ("true", Piece::rounded(judged.truth.clone(), DIGITS)),
+        ];
+        if let (Verdict::Wrong(_) | Verdict::Follows { .. }, Some(follows)) =
+            (&judged.verdict, &judged.follows)
+        {
+            matrices.push(("from the claims before", Piece::rounded(follows.clone(), DIGITS)));
         }
-        let two = all[..4].to_vec();
-        out + &self.set(&[all, two, vec![text("  true"), truth]])
+        out + &self.named(&matrices)
     }
 
     /// What is known about a claim that is not right.
@@ -94,7 +95,7 @@ impl Page<'_> {
                 vec!["within the tolerance of what the rounded numbers before it give".into()]
             }
             Verdict::Follows { from } => {
-                vec![format!("it follows from the claims before it; {}", because(from))]
+                vec![format!("it follows from the claims before it, as they are rounded; {}", because(from))]
             }
             Verdict::Wrong(diagnosis) => {
                 let mut lines = Vec::new();

@@ -34,6 +34,8 @@ pub(super) struct Decoder {
     slack: u64,
     done: u64,
     interleaved: Vec<f32>,
+    /// Some sample of some channel is not 0.
+    sounds: bool,
 }
 
 impl Decoder {
@@ -65,7 +67,12 @@ impl Decoder {
         let (promised, slack) = promise(track, format.format_info().short_name);
         let track = track.id;
         let (file, interleaved) = (path.to_owned(), Vec::new());
-        Ok(Self { file, format, codec, track, rate, promised, slack, done: 0, interleaved })
+        Ok(Self { file, format, codec, track, rate, promised, slack, done: 0, interleaved, sounds: false })
+    }
+
+    /// Whether anything that was decoded is not 0, in any channel.
+    pub(super) fn sounds(&self) -> bool {
+        self.sounds
     }
 
     /// Samples a second.
@@ -118,6 +125,7 @@ impl Decoder {
             let found = format!("{rate} Hz");
             return Err(self.damaged(&format!("{} Hz throughout", self.rate), found));
         }
+        self.sounds |= self.interleaved.iter().any(|x| *x != 0.0);
         downmix(&self.interleaved, channels, mono);
         if let Some(i) = mono.iter().position(|x| !x.is_finite()) {
             let found = mono.get(i).copied().unwrap_or(f32::NAN);

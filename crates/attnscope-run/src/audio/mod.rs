@@ -32,7 +32,7 @@ pub const MAX_SECONDS: u64 = 2 * 3600;
 /// # Errors
 /// When the file is not such audio, is damaged, is cut short before the window ends, or has no samples.
 pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<(Features, f64), AudioError> {
-    let (samples, seconds) = samples(path, Some(frames.saturating_mul(mel::HOP)))?;
+    let Read { samples, seconds, .. } = samples(path, Some(frames.saturating_mul(mel::HOP)))?;
     Ok((Features { values: log_mel(&samples, mels, frames), batch: 1, mels, frames }, seconds))
 }
 
@@ -41,7 +41,7 @@ pub fn features_from_file(path: &Path, mels: usize, frames: usize) -> Result<(Fe
 /// # Errors
 /// As [`features_from_file`], and when it is longer than [`MAX_SECONDS`].
 pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
-    Ok(samples(path, None)?.0)
+    Ok(samples(path, None)?.samples)
 }
 
 /// A recording in memory, of which a model hears one window after the other.
@@ -49,6 +49,8 @@ pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
 pub struct Recording {
     /// Mono, 16 kHz.
     samples: Vec<f32>,
+    /// Some channel is not silent.
+    sounds: bool,
 }
 
 /// A piece of a recording.
@@ -58,6 +60,8 @@ pub struct Window {
     pub start: f64,
     /// To the end of the window, or of the recording if that comes first.
     pub end: f64,
+    /// Every sample is 0.
+    pub zeros: bool,
     /// What the model reads: the window, filled up with silence.
     pub features: Features,
 }
@@ -83,7 +87,13 @@ impl Recording {
     /// # Errors
     /// As [`samples_from_file`].
     pub fn read(path: &Path) -> Result<Self, AudioError> {
-        Ok(Self { samples: samples_from_file(path)? })
+        let Read { samples, sounds, .. } = samples(path, None)?;
+        Ok(Self { samples, sounds })
+    }
+
+    /// Whether nothing is left of channels that are not silent when they are mixed to one.
+    pub fn cancels(&self) -> bool {
+        self.sounds && self.samples.iter().all(|x| *x == 0.0)
     }
 
     /// How long it is.
@@ -97,14 +107,26 @@ impl Recording {
         let rest = self.samples.get(from..).filter(|rest| !rest.is_empty())?;
         let samples = &rest[..rest.len().min(frames.saturating_mul(mel::HOP))];
         let features = Features { values: log_mel(samples, mels, frames), batch: 1, mels, frames };
-        Some(Window { start, end: start + samples.len() as f64 / f64::from(RATE), features })
+        let (end, zeros) =
+            (start + samples.len() as f64 / f64::from(RATE), samples.iter().all(|x| *x == 0.0));
+        Some(Window { start, end, zeros, features })
     }
+}
+
+/// What was read of a file.
+struct Read {
+    /// Mono, 16 kHz.
+    samples: Vec<f32>,
+    /// The length of the whole recording.
+    seconds: f64,
+    /// Some sample of some channel that was read is not 0.
+    sounds: bool,
 }
 
 /// The samples and the length of the recording in seconds, or an error: symphonia 0.6.1 multiplies two fields of a wav's
 /// header unchecked, which panics in a build with overflow checks. A file must not end the process, there or in a place
 /// like it that is not known yet.
-fn samples(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioError> {
+fn samples(path: &Path, limit: Option<usize>) -> Result<Read, AudioError> {
     catch(|| read(path, limit)).unwrap_or_else(|_| {
         let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");
         Err(AudioError::new(path, kind))
@@ -112,7 +134,7 @@ fn samples(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioEr
 }
 
 /// Decodes and resamples piece by piece, so that only 16 kHz mono is ever held.
-fn read(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioError> {
+fn read(path: &Path, limit: Option<usize>) -> Result<Read, AudioError> {
     let mut decoder = Decoder::open(path)?;
     let too_long = |promised| AudioError::new(path, AudioErrorKind::TooLong { promised });
     let promised = decoder.promised_seconds();
@@ -133,5 +155,6 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Vec<f32>, f64), AudioError
         // Only to know how long it is: what is damaged beyond the limit ends it.
         while decoder.seconds() <= MAX_SECONDS as f64 && matches!(decoder.next(&mut piece), Ok(true)) {}
     }
-    Ok((out, promised.unwrap_or_else(|| decoder.seconds())))
+    let seconds = promised.unwrap_or_else(|| decoder.seconds());
+    Ok(Read { samples: out, seconds, sounds: decoder.sounds() })
 }

@@ -2,6 +2,7 @@
 //! their nodes, `trace.json` what the run was.
 
 mod error;
+mod given;
 mod read;
 mod write;
 

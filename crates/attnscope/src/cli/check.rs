@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use super::{Output, OutputArgs, TextOrJson};
 use crate::failure::Failure;
 use crate::near::nearest;
+use crate::text_file::read_text;
 use crate::traced::Traced;
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// Worked examples in TOML: what is given and, if there are any, the numbers that are claimed. With --trace, the
+    /// Worked examples in TOML, - for standard input: what is given and, if there are any, the numbers that are claimed. With --trace, the
     /// MODEL that was traced [default: the one that the trace names]
     #[arg(value_name = "FILE", required_unless_present = "trace")]
     files: Vec<PathBuf>,
@@ -42,34 +43,42 @@ impl Check {
 
     /// Whether every claim is right.
     fn check_examples(&self, output: &Output<'_>) -> Result<bool, Failure> {
-        // A file that cannot be read is said before any result.
-        let examples =
-            self.files.iter().map(|file| Ok((file, read(file)?))).collect::<Result<Vec<_>, Failure>>()?;
         let (mut texts, mut values, mut right) = (Vec::new(), Vec::new(), true);
-        for (file, example) in &examples {
-            let name = file.display().to_string();
-            let judgement = judge(example);
+        let mut failures = Vec::new();
+        for file in &self.files {
+            let example = match read(file) {
+                Ok(example) => example,
+                Err(failure) => {
+                    failures.push(failure);
+                    continue;
+                }
+            };
+            let (name, judgement) = (file.display().to_string(), judge(&example));
             right &= judgement.is_right();
             match self.format {
                 TextOrJson::Text => {
-                    texts.push(worked::example_text(
-                        &name,
-                        example,
-                        &judgement,
-                        output.layout(),
-                        output.style(),
-                    ));
+                    let text =
+                        worked::example_text(&name, &example, &judgement, output.layout(), output.style());
+                    // A title does not say which of the files it is in.
+                    let titled = self.files.len() > 1 && !example.title.is_empty();
+                    texts.push(if titled { format!("{name}\n{text}") } else { text });
                 }
-                TextOrJson::Json => values.push(worked::example_json(&name, example, &judgement)),
+                TextOrJson::Json => values.push(worked::example_json(&name, &example, &judgement)),
             }
         }
-        output.write(&match self.format {
-            TextOrJson::Text => output.glyphs_text(&texts.join("\n\n")),
-            TextOrJson::Json => {
-                json::pretty(&json!({ "schema": json::SCHEMA, "examples": Value::Array(values) }))
-            }
-        })?;
-        Ok(right)
+        // One file that cannot be read takes nothing from the others.
+        if failures.len() < self.files.len() {
+            output.write(&match self.format {
+                TextOrJson::Text => output.glyphs_text(&texts.join("\n\n")),
+                TextOrJson::Json => {
+                    json::pretty(&json!({ "schema": json::SCHEMA, "examples": Value::Array(values) }))
+                }
+            })?;
+        }
+        match failures.into_iter().reduce(both) {
+            Some(failure) => Err(failure),
+            None => Ok(right),
+        }
     }
 
     /// Whether rounding explains every difference.
@@ -86,6 +95,15 @@ impl Check {
         };
         let traced = Traced::open(folder, model.as_deref())?;
         let audit = traced.audit()?;
+        if audit.checked.is_empty() {
+            return Err(Failure::new(
+                format!(
+                    "{}: nothing could be checked: no tensor in it is there together with the tensors it is made of",
+                    folder.display()
+                ),
+                "save the whole run: `attnscope trace MODEL --save DIR`, without --layer and --snapshots",
+            ));
+        }
         let page = AuditPage {
             trace: &folder.display().to_string(),
             model: &traced.opened.name,
@@ -107,16 +125,15 @@ impl Check {
     }
 }
 
+/// Two failures as one; the first's way out is the way to begin.
+fn both(first: Failure, second: Failure) -> Failure {
+    Failure::new(format!("{}; {}", first.error, second.error), first.help)
+}
+
 fn read(file: &Path) -> Result<Example, Failure> {
-    let name = file.display();
-    let refused = |why: String| Failure::new(format!("{name}: {why}"), "give a worked example in TOML");
-    let size = std::fs::metadata(file).map_err(|e| refused(e.to_string()))?.len();
-    if size > MOST_BYTES {
-        return Err(refused(format!("expected at most {MOST_BYTES} bytes, found {size}")));
-    }
-    let bytes = std::fs::read(file).map_err(|e| refused(e.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|e| refused(format!("expected UTF-8: {e}")))?;
-    parse(&text).map_err(|e| failure(&name.to_string(), &e))
+    let from = if file == Path::new("-") { Path::new("/dev/stdin") } else { file };
+    let text = read_text(from, MOST_BYTES, "give a worked example in TOML")?;
+    parse(&text).map_err(|e| failure(&file.display().to_string(), &e))
 }
 
 /// An example's error with its file, and for a name that is not known the nearest one.

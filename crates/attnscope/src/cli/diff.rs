@@ -4,17 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use attnscope_diagnose::diff::{
-    File, Known, Options, Report, Side, TOLERANCE, compare, compare_weights, read_map,
+    File, Known, Options, Report, Side, TOLERANCE, compare, compare_weights, parse_map,
 };
 use attnscope_render::diff::Party;
 use attnscope_render::{diff, json};
 use attnscope_run::Weights;
 use clap::Args;
-use serde_json::Value;
 
 use super::{Output, OutputArgs, TextOrJson};
 use crate::failure::Failure;
 use crate::open::Opened;
+use crate::text_file::read_text;
+use crate::traced::{open_model, same_files};
+
+/// More than any map of names.
+const MOST_MAP_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Diff {
@@ -62,7 +66,12 @@ impl Diff {
             return self.weights(&output);
         }
         let (a, b) = (open(&self.a)?, open(&self.b)?);
-        let map = self.map.as_deref().map(read_map).transpose()?.unwrap_or_default();
+        let map = match &self.map {
+            Some(file) => {
+                parse_map(file, &read_text(file, MOST_MAP_BYTES, "give a file of names, two a line")?)?
+            }
+            None => Vec::new(),
+        };
         let model = self.model(&a, &b, &output)?;
         let ready = match &model {
             Some(opened) => {
@@ -105,29 +114,23 @@ impl Diff {
 
     /// The model that was given, or the one that a trace names, if it is still there and the same.
     fn model(&self, a: &Side, b: &Side, output: &Output<'_>) -> Result<Option<Opened>, Failure> {
-        let about = a.about().or_else(|| b.about());
-        let heads = self.heads.map(u64::from).or_else(|| about?["heads"][0].as_u64());
-        let heads = heads.and_then(|n| usize::try_from(n).ok());
-        if let Some(name) = &self.model {
-            return Opened::open(name, heads).map(Some);
-        }
-        let Some((about, name)) = about.and_then(|about| Some((about, about["model"].as_str()?))) else {
-            return Ok(None);
+        let heads = self.heads.and_then(|n| usize::try_from(n).ok());
+        let Some(trace) = a.trace().or_else(|| b.trace()) else {
+            return self.model.as_ref().map(|name| Opened::open(name, heads)).transpose();
         };
-        match Opened::open(name, heads) {
-            Ok(opened) if is_same(&opened, about) => Ok(Some(opened)),
-            Ok(_) => {
-                output.note(&format!(
-                    "{name} has changed since it was traced, and is not used; --model gives another"
-                ));
-                Ok(None)
-            }
-            Err(failure) => {
-                output
-                    .note(&format!("the model that was traced is not at hand ({failure}); --model gives it"));
-                Ok(None)
-            }
+        if let Some(name) = &self.model {
+            return open_model(trace, name, heads).map(Some);
         }
+        let Some(name) = trace.model() else { return Ok(None) };
+        match open_model(trace, name, heads) {
+            Ok(opened) if same_files(&opened, trace).is_ok() => return Ok(Some(opened)),
+            Ok(_) => output.note(&format!(
+                "{name} has changed since it was traced, and is not used; --model gives another"
+            )),
+            Err(failure) => output
+                .note(&format!("the model that was traced is not at hand ({failure}); --model gives it")),
+        }
+        Ok(None)
     }
 }
 
@@ -144,11 +147,4 @@ fn open(path: &Path) -> Result<Side, Failure> {
             "give two traces, or a trace and a dump; `attnscope trace --save DIR` makes a trace",
         ),
     })
-}
-
-/// Whether the weights are those that were traced.
-fn is_same(opened: &Opened, about: &Value) -> bool {
-    let sums: Vec<&str> =
-        about["files"].as_array().into_iter().flatten().filter_map(|f| f["sha256"].as_str()).collect();
-    opened.checkpoint.sha256() == sums
 }

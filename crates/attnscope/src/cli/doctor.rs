@@ -15,6 +15,12 @@ use crate::failure::Failure;
 use crate::judged::Judged;
 use crate::near::nearest;
 use crate::open::Opened;
+use crate::text_file::read_text;
+
+/// More than any file of thresholds.
+const MOST_THRESHOLD_BYTES: u64 = 1 << 20;
+const THRESHOLDS_HELP: &str =
+    "write keys and numbers such as `wiring_gain = 0.02`; docs/rules.md lists the keys";
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -131,10 +137,10 @@ impl Doctor {
     fn thresholds(&self) -> Result<Thresholds, Failure> {
         let Some(file) = &self.thresholds else { return Ok(Thresholds::default()) };
         let failed = |e: &dyn std::fmt::Display| {
-            let help = "write keys and numbers such as `wiring_gain = 0.02`; docs/rules.md lists the keys";
-            Failure::new(format!("{}: {}", file.display(), e.to_string().trim().replace('\n', " ")), help)
+            let why = e.to_string().trim().replace('\n', " ");
+            Failure::new(format!("{}: {why}", file.display()), THRESHOLDS_HELP)
         };
-        let text = std::fs::read_to_string(file).map_err(|e| failed(&e))?;
+        let text = read_text(file, MOST_THRESHOLD_BYTES, THRESHOLDS_HELP)?;
         let thresholds: Thresholds = toml::from_str(&text).map_err(|e| failed(&e))?;
         match thresholds.unusable() {
             Some(key) => Err(failed(&format!("{key} is not a finite number of 0 or more"))),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
 use super::trace::check_layer_index;
-use super::{ModelArgs, Output, OutputArgs};
+use super::{ModelArgs, Output, OutputArgs, notes};
 use crate::explain::{
     QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, rule_page,
     sign, snapshot_page, walk_page,
@@ -81,6 +81,7 @@ impl Explain {
         let subject = if self.has_input(&opened.name) {
             ready = self.source.ready(&opened)?;
             let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
+            notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
             let wanted = match &asked {
                 Asked::Cell(node, _) => Wanted::Nodes(needed(&model.graph, *node)),
                 _ => Wanted::Shown,

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use attnscope_graph::Front;
+use attnscope_graph::{Front, Side};
 use attnscope_render::json;
 use attnscope_run::align::Heads;
 use attnscope_run::audio::{POSITION_SECONDS, Recording, Window};
 use attnscope_run::generate::{Limit, MOST_BEAMS, Settings};
-use attnscope_run::{Native, Source, parse_ids};
+use attnscope_run::{Native, Rows, Source, parse_ids};
 use clap::Args;
 
 use super::generated::{Aligned, Audio, From, Generated, Made};
 use super::input::SourceArgs;
-use super::{ModelArgs, Output, OutputArgs, TextOrJson};
+use super::{ModelArgs, Output, OutputArgs, TextOrJson, notes};
 use crate::failure::Failure;
 use crate::ready::Ready;
 use crate::writing::Written;
@@ -24,7 +24,7 @@ pub(super) struct Generate {
     #[command(flatten)]
     source: SourceArgs,
     /// What the decoder begins with, as token ids [default: as the model's documents say]
-    #[arg(long, value_name = "IDS", help_heading = "Input")]
+    #[arg(long, value_name = "IDS", help_heading = "Input", allow_negative_numbers = true)]
     tgt_ids: Option<String>,
     /// Sentences followed at once; 1 takes the likeliest token at each step [default: the model's own setting, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_BEAMS as i64))]
@@ -51,7 +51,10 @@ impl Generate {
         let opened = self.source.open(&self.model, None)?;
         let mut ready = self.source.ready(&opened)?;
         if let Some(ids) = &self.tgt_ids {
-            ready.begin_with(one_row(ids)?)?;
+            let row = one_row(ids)?;
+            let note = notes::pads(&ready, Side::Target, &Rows::new(std::slice::from_ref(&row), ready.pad));
+            note.iter().for_each(|note| output.note(note));
+            ready.begin_with(row)?;
         }
         if self.timestamps {
             ready.write_times()?;
@@ -63,9 +66,20 @@ impl Generate {
         let mut task = Writing { ready: &ready, settings: &settings, heads: heads.as_ref(), native };
         let (audio, made) = match self.source.recording() {
             Some(file) => task.recording(file, &output)?,
-            None => (None, task.rows(&self.source.source(&ready)?, self.source.texts(&ready)?)?),
+            None => {
+                let source = self.source.source(&ready)?;
+                notes::of_source(&ready, &source).iter().for_each(|note| output.note(note));
+                (None, task.rows(&source, self.source.texts(&ready)?)?)
+            }
         };
-        let generated = Generated { ready: &ready, settings: &settings, heads: heads.as_ref(), audio, made };
+        let longest =
+            made.iter().filter_map(|made| Some(made.written.start.len() + made.written.best()?.tokens.len()));
+        // The last token is written and never read.
+        let read = longest.max().unwrap_or(0).saturating_sub(1);
+        notes::beyond_positions(&ready, Side::Target, read).iter().for_each(|note| output.note(note));
+        let given = self.tgt_ids.is_some();
+        let generated =
+            Generated { ready: &ready, settings: &settings, given, heads: heads.as_ref(), audio, made };
         output.write(&match self.format {
             TextOrJson::Text => generated.text(&output),
             TextOrJson::Json => json::pretty(&generated.json()),
@@ -134,7 +148,7 @@ impl Writing<'_> {
                 let of_row = |(row, written): (usize, Written)| match source.select(&[row]) {
                     Source::Features(features) => {
                         let end = features.frames as f64 * POSITION_SECONDS / 2.0;
-                        Some((Window { start: 0.0, end, features }, written))
+                        Some((Window { start: 0.0, end, zeros: false, features }, written))
                     }
                     Source::Tokens(_) => None,
                 };
@@ -159,6 +173,9 @@ impl Writing<'_> {
         let recording = Recording::read(file)?;
         let length = frames as f64 * POSITION_SECONDS / 2.0;
         let audio = Audio { file: file.display().to_string(), seconds: recording.seconds(), window: length };
+        if recording.cancels() {
+            output.note("every sample is 0 after the channels are mixed to one, though they are not: they cancel each other");
+        }
         if audio.seconds > length {
             let how = if self.ready.times {
                 "each begins where the last segment ended"
@@ -174,7 +191,8 @@ impl Writing<'_> {
             }
             let source = Source::Features(window.features.clone());
             let mut next = length;
-            for written in self.ready.write(&mut self.native, &source, self.settings)? {
+            for mut written in self.ready.write(&mut self.native, &source, self.settings)? {
+                written.zeros = window.zeros;
                 next = self.ready.segments(&window, &written).1;
                 made.push(self.window(&window, written)?);
             }

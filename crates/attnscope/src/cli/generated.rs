@@ -14,6 +14,8 @@ use crate::writing::{Aligned as Words, Written};
 pub(super) struct Generated<'a> {
     pub(super) ready: &'a Ready<'a>,
     pub(super) settings: &'a Settings,
+    /// The user gave what the decoder begins with: it is part of the sentence.
+    pub(super) given: bool,
     pub(super) heads: Option<&'a Heads>,
     pub(super) audio: Option<Audio>,
     pub(super) made: Vec<Made>,
@@ -80,7 +82,7 @@ impl Generated<'_> {
             1 => "greedy".to_owned(),
             beams => format!("{beams} beams"),
         };
-        let mut text = format!("{name}: {title}, {search}, at most {} new tokens\n", self.most_tokens());
+        let mut text = format!("{name}: {title}, {search}, at most {}\n", new_tokens(self.most_tokens()));
         if let Some(audio) = &self.audio {
             let windows = self.made.len();
             let s = if windows == 1 { "" } else { "s" };
@@ -112,9 +114,16 @@ impl Generated<'_> {
         let Some(best) = made.written.best() else {
             return out + &labelled("target", "(the limit leaves no room for a token)");
         };
+        if self.given {
+            let label = |&id: &u32| {
+                self.piece(Side::Target, id).map_or(id.to_string(), |p| format!("{} {id}", clean(&p)))
+            };
+            out += &listed("given", &made.written.start.iter().map(label).collect::<Vec<_>>(), output);
+        }
         if made.written.is_silence() {
-            out += &labelled("target", "(nothing is said)");
-            out += &labelled("unsaid", &self.sentence(best));
+            let why = if made.written.zeros { ": every sample is 0" } else { "" };
+            out += &labelled("target", &format!("(nothing is said{why})"));
+            out += &labelled("unsaid", or_empty(&self.sentence(best)));
         } else {
             out += &labelled("target", or_empty(&self.said(made, best)));
         }
@@ -166,8 +175,15 @@ impl Generated<'_> {
 
     /// The text of a sentence, or its ids where no tokenizer is known.
     fn sentence(&self, hypothesis: &Hypothesis) -> String {
-        let ids = || hypothesis.tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-        self.decoded(&hypothesis.tokens).map_or_else(ids, |text| clean(&text))
+        let tokens = self.whole(hypothesis);
+        let ids = || tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        self.decoded(&tokens).map_or_else(ids, |text| clean(&text))
+    }
+
+    /// A sentence's tokens, with what it was given to begin with.
+    fn whole(&self, hypothesis: &Hypothesis) -> Vec<u32> {
+        let given = if self.given { self.settings.start.as_slice() } else { &[] };
+        [given, &hypothesis.tokens].concat()
     }
 
     /// The same without a segment that is not whole and is heard again in the next window.
@@ -251,6 +267,7 @@ impl Generated<'_> {
                 "language_probability": heard.language.and_then(|(_, p)| p),
                 "no_speech": heard.no_speech,
                 "silent": written.is_silence(),
+                "zeros": written.zeros,
             }),
         };
         let hypotheses: Vec<Value> = written.hypotheses.iter().map(|h| self.hypothesis_json(h)).collect();
@@ -276,7 +293,7 @@ impl Generated<'_> {
     fn hypothesis_json(&self, hypothesis: &Hypothesis) -> Value {
         let token = |(&id, log_prob): (&u32, &f64)| json!({ "id": id, "piece": self.piece(Side::Target, id), "log_prob": log_prob });
         json!({
-            "text": self.decoded(&hypothesis.tokens),
+            "text": self.decoded(&self.whole(hypothesis)),
             "score": hypothesis.score,
             "log_prob": hypothesis.log_probs.iter().sum::<f64>(),
             "ended_by": if hypothesis.ended { "end" } else { "limit" },
@@ -294,10 +311,14 @@ fn score(hypothesis: &Hypothesis, settings: &Settings) -> String {
     };
     let end = match hypothesis.ended {
         true => "ended by the end token".to_owned(),
-        false => format!("stopped by the limit of {count} new tokens"),
+        false => format!("stopped by the limit of {}", new_tokens(count)),
     };
     let tokens = if count == 1 { "token" } else { "tokens" };
     format!("{:.3} = {sum:.2} / {count} {tokens}{power}; {end}", hypothesis.score)
+}
+
+fn new_tokens(count: usize) -> String {
+    format!("{count} new token{}", if count == 1 { "" } else { "s" })
 }
 
 fn or_empty(text: &str) -> &str {
@@ -337,7 +358,10 @@ fn alignment(words: &Words, output: &Output<'_>) -> String {
     let links: Vec<String> = words.alignment.links.iter().enumerate().filter_map(link).collect();
     let map = map.text(output.layout(), output.style());
     let legend = wrapped(&format!("source across, target down: {legend}"), output);
-    format!("\n{map}{legend}\n{}", listed("links", &links, output))
+    let about = "a link goes to the source word that a target word looks at more than the other target words do; end \
+                 tokens take no part, so it need not be the strongest of its row";
+    let about = if links.is_empty() { String::new() } else { wrapped(about, output) };
+    format!("\n{map}{legend}\n{}{about}", listed("links", &links, output))
 }
 
 /// A line for each word.

@@ -23,7 +23,7 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "TEXT", group = "source")]
     src: Vec<String>,
     /// Source token ids, used as they are: commas between ids, `;` between the rows of a batch
-    #[arg(long, value_name = "IDS", group = "source")]
+    #[arg(long, value_name = "IDS", group = "source", allow_negative_numbers = true)]
     src_ids: Option<String>,
     /// A recording (wav, flac, mp3) for a model that hears
     #[arg(long, value_name = "FILE", group = "source")]
@@ -53,7 +53,7 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "TEXT", conflicts_with = "pairs")]
     tgt: Vec<String>,
     /// The decoder's input as token ids, used as they are
-    #[arg(long, value_name = "IDS", conflicts_with_all = ["tgt", "pairs"])]
+    #[arg(long, value_name = "IDS", conflicts_with_all = ["tgt", "pairs"], allow_negative_numbers = true)]
     tgt_ids: Option<String>,
 }
 

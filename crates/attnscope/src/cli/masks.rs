@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use attnscope_diagnose::masks::{Attention, Bench, Compared, Mask, Mistake, Padding, Proof, masks};
+use attnscope_diagnose::masks::{
+    Attention, Bench, Compared, Mask, Mistake, NotFinite, Padding, Proof, masks,
+};
 use attnscope_graph::Side;
 use attnscope_render::json;
 use attnscope_render::masks as render;
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
 use super::tokens::{tokens_json, tokens_text};
-use super::{ModelArgs, Output, OutputArgs, TextOrJson};
+use super::{ModelArgs, Output, OutputArgs, TextOrJson, notes};
 use crate::failure::Failure;
 use crate::ready::{Ready, Token};
 
@@ -39,10 +41,10 @@ pub(super) struct Masks {
     #[arg(long, value_enum, value_name = "MISTAKE", value_delimiter = ',')]
     wrong: Vec<Wrong>,
     /// With --wrong: the layer whose scores are taken
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "wrong")]
     layer_index: usize,
     /// With --wrong: the head
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "wrong")]
     head: usize,
     /// Text for people, JSON for programs
     #[arg(long, value_enum, value_name = "FORM", default_value_t = TextOrJson::Text)]
@@ -89,6 +91,7 @@ impl Masks {
         let opened = self.source.open(&self.model, Some(&self.target))?;
         let ready = self.source.ready(&opened)?;
         let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
+        notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
         let input = self.padded(&ready, input);
         let masks = masks(ready.model, &input)?;
         self.check_row(&input)?;
@@ -97,12 +100,23 @@ impl Masks {
         let mut bench = Bench::new(ready.model, &ready.weights, &proved, Padding { id: ready.pad, side })?;
         let wrong = self.mistakes(&mut bench, &input)?;
         let proofs = bench.prove_all()?;
-        let shown = Shown { command: self, ready: &ready, input: &input, generated, masks, proofs, wrong };
+        let (added, not_finite) = (bench.added_padding(&proved), bench.not_finite()?);
+        let shown = Shown {
+            command: self,
+            ready: &ready,
+            input: &input,
+            generated,
+            masks,
+            proofs,
+            added,
+            not_finite,
+            wrong,
+        };
         output.write(&match self.format {
             TextOrJson::Text => shown.text(&output),
             TextOrJson::Json => json::pretty(&shown.json()),
         })?;
-        let failed = shown.proofs.iter().any(Proof::fails);
+        let failed = shown.not_finite.is_some() || shown.proofs.iter().any(Proof::fails);
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
@@ -128,21 +142,31 @@ impl Masks {
         match self.row.filter(|&row| row >= rows) {
             None => Ok(()),
             Some(row) => {
-                let error = format!("--row {row}: the batch has {rows} rows");
+                let s = if rows == 1 { "" } else { "s" };
+                let error = format!("--row {row}: the batch has {rows} row{s}");
                 Err(Failure::new(error, "rows are counted from 0"))
             }
         }
     }
 
     /// Each mistake with the one row that it is shown on.
-    fn mistakes(&self, bench: &mut Bench<'_>, input: &Input) -> Result<Vec<(Compared, Input)>, Failure> {
+    fn mistakes(&self, bench: &mut Bench<'_>, input: &Input) -> Result<Vec<OneMistake>, Failure> {
         let row = input.select(&[self.row.unwrap_or(0)]);
         let one = |wrong: &Wrong| {
-            let row = bench.shown_on(wrong.mistake(), &row);
-            Ok((bench.mistake(wrong.mistake(), &row, (self.layer_index, self.head, 0))?, row))
+            let on = bench.shown_on(wrong.mistake(), &row);
+            let added = if on == row { 0 } else { bench.added_padding(&row)[0] };
+            let compared = bench.mistake(wrong.mistake(), &on, (self.layer_index, self.head, 0))?;
+            Ok(OneMistake { compared, on, added })
         };
         self.wrong.iter().map(one).collect()
     }
+}
+
+/// A mistake, the input of one row that it is shown on, and how much padding that source was given for it.
+struct OneMistake {
+    compared: Compared,
+    on: Input,
+    added: usize,
 }
 
 /// Everything there is to show.
@@ -153,7 +177,10 @@ struct Shown<'a> {
     generated: bool,
     masks: [Mask; 3],
     proofs: Vec<Proof>,
-    wrong: Vec<(Compared, Input)>,
+    /// Padding that proofs add to each row of a source and of a target without any.
+    added: [usize; 2],
+    not_finite: Option<NotFinite>,
+    wrong: Vec<OneMistake>,
 }
 
 impl Shown<'_> {
@@ -163,14 +190,12 @@ impl Shown<'_> {
         let mut sections = vec![
             format!("{}: {}\n", self.ready.opened.name, model.title()),
             tokens_text(self.ready, self.input, self.generated, output.width()),
-            render::legend(output.glyphs()),
+            self.legend(options),
         ];
         for mask in &self.masks {
             sections.push(render::mask_heading(mask, options) + &self.drawings(mask, output));
         }
-        for (compared, input) in &self.wrong {
-            sections.push(self.mistake(compared, input, output));
-        }
+        sections.extend(self.wrong.iter().map(|wrong| self.mistake(wrong, output)));
         let batch = self.input.target.batch();
         let rows = match batch > PROVED_ROWS {
             true => format!(", on the first {PROVED_ROWS} of {batch} rows"),
@@ -178,7 +203,14 @@ impl Shown<'_> {
         };
         let table = render::proof_table(&self.proofs, options);
         sections.push(format!("Proofs on the model itself{rows}\n\n{table}"));
-        sections.push(render::measure_note(&self.proofs, options));
+        let name = &self.ready.opened.name;
+        sections.push(match &self.not_finite {
+            Some(_) => format!("`attnscope doctor {name}` says where it comes from.\n"),
+            None => {
+                render::measure_note(&self.proofs, options)
+                    + &render::what_is_proved(&self.proofs, self.added, options)
+            }
+        });
         output.glyphs_text(&sections.join("\n"))
     }
 
@@ -202,13 +234,23 @@ impl Shown<'_> {
         out
     }
 
-    fn mistake(&self, compared: &Compared, input: &Input, output: &Output<'_>) -> String {
+    /// What the signs mean, and of the words for padding those that occur.
+    fn legend(&self, options: attnscope_render::Options) -> String {
+        let sides = [(Side::Source, self.input.source_rows()), (Side::Target, Some(&self.input.target))];
+        let rows = sides.into_iter().filter_map(|(side, rows)| Some(self.ready.tokens(side, rows?)));
+        let tokens: Vec<Token> = rows.flatten().flatten().collect();
+        let pad = self.ready.named_pad();
+        let given = tokens.iter().find(|token| Some(token.id) == pad && !token.padding).map(Token::label);
+        render::legend(tokens.iter().any(|token| token.padding), given.as_deref(), options)
+    }
+
+    fn mistake(&self, OneMistake { compared, on, added }: &OneMistake, output: &Output<'_>) -> String {
         let attention = compared.mistake.attention();
         let (layer, head, row) = self.place();
         let place = format!("{}, head {head}, row {row}", attention.path(&layer.to_string(), "scores"));
-        let labels = self.labels(input, attention, 0);
+        let labels = self.labels(on, attention, 0);
         let [queries, keys] = labels.each_ref().map(Vec::as_slice);
-        render::mistake(compared, &place, [queries, keys], output.layout(), output.style())
+        render::mistake(compared, (&place, *added), [queries, keys], output.layout(), output.style())
     }
 
     fn place(&self) -> (usize, usize, usize) {
@@ -236,7 +278,11 @@ impl Shown<'_> {
     }
 
     fn json(&self) -> Value {
-        let wrong = |(compared, _): &(Compared, Input)| render::mistake_json(compared, self.place());
+        let wrong = |wrong: &OneMistake| render::mistake_json(&wrong.compared, self.place(), wrong.added);
+        let not_finite = self
+            .not_finite
+            .as_ref()
+            .map(|broken| json!({ "node": broken.node, "at": broken.at, "value": broken.value.to_string() }));
         json!({
             "schema": json::SCHEMA,
             "model": self.ready.opened.name,
@@ -244,6 +290,8 @@ impl Shown<'_> {
             "tokens": tokens_json(self.ready, self.input, self.generated),
             "masks": self.masks.iter().map(render::mask_json).collect::<Vec<_>>(),
             "proved_rows": self.input.target.batch().min(PROVED_ROWS),
+            "added_padding": { "source": self.added[0], "target": self.added[1] },
+            "not_finite": not_finite,
             "proofs": self.proofs.iter().map(render::proof_json).collect::<Vec<_>>(),
             "wrong": self.wrong.iter().map(wrong).collect::<Vec<_>>(),
         })

@@ -12,6 +12,7 @@ mod input;
 mod inspect;
 mod interrupt;
 mod masks;
+mod notes;
 mod output;
 mod progress;
 mod summary;

@@ -37,22 +37,25 @@ fn a_translation_with_its_alignment() {
             ▁Hemd -0.56 · ▁fährt -0.03 · ▁Fahrrad -0.45 · . -0.09 · </s> -0.08
 
             A     man   in    a     red   shirt is    ridi~ a     bicy~ .     </s>
-    Ein     ▓▓▓▓▓ ▓33▓▓ ····· ····· ····· ····· ····· ····· ····· ····· ░░░░░ ▒▒▒▒▒
-    Mann    ░░░░░ █70██ ░░░░░ ····· ▒▒▒▒▒ ····· ····· ····· ····· ····· ····· ·····
-    in      ····· ░░░░░ ▓46▓▓ ░░░░░ ▒▒▒▒▒ ▒▒▒▒▒ ····· ░░░░░ ····· ····· ····· ·····
-    einem   ····· ····· ····· ▒▒▒▒▒ ▓50▓▓ ▒▒▒▒▒ ····· ····· ····· ····· ····· ·····
-    roten   ····· ····· ····· ····· █79██ ▒▒▒▒▒ ····· ····· ····· ····· ····· ·····
-    Hemd    ····· ····· ····· ····· ░░░░░ █83██ ░░░░░ ····· ····· ····· ░░░░░ ·····
-    fährt   ░░░░░ ····· ····· ····· ····· ····· ▒▒▒▒▒ █63██ ····· ░░░░░ ░░░░░ ░░░░░
+    Ein     ▓▓▓▓▓ ▓33▓▓ ····· ····· ····· ····· ····· ····· ····· ····· ░░░░░ ▓▓▓▓▓
+    Mann    ░░░░░ █70██ ░░░░░ ····· ▒▒▒▒▒ ░░░░░ ····· ····· ····· ░░░░░ ····· ·····
+    in      ····· ░░░░░ ▓46▓▓ ░░░░░ ▒▒▒▒▒ ▒▒▒▒▒ ····· ▒▒▒▒▒ ····· ····· ····· ·····
+    einem   ····· ····· ····· ▒▒▒▒▒ █50██ ▓▓▓▓▓ ····· ····· ····· ····· ····· ·····
+    roten   ····· ░░░░░ ····· ····· █79██ ▒▒▒▒▒ ····· ····· ····· ····· ····· ·····
+    Hemd    ····· ····· ····· ░░░░░ ░░░░░ █83██ ░░░░░ ····· ····· ····· ░░░░░ ·····
+    fährt   ░░░░░ ····· ····· ····· ····· ░░░░░ ▒▒▒▒▒ █63██ ░░░░░ ░░░░░ ░░░░░ ░░░░░
     Fahrrad ····· ····· ····· ····· ····· ····· ····· ▒▒▒▒▒ ▒▒▒▒▒ █62██ ░░░░░ ░░░░░
     .       ····· ····· ····· ····· ····· ····· ····· ░░░░░ ░░░░░ ░░░░░ ▓▓▓▓▓ █51██
-    </s>    ░░░░░ ····· ····· ····· ····· ····· ····· ····· ····· ····· ░░░░░ █78██
+    </s>    ░░░░░ ····· ····· ····· ····· ····· ░░░░░ ····· ····· ····· ░░░░░ █78██
     source across, target down: █ ≥ 50 %, ▓ ≥ 25 %, ▒ ≥ 10 %, ░ ≥ 2 %; the strongest
     of each row in per cent
 
     links   Ein ← A 33 % · Mann ← man 70 % · in ← in 46 % · einem ← red 50 %
             roten ← red 79 % · Hemd ← shirt 83 % · fährt ← riding 63 %
             Fahrrad ← bicycle 62 % · . ← . 25 %
+    a link goes to the source word that a target word looks at more than the other
+    target words do; end tokens take no part, so it need not be the strongest of its
+    row
 
     aligned by the heads 1.0 1.1 1.2 1.3 (layer.head): all of the later half of the
     decoder's layers
@@ -186,6 +189,87 @@ fn the_decoder_begins_in_the_language_that_is_asked_for() {
         added.iter().find(|t| t["content"] == token).unwrap()["id"].as_u64().unwrap()
     };
     assert_eq!(ids, [id("de_DE"), id("en_XX")]);
+}
+
+#[test]
+fn what_is_given_is_part_of_the_sentence() {
+    let whole = json(&[]);
+    let text_of = |found: &Value| found["outputs"][0]["hypotheses"][0]["text"].as_str().unwrap().to_owned();
+    // The decoder begins with <pad>, and "Ein" is what it would have written first.
+    let given = json(&["--tgt-ids", "0,129"]);
+    assert!(text_of(&given).starts_with("Ein Mann "), "{given}");
+    assert_eq!(text_of(&given), text_of(&whole));
+    let tokens = |found: &Value| found["outputs"][0]["hypotheses"][0]["tokens"].as_array().unwrap().len();
+    assert_eq!(tokens(&given) + 1, tokens(&whole));
+    let text = text(&["--tgt-ids", "0,129"]);
+    assert!(text.contains("given   <pad> 0 · ▁Ein 129\ntarget  Ein Mann "), "{text}");
+}
+
+/// The fixture's config speaks of 24 positions, which Hugging Face's Marian keeps in a table.
+#[test]
+fn sinusoids_go_on_and_it_is_said() {
+    let marian = fixture("marian");
+    let notes = |length: usize, most: &str| {
+        let ids = vec!["5"; length].join(",");
+        let output = attnscope(&["generate", &marian, "--src-ids", &ids, "--max-length", most]);
+        assert!(output.status.success());
+        stderr(&output)
+    };
+    assert_eq!(notes(24, "3"), "");
+    let found = notes(25, "3");
+    assert!(found.contains("the source has 25 positions, and the model's config speaks of 24"), "{found}");
+    assert!(found.contains("Hugging Face has them in a table and raises an error"), "{found}");
+    let ids = vec!["5"; 25].join(",");
+    let output = attnscope(&["trace", &marian, "--src-ids", "5,6", "--tgt-ids", &ids]);
+    assert!(stderr(&output).contains("the target has 25 positions"), "{}", stderr(&output));
+}
+
+/// A wav of 16 kHz and 16 bits.
+fn wav(file: &std::path::Path, channels: u16, samples: &[i16]) -> String {
+    let size = (samples.len() * 2) as u32;
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + size).to_le_bytes());
+    bytes.extend(b"WAVEfmt \x10\0\0\0\x01\0");
+    bytes.extend(channels.to_le_bytes());
+    bytes.extend(16_000u32.to_le_bytes());
+    bytes.extend((32_000 * u32::from(channels)).to_le_bytes());
+    bytes.extend((2 * channels).to_le_bytes());
+    bytes.extend(b"\x10\0data");
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(samples.iter().flat_map(|x| x.to_le_bytes()));
+    std::fs::write(file, bytes).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn zeros_are_silence_whatever_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = fixture("whisper");
+    let silent = wav(&folder.path().join("zeros.wav"), 1, &[0; 4000]);
+    let tone: Vec<i16> = (0..4000).map(|i| (i % 40) * 300 - 6000).collect();
+    let opposed: Vec<i16> = tone.iter().flat_map(|&x| [x, -x]).collect();
+    let opposed = wav(&folder.path().join("opposed.wav"), 2, &opposed);
+    let tone = wav(&folder.path().join("tone.wav"), 1, &tone);
+    for (file, is_silent, cancels) in [(&silent, true, false), (&opposed, true, true), (&tone, false, false)]
+    {
+        let args = ["generate", &model, "--audio", file, "--max-length", "3"];
+        let output = attnscope(&args);
+        assert_eq!(
+            stdout(&output).contains("target  (nothing is said: every sample is 0)"),
+            is_silent,
+            "{file}"
+        );
+        assert_eq!(
+            stderr(&output).contains("they cancel each other"),
+            cancels,
+            "{file}: {}",
+            stderr(&output)
+        );
+        let found = json(&[&args[1..]].concat());
+        assert_eq!(found["outputs"][0]["source"]["zeros"], is_silent, "{file}");
+        assert_eq!(found["outputs"][0]["source"]["silent"], is_silent, "{file}");
+        assert_eq!(found["text"].as_str().unwrap().is_empty(), is_silent, "{file}");
+    }
 }
 
 /// A model of windows of 0.6 s, and a sound of 1.5 s.

@@ -244,7 +244,7 @@ fn two_channels_at_44_khz_and_silence() {
         mels,
         frames,
     };
-    let silence = Window { start: 0.0, end: 2.0, features };
+    let silence = Window { start: 0.0, end: 2.0, zeros: false, features };
     let written = write(ready, &silence, &settings);
     // OpenAI's thresholds take it for speech all the same: the model is rather sure of what it makes up.
     let (said, best) = (said(), written.best().unwrap());

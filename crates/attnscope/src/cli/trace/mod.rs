@@ -16,7 +16,7 @@ use clap::Args;
 
 use super::input::{SourceArgs, TargetArgs};
 use super::interrupt::remove_on_interrupt;
-use super::{ModelArgs, Output, OutputArgs, TextOrJson};
+use super::{ModelArgs, Output, OutputArgs, TextOrJson, notes};
 use crate::failure::Failure;
 use crate::ready::Ready;
 use collect::{Collect, Use};
@@ -71,6 +71,7 @@ impl Trace {
         let picked = self.picked(&model.graph)?;
         let ready = self.source.ready(&opened)?;
         let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
+        notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
         let sizes = sizes_of(model, &input)?;
         self.check_row(&input)?;
         let mut sink = self.sink(&ready, &picked, &sizes, &output)?;

@@ -1,0 +1,25 @@
+//! Small text files that a user writes: read whole, and never more than makes sense.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// Reads a file, or what comes out of a pipe, of at most `most` bytes of UTF-8. Pipes and devices do not say how much
+/// there is, so the limit is on what is read.
+pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Failure> {
+    let refused = |why: String| Failure::new(format!("{}: {why}", file.display()), help);
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|f| f.take(most.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|e| refused(e.to_string()))?;
+    if bytes.len() as u64 > most {
+        return Err(refused(format!("expected at most {most} bytes, found more")));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        refused(format!("expected UTF-8, found other bytes at byte {}", e.utf8_error().valid_up_to() + 1))
+    })?;
+    // A byte order mark is no part of a text.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
