@@ -9,7 +9,8 @@ pub struct Estimate {
     pub low: f64,
     /// 2.5 % lie above.
     pub high: f64,
-    /// The share of resamples whose mean is not above 0: how likely the effect is none. Never quite 0.
+    /// The share of resamples whose mean is not above 0: how likely the effect is none. Never below 2⁻ⁿ for n sentences,
+    /// which is how often a coin falls n times on the same side: fewer cannot be surer, however often they are drawn.
     pub p: f64,
 }
 
@@ -40,7 +41,7 @@ pub fn bootstrap(sums: &[f64], tokens: &[usize], resamples: usize) -> Estimate {
         mean: all / count as f64,
         low: at(0.025),
         high: at(0.975),
-        p: (none + 1) as f64 / (means.len() + 1) as f64,
+        p: ((none + 1) as f64 / (means.len() + 1) as f64).max(0.5f64.powf(n as f64)),
     }
 }
 
@@ -85,6 +86,15 @@ mod tests {
         let estimate = bootstrap(&values, &vec![1; 400], 4000);
         let expected = 2.0 * 1.96 * (1.0 / 12f64).sqrt() / 20.0;
         assert!(((estimate.high - estimate.low) / expected - 1.0).abs() < 0.15, "{estimate:?}");
+    }
+
+    /// However large an effect is, few sentences do not make it sure.
+    #[test]
+    fn few_sentences_are_never_sure() {
+        for (n, least) in [(1, 0.5), (2, 0.25), (5, 0.03125)] {
+            let estimate = bootstrap(&vec![9.0; n], &vec![1; n], 10_000);
+            assert_eq!(estimate.p, least, "{n} sentences");
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Sentence pairs in token ids, and what a decoder reads and should write for each.
 
-use attnscope_run::Shift;
+use attnscope_graph::{Model, Side, Switch};
+use attnscope_run::{Shift, position_room};
+
+/// Fewer pairs than this are not judged by: what they show may be theirs and not the model's.
+pub(crate) const LEAST_PAIRS: usize = 20;
 
 /// Pairs that a model is judged on.
 #[derive(Debug, Clone)]
@@ -66,6 +70,15 @@ impl Corpus {
                 Decoded { input, labels, first }
             }
         }
+    }
+
+    /// Whether a model that begins its decoder in some way has a position for every token of every pair.
+    pub(crate) fn fits(&self, model: &Model, shift: &Shift) -> bool {
+        let shifted = model.wiring.decoder_shift == Switch::On;
+        let room = |side: Side| position_room(model, side).unwrap_or(usize::MAX);
+        let (source, target) = (room(Side::Source), room(Side::Target));
+        self.sources.iter().all(|row| row.len() <= source)
+            && (0..self.len()).all(|pair| self.decoded(pair, shift, shifted).input.len() <= target)
     }
 
     /// Labels of each pair.

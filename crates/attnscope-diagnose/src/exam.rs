@@ -3,10 +3,11 @@
 use std::cell::OnceCell;
 
 use attnscope_checkpoint::{Checkpoint, Stats};
-use attnscope_graph::{Front, Model, Side, Slot, WeightId};
+use attnscope_graph::{Front, Model, Side, Slot, Weight, WeightId};
 use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
 
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, LEAST_PAIRS};
+use crate::finding::Finding;
 use crate::observe::{Observed, observe};
 use crate::rule::NotChecked;
 use crate::score::Progress;
@@ -25,7 +26,7 @@ pub struct Sample {
 /// A sentence for which the model has no positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong {
-    /// The pair, counted from 1.
+    /// The line of the pair in its file, counted from 1.
     pub line: usize,
     /// Which of its sentences.
     pub side: Side,
@@ -65,7 +66,7 @@ pub struct Patient<'a> {
 /// A patient under examination: what several rules want to know is measured once, when the first asks.
 pub(crate) struct Exam<'a> {
     pub(crate) patient: &'a Patient<'a>,
-    stats: OnceCell<Vec<Option<Stats>>>,
+    stats: OnceCell<Vec<Result<Stats, String>>>,
     search: OnceCell<Result<Search, RunError>>,
     observed: OnceCell<Result<Observed, RunError>>,
 }
@@ -108,15 +109,43 @@ impl<'a> Exam<'a> {
             }
             Front::Audio => "nothing yet: pairs are of text, and this model hears",
         };
-        self.patient
-            .corpus
-            .filter(|c| !c.is_empty())
-            .ok_or_else(|| NotChecked::new("there are no sentence pairs", how))
+        let pairs = self.patient.corpus.filter(|c| !c.is_empty());
+        let corpus = pairs.ok_or_else(|| NotChecked::new("there are no sentence pairs", how))?;
+        match corpus.len() {
+            LEAST_PAIRS.. => Ok(corpus),
+            1 => Err(NotChecked::new("one sentence pair says nothing for sure", how)),
+            n => Err(NotChecked::new(
+                format!("{n} sentence pairs are too few to be sure of anything: {LEAST_PAIRS} are the least"),
+                how,
+            )),
+        }
     }
 
-    /// Statistics of the file's tensors, in its order; `None` for one that cannot be read.
-    pub(crate) fn stats(&self) -> &[Option<Stats>] {
-        self.stats.get_or_init(|| self.patient.checkpoint.stats().into_iter().map(Result::ok).collect())
+    /// What a rule finds in each weight that is bound, from the statistics of its tensor. A tensor that cannot be read
+    /// leaves the rule unchecked, unless it has found something in another.
+    pub(crate) fn each_weight(
+        &self,
+        find: impl Fn(&Weight, usize, &Stats) -> Option<Finding>,
+    ) -> Result<Vec<Finding>, NotChecked> {
+        let stats = self.stats.get_or_init(|| {
+            self.patient.checkpoint.stats().into_iter().map(|s| s.map_err(|e| e.to_string())).collect()
+        });
+        let (mut findings, mut unread) = (Vec::new(), None);
+        for (id, _) in self.model().binding.iter() {
+            let Some(tensor) = self.tensor(id) else { continue };
+            match stats.get(tensor) {
+                Some(Ok(stats)) => findings.extend(find(self.model().graph.weight(id), tensor, stats)),
+                Some(Err(why)) => unread = unread.or(Some((tensor, why))),
+                None => {}
+            }
+        }
+        match unread {
+            Some((tensor, why)) if findings.is_empty() => {
+                let why = format!("{} cannot be read: {why}", self.name(tensor));
+                Err(NotChecked::new(why, "mend or replace the file"))
+            }
+            _ => Ok(findings),
+        }
     }
 
     /// The tensor of a weight that is bound.
@@ -139,17 +168,22 @@ impl<'a> Exam<'a> {
         seen.as_ref().map_err(NotChecked::from)
     }
 
+    /// The same where all of it is finite: what is not is a finding of its own, and nothing else can be told from it.
+    pub(crate) fn finite(&self) -> Result<&Observed, NotChecked> {
+        let seen = self.observed()?;
+        match seen.broken {
+            Some(_) => Err(NotChecked::new("the run is not finite", "see first-nan, which comes first")),
+            None => Ok(seen),
+        }
+    }
+
     /// The same where the sample is of sentences and all of it is finite: what is to be said of heads.
     pub(crate) fn behaviour(&self) -> Result<&Observed, NotChecked> {
         if !self.sample()?.real {
             let how = "give sentences: --src TEXT, --audio FILE or --pairs FILE";
             return Err(NotChecked::new("made-up tokens say nothing of what heads do", how));
         }
-        let seen = self.observed()?;
-        match seen.broken {
-            Some(_) => Err(NotChecked::new("the run is not finite", "see first-nan, which comes first")),
-            None => Ok(seen),
-        }
+        self.finite()
     }
 
     /// The search, if any rule asked for it.

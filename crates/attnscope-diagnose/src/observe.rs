@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use attnscope_graph::{Dim, Graph, Model, NodeId, Op, Side, Stack};
+use attnscope_graph::{CrossMask, Dim, Graph, Model, NodeId, Op, Side, Stack, Switch};
 use attnscope_run::{Input, Native, Report, RunError, Sink, Values, Weights};
 
 use crate::heads::{Extent, HeadSeen, Pairwise, head_outputs, weights_seen};
@@ -57,7 +57,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// The branch's norm, of the stream's.
+    /// The norm of what the branch adds, of the stream's.
     pub(crate) fn ratio(&self) -> f64 {
         self.branch / self.stream
     }
@@ -77,10 +77,10 @@ pub(crate) fn observe(model: &Model, weights: &Weights, input: &Input) -> Result
     let blind = Native::new().run(model, weights, input, &mut watch)?;
     let norms = watch.norms;
     let joined = |(_, node): (NodeId, &attnscope_graph::Node)| match (node.op, &node.inputs[..]) {
-        (Op::Residual { .. }, &[stream, branch]) => Some(Joined {
+        (Op::Residual { gain }, &[stream, branch]) => Some(Joined {
             path: node.path.as_str().to_owned(),
             stream: *norms.get(&stream)?,
-            branch: *norms.get(&branch)?,
+            branch: f64::from(gain).abs() * norms.get(&branch)?,
         }),
         _ => None,
     };
@@ -147,7 +147,13 @@ impl Watch<'_> {
         let cross = graph.node(id).path.part() == "cross_attn";
         let key_side = if cross { Side::Source } else { stack.side() };
         let &[batch, heads, queries, _] = shape else { return None };
-        let causal = stack == Stack::Decoder && !cross;
+        // What a query may see is what the model's own masks leave, not what they should.
+        let wiring = &self.model.wiring;
+        let causal = match cross {
+            true => wiring.cross_mask == CrossMask::Causal,
+            false => stack == Stack::Decoder && wiring.causal_mask == Switch::On,
+        };
+        let masked = wiring.padding_mask == Switch::On;
         Some(Extent {
             batch,
             heads,
@@ -155,7 +161,7 @@ impl Watch<'_> {
             keys,
             causal,
             query_open: self.is_token(stack.side()),
-            key_open: self.is_token(key_side),
+            key_open: self.is_token(key_side).filter(|_| masked),
         })
     }
 
@@ -181,16 +187,13 @@ impl Watch<'_> {
         let Some(extent) = self.extent(graph, id, shape, 0) else { return };
         let size = shape.last().copied().unwrap_or(1);
         let (norms, cosines) = head_outputs(&extent, size, values, out);
+        let heads = extent.heads;
         let Some(seen) = self.open.get_mut(&weights) else { return };
         seen.heads.iter_mut().zip(norms).for_each(|(head, norm)| head.norm = norm);
         for pair in &mut seen.pairs {
-            pair.cosine = cosines[pair.first * extent_heads(shape) + pair.second];
+            pair.cosine = cosines[pair.first * heads + pair.second];
         }
     }
-}
-
-fn extent_heads(shape: &[usize]) -> usize {
-    shape.get(1).copied().unwrap_or(0)
 }
 
 /// The first value of a tensor that has no place there. A mask is −∞ by design, and so is what it hides.

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{Dim, Model, NodeId, Positions, Side, Switch};
+use attnscope_graph::{Dim, Model, NodeId, Side, Switch};
 use attnscope_run::{
     BETAS, Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exps,
+    position_room,
 };
 
 use crate::corpus::{Corpus, Decoded};
@@ -49,6 +50,20 @@ struct Score {
 const AS_IT_IS: usize = 2;
 
 impl Scores {
+    /// Those of some pairs.
+    pub(crate) fn only(&self, pairs: &[usize]) -> Self {
+        Self {
+            nll: pairs.iter().map(|&pair| self.nll[pair]).collect(),
+            right: pairs.iter().map(|&pair| self.right[pair]).collect(),
+        }
+    }
+
+    /// The same cost at every temperature.
+    #[cfg(test)]
+    pub(crate) fn even(nll: &[f64]) -> Self {
+        Self { nll: nll.iter().map(|&nll| [nll; BETAS.len()]).collect(), right: vec![0; nll.len()] }
+    }
+
     /// Nats that each pair costs the model as it is.
     pub(crate) fn nll(&self) -> Vec<f64> {
         self.nll.iter().map(|nll| nll[AS_IT_IS]).collect()
@@ -186,19 +201,19 @@ fn classes(candidates: &[&Candidate]) -> Vec<Vec<usize>> {
     classes
 }
 
+/// The same nodes, which name weights by number, and the same elements behind each number.
 fn same_encoder(a: &Candidate, b: &Candidate) -> bool {
     let nodes = |c: &'_ Candidate| c.model.graph.find("encoder.out").map_or(0, |id| id.index() + 1);
     let n = nodes(a);
-    let weights = |c: &Candidate| -> Vec<String> {
-        let ids = c.model.graph.nodes()[..n].iter().flat_map(|node| &node.weights);
-        ids.map(|&id| c.model.graph.weight(id).path.clone()).collect()
-    };
     n > 0
         && n == nodes(b)
         && a.padding == b.padding
         && a.model.sizes == b.model.sizes
         && a.model.graph.nodes()[..n] == b.model.graph.nodes()[..n]
-        && weights(a) == weights(b)
+        && a.model.graph.nodes()[..n]
+            .iter()
+            .flat_map(|node| &node.weights)
+            .all(|&id| a.weights.same(&b.weights, id))
 }
 
 /// The losses of a batch under each candidate of a class: (candidate, pair, loss).
@@ -240,19 +255,13 @@ fn score_batch(
 fn source_rows(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Rows {
     let rows: Vec<Vec<u32>> = batch.iter().map(|&pair| corpus.sources[pair].clone()).collect();
     let own = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let room = position_room(&candidate.model, Side::Source).unwrap_or(usize::MAX);
     let length = match candidate.padding {
         Padding::None => return Rows::new(&rows, corpus.pad),
         Padding::Twice => (2 * own).max(own + LEAST_PADDING),
         Padding::Longest => corpus.sources.iter().map(Vec::len).max().unwrap_or(0) + LEAST_PADDING,
     };
-    Rows::padded(&rows, corpus.pad, PadSide::Right, length.min(room(&candidate.model)))
-}
-
-/// Source positions that there are.
-fn room(model: &Model) -> usize {
-    let table = model.wiring.source_positions == Positions::Table;
-    let rows = model.sizes.get(Dim::Positions(Side::Source)).filter(|_| table);
-    rows.map_or(usize::MAX, |rows| rows.saturating_sub(model.wiring.position_offset))
+    Rows::padded(&rows, corpus.pad, PadSide::Right, length.min(room))
 }
 
 /// Takes the loss of each row off the logits, and the encoder's output where others can use it.

@@ -34,6 +34,15 @@ pub struct Thresholds {
     pub position_effect: f64,
 }
 
+impl Thresholds {
+    /// The first key whose value nothing can be measured against: NaN, an infinity, or less than 0.
+    pub fn unusable(&self) -> Option<String> {
+        let values = serde_json::to_value(self).ok()?;
+        let fits = |value: &serde_json::Value| value.as_f64().is_some_and(|x| x.is_finite() && x >= 0.0);
+        values.as_object()?.iter().find(|(_, value)| !fits(value)).map(|(key, _)| key.clone())
+    }
+}
+
 impl Default for Thresholds {
     fn default() -> Self {
         Self {
@@ -50,6 +59,20 @@ impl Default for Thresholds {
             drowned_branch: 0.003,
             drowning_branch: 100.0,
             position_effect: 1e-4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_compared_with_is_named() {
+        assert_eq!(Thresholds::default().unusable(), None);
+        for bad in [f64::NAN, f64::INFINITY, -0.1] {
+            let thresholds = Thresholds { wiring_p: bad, ..Thresholds::default() };
+            assert_eq!(thresholds.unusable().as_deref(), Some("wiring_p"), "{bad}");
         }
     }
 }

@@ -72,6 +72,14 @@ impl Weights {
         Self(weights)
     }
 
+    /// Whether a weight is the very same elements in both, not only equal ones; no value is looked at.
+    pub fn same(&self, other: &Self, id: WeightId) -> bool {
+        match (self.0.get(id.index()), other.0.get(id.index())) {
+            (Some(a), Some(b)) => Arc::ptr_eq(&a.tensor, &b.tensor) && (a.from, a.to) == (b.from, b.to),
+            _ => false,
+        }
+    }
+
     /// The values of a weight, row-major.
     pub fn get(&self, id: WeightId) -> &[f32] {
         let weight = &self.0[id.index()];

@@ -1,9 +1,9 @@
 //! What the doctor runs a model on: sentences that were given, pairs, or tokens made up where there are none.
 
 use attnscope_diagnose::{Corpus, Sample, TooLong};
-use attnscope_graph::{Dim, Front, Model, Positions, Side};
+use attnscope_graph::{Dim, Front, Model, Side};
 use attnscope_run::{
-    Features, Input, Pair, Rows, Shift, Source, Tokenizer, Weights, check_rows, parse_pairs,
+    Features, Input, Pair, Rows, Shift, Source, Tokenizer, Weights, check_rows, parse_pairs, position_room,
 };
 
 use crate::failure::Failure;
@@ -27,12 +27,14 @@ pub(crate) struct Judged<'a> {
     pub(crate) corpus: Option<Corpus>,
     /// Pairs that have no room in the model's positions.
     pub(crate) too_long: Vec<TooLong>,
+    /// Pairs that were left out since a side of them is empty.
+    empty: usize,
 }
 
 impl<'a> Judged<'a> {
     /// A model that does not run.
     pub(crate) fn at_rest() -> Self {
-        Self { ready: None, shift: None, sample: None, corpus: None, too_long: Vec::new() }
+        Self { ready: None, shift: None, sample: None, corpus: None, too_long: Vec::new(), empty: 0 }
     }
 
     /// Sentence pairs: those given, the built-in model's own, or none.
@@ -45,8 +47,8 @@ impl<'a> Judged<'a> {
         if pairs.is_empty() {
             judged.sample = Some(made_up(&ready, judged.shift.as_ref()));
         } else {
-            let (corpus, too_long) = corpus(&ready, &pairs)?;
-            judged.too_long = too_long;
+            let Pairs { corpus, too_long, empty } = read(&ready, &pairs)?;
+            (judged.too_long, judged.empty) = (too_long, empty);
             judged.sample = sample(&ready, &corpus);
             judged.corpus = Some(corpus);
         }
@@ -66,7 +68,7 @@ impl<'a> Judged<'a> {
             },
         };
         let sample = Some(Sample { input: Input { source, target }, real: true });
-        Ok(Self { ready: Some(ready), shift, sample, corpus: None, too_long: Vec::new() })
+        Ok(Self { ready: Some(ready), shift, sample, ..Self::at_rest() })
     }
 
     pub(crate) fn weights(&self) -> Option<&Weights> {
@@ -85,6 +87,11 @@ impl<'a> Judged<'a> {
     pub(crate) fn basis(&self) -> String {
         let rows = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
         match (&self.corpus, &self.sample) {
+            (Some(corpus), _) if self.empty > 0 => format!(
+                "judged on {}; {} with an empty side left out",
+                rows(corpus.len(), "sentence pair"),
+                rows(self.empty, "pair")
+            ),
             (Some(corpus), _) => format!("judged on {}", rows(corpus.len(), "sentence pair")),
             (None, Some(sample)) if sample.real => {
                 format!("run on {}", rows(sample.input.target.batch(), "row"))
@@ -97,8 +104,16 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The pairs in ids, but for those that are too long.
-fn corpus(ready: &Ready<'_>, pairs: &[Pair]) -> Result<(Corpus, Vec<TooLong>), Failure> {
+/// Pairs in ids, and what was left out of them.
+struct Pairs {
+    corpus: Corpus,
+    too_long: Vec<TooLong>,
+    /// Pairs with nothing to read or nothing to write.
+    empty: usize,
+}
+
+/// The pairs in ids, but for those that are too long or empty.
+fn read(ready: &Ready<'_>, pairs: &[Pair]) -> Result<Pairs, Failure> {
     if ready.model.wiring.front == Front::Audio {
         return Err(Failure::new(
             format!("{}: --pairs are of text, and the model hears", ready.opened.name),
@@ -106,41 +121,50 @@ fn corpus(ready: &Ready<'_>, pairs: &[Pair]) -> Result<(Corpus, Vec<TooLong>), F
         ));
     }
     let (tokenizer, shift) = (ready.tokenizer()?, ready.shift()?);
-    let (mut sources, mut targets, mut too_long) = (Vec::new(), Vec::new(), Vec::new());
-    for (line, pair) in (1..).zip(pairs) {
+    let mut kept = Pairs {
+        corpus: Corpus { sources: Vec::new(), targets: Vec::new(), shift: shift.clone(), pad: ready.pad },
+        too_long: Vec::new(),
+        empty: 0,
+    };
+    for pair in pairs {
         let source = tokenizer.encode_source(&pair.source)?;
         let target = tokenizer.encode_target(&pair.target)?;
         let read = shift.apply(&target);
+        // What nothing is read from or written to is no pair: a sentence of a start and nothing to write is none either.
+        if source.is_empty() || target.is_empty() || (shift == Shift::AsIs && target.len() < 2) {
+            kept.empty += 1;
+            continue;
+        }
         let longest = if read.len() > target.len() { &read } else { &target };
-        let long = [(Side::Source, &source), (Side::Target, longest)].into_iter().find_map(|(side, ids)| {
-            let (length, room) = (ids.len(), room(ready.model, side));
-            (length > room).then_some(TooLong { line, side, length, room })
-        });
-        if let Some(long) = long {
-            too_long.push(long);
+        let long =
+            [(Side::Source, &source), (Side::Target, longest)].into_iter().filter_map(|(side, ids)| {
+                let (length, room) = (ids.len(), room(ready.model, side));
+                (length > room).then_some(TooLong { line: pair.line, side, length, room })
+            });
+        let before = kept.too_long.len();
+        kept.too_long.extend(long);
+        if kept.too_long.len() > before {
             continue;
         }
         // An id past the vocabulary is another matter.
         for (side, ids) in [(Side::Source, &source), (Side::Target, &target), (Side::Target, &read)] {
             check_rows(ready.model, side, std::slice::from_ref(ids))?;
         }
-        sources.push(source);
-        targets.push(target);
+        kept.corpus.sources.push(source);
+        kept.corpus.targets.push(target);
     }
-    if sources.is_empty() {
+    if kept.corpus.is_empty() {
         return Err(Failure::new(
-            "--pairs: none of the pairs fits the model's positions".to_owned(),
-            "give shorter sentences",
+            "--pairs: none of the pairs has words on both sides and fits the model's positions".to_owned(),
+            "give shorter sentences, a source, a tab and its target a line",
         ));
     }
-    Ok((Corpus { sources, targets, shift, pad: ready.pad }, too_long))
+    Ok(kept)
 }
 
 /// Positions that a side has: no end to those that are computed.
 fn room(model: &Model, side: Side) -> usize {
-    let table = model.wiring.positions(side) == Positions::Table;
-    let rows = model.sizes.get(Dim::Positions(side)).filter(|_| table);
-    rows.map_or(usize::MAX, |rows| rows.saturating_sub(model.wiring.position_offset))
+    position_room(model, side).unwrap_or(usize::MAX)
 }
 
 /// The first pairs as one batch.

@@ -12,7 +12,7 @@ use attnscope::graph::{
     Activation, CrossMask, EmbeddingScale, LogitScale, NormPlace, Positions, ScoreScale, Squash, Switch,
     Wiring,
 };
-use attnscope::run::{Input, Rows, Source, parse_pairs};
+use attnscope::run::{Input, Pair, Rows, Source, parse_pairs};
 use attnscope::{Opened, Ready};
 use common::faults::{FAULTS, Patient, copy_layer};
 use common::{MODELS, attnscope, fixture, open, root, shared, stderr, stdout};
@@ -88,14 +88,14 @@ const CASES: &[Case] = &[
     Case {
         rule: "wiring-mismatch",
         fault: |p| drop(p.config.insert("scale_embedding".into(), json!(false))),
-        pairs: 12,
+        pairs: 20,
     },
     Case {
         rule: "source-ignored",
         fault: |p| (0..2).for_each(|n| scale(p, &format!("decoder.{n}.cross_attn.out"), 0.0)),
-        pairs: 12,
+        pairs: 20,
     },
-    Case { rule: "dead-head", fault: |p| without_head(p, "encoder.1.self_attn"), pairs: 12 },
+    Case { rule: "dead-head", fault: |p| without_head(p, "encoder.1.self_attn"), pairs: 20 },
 ];
 
 /// Rules whose fault is no matter of a file: their cases are further down.
@@ -169,6 +169,92 @@ fn rules_of_weights_fire_and_stay_silent() {
 #[test]
 fn rules_of_runs_fire_and_stay_silent() {
     CASES.iter().skip(10).for_each(fires);
+}
+
+/// Every head is weak by such a limit, and none is dead: each is missed, in the encoder as in the decoder.
+#[test]
+fn a_head_is_dead_only_when_it_is_not_missed() {
+    let folder = TempDir::new().unwrap();
+    let (file, limits) = (pairs(folder.path(), 20), folder.path().join("limits.toml"));
+    let limits_path = limits.display().to_string();
+    let args = ["--pairs", &file, "--rules", "dead-head", "--thresholds", &limits_path];
+    // With a cost that no head reaches, all are told of with their own.
+    std::fs::write(&limits, "dead_norm = 100.0\ndead_cost = 1000.0\n").unwrap();
+    let (report, ..) = doctor("demo", &args);
+    let findings = report["findings"].as_array().unwrap();
+    for part in ["encoder.0.self_attn", "encoder.1.self_attn", "decoder.1.cross_attn"] {
+        let costs: Vec<f64> =
+            findings.iter().filter(|f| f["node"] == part).map(|f| f["cost"].as_f64().unwrap()).collect();
+        assert!(costs.len() == 4 && costs.iter().all(|cost| cost.abs() > 1e-5), "{part}: {costs:?}");
+    }
+    std::fs::write(&limits, "dead_norm = 100.0\n").unwrap();
+    let (report, ..) = doctor("demo", &args);
+    let dead = report["findings"].as_array().unwrap();
+    assert!(dead.iter().all(|f| f["cost"].as_f64().unwrap() != 0.0) && dead.len() < 4, "{report:#}");
+}
+
+/// Whatever a few pairs show, nothing is said of them.
+#[test]
+fn few_pairs_are_not_judged_by() {
+    let folder = TempDir::new().unwrap();
+    let mut patient = Patient::of("demo");
+    patient.config.insert("scale_embedding".into(), json!(false));
+    let broken = patient.save(&folder.path().join("broken"));
+    let judges = "wiring-mismatch,source-ignored";
+    for (model, lines) in [("demo", 1), ("demo", 5), (&broken, 1), (&broken, 5), (&broken, 19)] {
+        let file = pairs(folder.path(), lines);
+        let (report, code, said) = doctor(model, &["--pairs", &file, "--rules", judges]);
+        assert!(code == 0 && found(&report, false).is_empty(), "{lines}: {report:#}\n{said}");
+        assert_eq!(report["not_checked"].as_array().unwrap().len(), 2, "{lines}: {report:#}");
+    }
+}
+
+/// What cannot be swapped is not swapped with itself.
+#[test]
+fn one_source_for_all_says_nothing_of_sources() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("same.tsv");
+    std::fs::write(&file, format!("{SENTENCE}\tEin Mann fährt Fahrrad.\n").repeat(20)).unwrap();
+    let (report, code, said) =
+        doctor("demo", &["--pairs", &file.display().to_string(), "--rules", "source-ignored"]);
+    assert!(code == 0 && found(&report, false).is_empty(), "{report:#}\n{said}");
+    assert!(report["not_checked"][0]["why"].as_str().unwrap().contains("same source"), "{report:#}");
+}
+
+/// Pairs that take the last position of a table are judged by like any others.
+#[test]
+fn a_full_table_of_positions_is_room_enough() {
+    let folder = TempDir::new().unwrap();
+    let mut patient = Patient::of("demo");
+    let file = pairs(folder.path(), 20);
+    let opened = open("demo", None);
+    let ready = Ready::new(&opened).unwrap();
+    let tokenizer = ready.tokenizer().unwrap();
+    let lines = parse_pairs(Path::new(&file), &std::fs::read(&file).unwrap()).unwrap();
+    let longest = |ids: &dyn Fn(&Pair) -> Vec<u32>| lines.iter().map(|p| ids(p).len()).max().unwrap();
+    let source = longest(&|p| tokenizer.encode_source(&p.source).unwrap());
+    let target = longest(&|p| tokenizer.encode_target(&p.target).unwrap());
+    add(&mut patient, "encoder.embed_positions.weight", vec![source, 128], 0.1);
+    add(&mut patient, "decoder.embed_positions.weight", vec![target, 128], 0.1);
+    let full = patient.save(&folder.path().join("full"));
+    let (report, _, said) = doctor(&full, &["--pairs", &file, "--rules", "past-positions,wiring-mismatch"]);
+    assert_eq!(report["not_checked"], json!([]), "{report:#}\n{said}");
+    assert!(!found(&report, false).contains(&"past-positions"), "{report:#}");
+}
+
+/// NaN does not move: nothing but the weight and the run is accused.
+#[test]
+fn a_nan_is_not_called_a_fault_of_masks() {
+    let folder = TempDir::new().unwrap();
+    let mut patient = Patient::of("demo");
+    (FAULTS.iter().find(|fault| fault.what == "nan").unwrap().apply)(&mut patient);
+    let broken = patient.save(&folder.path().join("broken"));
+    let file = pairs(folder.path(), 20);
+    for input in [["--src", SENTENCE], ["--pairs", &file]] {
+        let (report, code, said) = doctor(&broken, &input);
+        assert_eq!(found(&report, false), ["nonfinite-weight", "first-nan"], "{report:#}\n{said}");
+        assert_eq!(code, 1);
+    }
 }
 
 /// A model whose declared wiring is another than the one that it was trained with.
@@ -457,6 +543,12 @@ fn what_the_user_asks_for_is_what_is_done() {
         "{}",
         stderr(&output)
     );
+    for (key, value) in [("wiring_p", "nan"), ("sink", "-0.1"), ("dead_cost", "inf")] {
+        std::fs::write(&toml, format!("{key} = {value}\n")).unwrap();
+        let output = attnscope(&[&args[..], &["--thresholds", &toml_path]].concat());
+        assert_eq!(output.status.code(), Some(2), "{key} = {value}");
+        assert!(stderr(&output).contains(key), "{}", stderr(&output));
+    }
     let output = attnscope(&["doctor", "--rules", "zero-wait"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("zero-weight"), "{}", stderr(&output));

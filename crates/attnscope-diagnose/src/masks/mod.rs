@@ -18,6 +18,7 @@ pub use attnscope_run::{Shut, shut};
 
 pub use bench::{Bench, Padding};
 pub use finite::NotFinite;
+pub(crate) use padding::shapes;
 pub use proof::{Claim, Leak, Proof, Verdict};
 pub use wrong::{Compared, Mistake, RowDifference};
 

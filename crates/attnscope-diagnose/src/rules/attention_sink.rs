@@ -39,5 +39,6 @@ fn check(exam: &Exam<'_>) -> Checked {
         .collect();
     let more = if sinks.len() > SHOWN { format!(" and {} more", sinks.len() - SHOWN) } else { String::new() };
     let evidence = format!("{} of {total} heads: {}{more}", sinks.len(), named.join(", "));
-    Ok(vec![RULE.finding(evidence).number(share, limit)])
+    let largest = sinks.first().map_or(0.0, |sink| sink.0);
+    Ok(vec![RULE.finding(evidence).number(largest, limit).with("share", share)])
 }

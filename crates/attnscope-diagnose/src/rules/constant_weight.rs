@@ -17,16 +17,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
-    let model = exam.model();
-    let mut findings = Vec::new();
-    for (id, _) in model.binding.iter() {
-        let weight = model.graph.weight(id);
-        let Some(tensor) = exam.tensor(id).filter(|_| is_matrix(weight)) else { continue };
-        let Some(Some(stats)) = exam.stats().get(tensor) else { continue };
-        if stats.count > 1 && stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0 {
-            let evidence = format!("all {} values of {} are {}", stats.count, exam.name(tensor), stats.min);
-            findings.push(RULE.finding(evidence).at(&weight.path));
-        }
-    }
-    Ok(findings)
+    exam.each_weight(|weight, tensor, stats| {
+        let one = stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0;
+        let evidence = || format!("all {} values of {} are {}", stats.count, exam.name(tensor), stats.min);
+        (is_matrix(weight) && stats.count > 1 && one).then(|| RULE.finding(evidence()).at(&weight.path))
+    })
 }

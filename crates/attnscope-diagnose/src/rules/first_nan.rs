@@ -1,7 +1,7 @@
 //! The first number of a run that is none, and what made it.
 
 use attnscope_graph::{Node, NodeId, Op};
-use attnscope_run::{Keep, Native};
+use attnscope_run::{Keep, Kept, Native};
 
 use crate::exam::Exam;
 use crate::finding::{Finding, Severity};
@@ -64,19 +64,19 @@ fn cause(exam: &Exam<'_>, node: &Node, broken: &Broken) -> Result<(&'static str,
             ));
         }
     }
-    let largest = largest_input(exam, node)?;
+    let inputs = inputs(exam, node)?;
+    let values = inputs.iter().flat_map(|kept| &kept.values).filter(|x| x.is_finite());
+    let largest = values.fold(0.0, |most: f64, x| most.max(x.abs()));
     Ok(match node.op {
         Op::Ids(_) | Op::Features => ("input", "it is part of the input".into()),
         Op::Scores { .. } => {
             ("overflow in scores", format!("q·k of values up to {largest:.1e} is beyond f32's 3.4e38"))
         }
         Op::Squash(_) => ("overflow in scores", "a score was infinite before the softmax: ∞ − ∞".into()),
-        Op::Norm { eps, .. } => (
-            "division in a norm",
-            format!(
-                "a position of values up to {largest:.1e} has a variance that f32 cannot hold, with eps {eps:e}"
-            ),
-        ),
+        Op::Norm { eps, .. } => {
+            let values = inputs.first().map(|kept| position(kept, &broken.at)).unwrap_or_default();
+            ("division in a norm", norm_words(values, eps, broken.value))
+        }
         _ => {
             let what =
                 if broken.value.is_nan() { "∞ − ∞ or 0 · ∞" } else { "a sum beyond f32's 3.4e38" };
@@ -85,13 +85,54 @@ fn cause(exam: &Exam<'_>, node: &Node, broken: &Broken) -> Result<(&'static str,
     })
 }
 
-/// The largest finite magnitude among a node's inputs, by a run that keeps them.
-fn largest_input(exam: &Exam<'_>, node: &Node) -> Result<f64, NotChecked> {
+/// How a norm breaks on a position of whole values: their sums are beyond f32, or there is nothing to divide by.
+fn norm_words(values: &[f64], eps: f64, broken: f32) -> String {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+    if variance + eps < f64::from(f32::MIN_POSITIVE) && (mean * n).abs() < f64::from(f32::MAX) {
+        let division = if broken.is_nan() { "0 ÷ 0" } else { "a division by 0" };
+        format!("a position without spread, and eps {eps:e} that adds nothing to its variance: {division}")
+    } else {
+        let largest = values.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        format!(
+            "a position of values up to {largest:.1e}, whose sums are beyond f32's 3.4e38, with eps {eps:e}"
+        )
+    }
+}
+
+/// The features of the position that a cell is in.
+fn position<'k>(kept: &'k Kept, at: &[usize]) -> &'k [f64] {
+    let Some((&width, rows)) = kept.shape.split_last() else { return &[] };
+    let row = rows.iter().zip(at).fold(0, |row, (n, at)| row * n + at);
+    kept.values.chunks(width.max(1)).nth(row).unwrap_or_default()
+}
+
+/// A node's inputs, by a run that keeps them.
+fn inputs(exam: &Exam<'_>, node: &Node) -> Result<Vec<Kept>, NotChecked> {
     let (weights, sample) = (exam.weights()?, exam.sample()?);
-    let inputs: Vec<NodeId> = node.inputs.clone();
-    let mut keep = Keep::new(|id| inputs.contains(&id));
+    let wanted: Vec<NodeId> = node.inputs.clone();
+    let mut keep = Keep::new(|id| wanted.contains(&id));
     let ran = Native::new().run(exam.model(), weights, &sample.input, &mut keep);
     ran.map_err(|e| NotChecked::from(&e))?;
-    let values = keep.tensors.values().flat_map(|kept| &kept.values).filter(|x| x.is_finite());
-    Ok(values.fold(0.0, |most, x| most.max(x.abs())))
+    Ok(keep.tensors.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_norm_breaks_by_too_much_or_by_nothing() {
+        assert!(norm_words(&[3e38, 3e38, 2e38], 1e-5, f32::NAN).contains("beyond f32"));
+        assert!(norm_words(&[3e38; 4], 1e-5, f32::NAN).contains("beyond f32"));
+        assert!(norm_words(&[2.0; 4], 0.0, f32::NAN).contains("without spread, and eps 0e0"));
+        assert!(norm_words(&[2.0; 4], 0.0, f32::INFINITY).contains("a division by 0"));
+    }
+
+    #[test]
+    fn a_position_is_that_of_its_cell() {
+        let kept = Kept { shape: vec![2, 2, 2], values: (0..8).map(f64::from).collect() };
+        assert_eq!(position(&kept, &[1, 0, 1]), [4.0, 5.0]);
+    }
 }

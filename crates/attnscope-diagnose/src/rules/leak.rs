@@ -9,6 +9,8 @@ use crate::rule::{Checked, NotChecked, Rule};
 /// Proves some claims; each that fails is a finding. Not checked where none could be tried.
 pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
     let (weights, sample) = (exam.weights()?, exam.sample()?);
+    // NaN does not move, and reaches everything: a proof on it would accuse masks that are right.
+    exam.finite()?;
     let padding = Padding { id: exam.patient.pad, side: PadSide::Right };
     let failed = |e| NotChecked::from(&e);
     let input = fewer_rows(&sample.input, exam.patient.pad);

@@ -71,6 +71,26 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::corpus::LEAST_PAIRS;
+    use crate::thresholds::Thresholds;
+
+    /// "dead_norm = 0.1" in a rule's words is what the rule decides by, and so is "20 pairs".
+    #[test]
+    fn the_numbers_in_words_are_those_in_use() {
+        let defaults = serde_json::to_value(Thresholds::default()).unwrap();
+        for rule in rules() {
+            for (key, value) in defaults.as_object().unwrap() {
+                let Some((_, said)) = rule.threshold.split_once(&format!("{key} = ")) else { continue };
+                let digits = |c: char| !(c.is_ascii_digit() || c == '.' || c == 'e' || c == '-');
+                let said = said.split(digits).next().unwrap_or_default().trim_end_matches('.');
+                assert_eq!(said.parse().ok(), value.as_f64(), "{}: {key}", rule.id);
+            }
+        }
+        for id in ["wiring-mismatch", "source-ignored", "dead-head"] {
+            let rule = rules().iter().find(|rule| rule.id == id).unwrap();
+            assert!(rule.threshold.contains(&format!("{LEAST_PAIRS} pairs or more")), "{id}");
+        }
+    }
 
     #[test]
     fn every_rule_is_named_and_explained() {

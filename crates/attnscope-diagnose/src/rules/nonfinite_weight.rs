@@ -17,29 +17,24 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
-    let model = exam.model();
-    let mut findings = Vec::new();
-    for (id, _) in model.binding.iter() {
-        let Some(tensor) = exam.tensor(id) else { continue };
-        let Some(Some(stats)) = exam.stats().get(tensor) else { continue };
+    exam.each_weight(|weight, tensor, stats| {
         let bad = stats.nan + stats.inf;
-        if bad > 0 {
-            let evidence = format!(
-                "{} holds {} NaN and {} infinite of {} values",
-                exam.name(tensor),
-                stats.nan,
-                stats.inf,
-                stats.count
-            );
-            let place = first_bad(exam, tensor).map(|at| format!("{at:?}"));
-            let finding = RULE.finding(evidence).at(&model.graph.weight(id).path).number(bad as f64, 0.0);
-            findings.push(match place {
-                Some(place) => finding.slice(place),
-                None => finding,
-            });
+        if bad == 0 {
+            return None;
         }
-    }
-    Ok(findings)
+        let evidence = format!(
+            "{} holds {} NaN and {} infinite of {} values",
+            exam.name(tensor),
+            stats.nan,
+            stats.inf,
+            stats.count
+        );
+        let finding = RULE.finding(evidence).at(&weight.path).number(bad as f64, 0.0);
+        Some(match first_bad(exam, tensor) {
+            Some(at) => finding.slice(format!("{at:?}")),
+            None => finding,
+        })
+    })
 }
 
 /// Where the first one is.

@@ -4,7 +4,7 @@ use attnscope_graph::{Front, Switch};
 
 use crate::exam::Exam;
 use crate::finding::Severity;
-use crate::masks::Claim;
+use crate::masks::{Claim, shapes};
 use crate::rule::{Checked, NotChecked, Rule};
 use crate::rules::leak::prove;
 
@@ -14,7 +14,11 @@ pub(super) const RULE: Rule = Rule {
     what: "The output of a row depends on the padding beside it.",
     why: "The same sentence is translated differently in another batch; results change with the batch size.",
     how: "Every row alone against the same row in a padded batch; the embeddings of padding replaced; the encoder's output at padding overwritten; and a row of nothing but padding, which must give numbers.",
-    threshold: "More than 1e-5 of the tensor's largest value: what f32 loses in a sum that is taken in another order.",
+    threshold: concat!(
+        "None where only the content of padding changes: what does not depend on it is equal to the bit. Where a row alone is compared with the same row in a batch, ",
+        shapes!(),
+        " of the tensor's largest value: what f32 loses in sums that are taken in another order."
+    ),
     try_next: "See M_e and M_x with `attnscope masks MODEL --pairs FILE`; a mask that reaches the encoder and not cross-attention is the usual cause.",
     check,
 };

@@ -1,7 +1,9 @@
 //! Sentences that are longer than the model has positions for.
 
-use crate::exam::Exam;
-use crate::finding::Severity;
+use attnscope_graph::Side;
+
+use crate::exam::{Exam, TooLong};
+use crate::finding::{Finding, Severity};
 use crate::rule::{Checked, Rule};
 
 pub(super) const RULE: Rule = Rule {
@@ -19,18 +21,40 @@ pub(super) const RULE: Rule = Rule {
 const SHOWN: usize = 5;
 
 fn check(exam: &Exam<'_>) -> Checked {
-    let long = exam.patient.too_long;
-    let Some(first) = long.first() else { return Ok(Vec::new()) };
+    let on =
+        |side: Side| exam.patient.too_long.iter().copied().filter(|l| l.side == side).collect::<Vec<_>>();
+    Ok([Side::Source, Side::Target].into_iter().filter_map(|side| finding(side, &on(side))).collect())
+}
+
+/// What is to be said of one side, whose table is its own.
+fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
+    let room = long.first()?.room;
     let lines: Vec<String> = long.iter().take(SHOWN).map(|l| l.line.to_string()).collect();
     let more = if long.len() > SHOWN { " and others" } else { "" };
+    let longest = long.iter().map(|l| l.length).max().unwrap_or(0);
     let evidence = format!(
-        "{} of the pairs are past the {} table of {} positions and were left out: line {}{more}",
+        "{} {}{} longer than the table of {room} positions (the longest has {longest} tokens) and left out: line {}{more}",
         long.len(),
-        first.side.word(),
-        first.room,
+        side.word(),
+        if long.len() == 1 { " is" } else { "s are" },
         lines.join(", ")
     );
-    let longest = long.iter().map(|l| l.length).max().unwrap_or(0);
-    let node = format!("{}.positions", first.side.name());
-    Ok(vec![RULE.finding(evidence).at(node).number(longest as f64, first.room as f64)])
+    let node = format!("{}.positions", side.name());
+    Some(RULE.finding(evidence).at(node).number(longest as f64, room as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_is_measured_by_its_own_table() {
+        let long = |line, side, length, room| TooLong { line, side, length, room };
+        assert_eq!(finding(Side::Source, &[]), None);
+        let found =
+            finding(Side::Target, &[long(3, Side::Target, 12, 9), long(7, Side::Target, 10, 9)]).unwrap();
+        assert_eq!((found.number, found.threshold), (Some(12.0), Some(9.0)));
+        assert!(found.evidence.starts_with("2 targets are longer than the table of 9"), "{}", found.evidence);
+        assert!(found.evidence.ends_with("line 3, 7"), "{}", found.evidence);
+    }
 }

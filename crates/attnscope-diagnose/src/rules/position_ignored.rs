@@ -23,9 +23,7 @@ const SHORTEST: usize = 4;
 
 fn check(exam: &Exam<'_>) -> Checked {
     let sample = exam.sample()?;
-    if exam.observed()?.broken.is_some() {
-        return Err(NotChecked::new("the run is not finite", "see first-nan, which comes first"));
-    }
+    exam.finite()?;
     let input = &sample.input;
     let before = last_logits(exam, input)?;
     let mut findings = Vec::new();

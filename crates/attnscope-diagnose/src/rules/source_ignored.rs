@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     what: "The decoder finds a target as likely behind a foreign source as behind its own.",
     why: "Such a model is a language model with an encoder for show: fluent output that has nothing to do with the input. Its attention can look healthy, so that it is decided by cause.",
     how: "Every pair's source is swapped for another pair's of about the same length; the cost is the rise of the target's negative log-likelihood, with a bootstrap interval over sentences. Under a wiring that explains the weights better than the declared one, where there is one.",
-    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats.",
+    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats. Over 20 pairs or more.",
     try_next: "Check that sources and targets were still paired in training, that the encoder's output reaches cross-attention, and its mask.",
     check,
 };
@@ -27,12 +27,12 @@ const RESAMPLES: usize = 10_000;
 
 fn check(exam: &Exam<'_>) -> Checked {
     let (weights, corpus) = (exam.weights()?, exam.corpus()?);
-    if corpus.len() < 2 {
+    let Some(sources) = swapped(&corpus.sources) else {
         return Err(NotChecked::new(
-            "one pair has no other source to swap with",
-            "give more pairs with --pairs",
+            "all pairs have the same source: there is no other to swap it with",
+            "give pairs of different sentences with --pairs",
         ));
-    }
+    };
     let search = exam.search()?;
     let declared;
     let (candidate, wiring) = match &search.better {
@@ -43,7 +43,7 @@ fn check(exam: &Exam<'_>) -> Checked {
         }
     };
     let own = score(&[candidate], corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
-    let swapped = Corpus { sources: swapped(&corpus.sources), ..corpus.clone() };
+    let swapped = Corpus { sources, ..corpus.clone() };
     let foreign = score(&[candidate], &swapped, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
     let costs: Vec<f64> = foreign.nll().iter().zip(&own.nll()).map(|(a, b)| a - b).collect();
     if costs.iter().any(|cost| !cost.is_finite()) {
@@ -120,19 +120,18 @@ fn as_declared(exam: &Exam<'_>, weights: &Weights, corpus: &Corpus) -> Candidate
     Candidate { model, weights, shift: corpus.shift.clone(), padding: Padding::None }
 }
 
-/// Every source in another's place: of those sorted by length, each gets the next that differs from it.
-fn swapped(sources: &[Vec<u32>]) -> Vec<Vec<u32>> {
+/// Every source in another's place: of those sorted by length, each gets the next that differs from it. `None` where all
+/// are the same.
+fn swapped(sources: &[Vec<u32>]) -> Option<Vec<Vec<u32>>> {
     let n = sources.len();
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by_key(|&i| sources[i].len());
     let mut swapped = sources.to_vec();
     for (rank, &i) in order.iter().enumerate() {
-        let other = (1..n).map(|step| order[(rank + step) % n]).find(|&j| sources[j] != sources[i]);
-        if let Some(j) = other {
-            swapped[i].clone_from(&sources[j]);
-        }
+        let other = (1..n).map(|step| order[(rank + step) % n]).find(|&j| sources[j] != sources[i])?;
+        swapped[i].clone_from(&sources[other]);
     }
-    swapped
+    (n > 0).then_some(swapped)
 }
 
 #[cfg(test)]
@@ -142,11 +141,20 @@ mod tests {
     #[test]
     fn nobody_keeps_a_source_and_lengths_stay_close() {
         let sources: Vec<Vec<u32>> = (0..20).map(|i| vec![i; 3 + (i as usize * 7) % 5]).collect();
-        let swapped = swapped(&sources);
+        let swapped = swapped(&sources).unwrap();
         for (a, b) in sources.iter().zip(&swapped) {
             assert!(a != b && sources.contains(b));
         }
         let far = sources.iter().zip(&swapped).filter(|(a, b)| a.len().abs_diff(b.len()) > 1).count();
         assert!(far <= 1, "{far}");
+    }
+
+    #[test]
+    fn a_source_that_is_everybodys_has_no_other() {
+        assert_eq!(swapped(&vec![vec![4, 5, 1]; 30]), None);
+        assert_eq!(swapped(&[]), None);
+        // One that differs is enough for all.
+        let sources = [vec![4, 1], vec![4, 1], vec![5, 1]];
+        assert_eq!(swapped(&sources).unwrap(), [vec![5, 1], vec![5, 1], vec![4, 1]]);
     }
 }

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     what: "The weights explain sentence pairs better when the model is joined in another way than its config or its family says.",
     why: "A model run with another activation, scale, mask or shift than it was trained with writes fluent nonsense or slightly worse text, and nothing crashes.",
     how: "The negative log-likelihood of every pair's target under every other plausible wiring of the same weights, against the declared one: paired bootstrap over sentences, each wiring at the temperature that suits it best, since a model trained with smoothed labels likes whatever makes it surer; hypotheses about padding are judged on rows padded well past their end. The best change is kept, and the next best of other fields are added to it as long as each explains more and makes more tokens right.",
-    threshold: "A gain of at least wiring_gain = 0.01 nats a token, twice that for every further change, since faithful models were seen to gain up to 0.008 under a neighbouring wiring (computed positions moved by one), and p of at most wiring_p = 0.01 after Bonferroni's correction for the number of hypotheses.",
+    threshold: "A gain of at least wiring_gain = 0.01 nats a token, twice that for every further change, since faithful models were seen to gain up to 0.008 under a neighbouring wiring (computed positions moved by one), and p of at most wiring_p = 0.01 after Bonferroni's correction for the number of hypotheses, over 20 pairs or more.",
     try_next: "Correct the config, or the code that trained the model, so that both say the same.",
     check,
 };
@@ -27,8 +27,20 @@ fn check(exam: &Exam<'_>) -> Checked {
             "see first-nan and nonfinite-weight, which come first",
         ));
     }
-    let Some(better) = &search.better else { return Ok(Vec::new()) };
-    let evidence = sentence(exam.model(), better, search.pairs);
+    let lost = search.pairs - search.finite;
+    let Some(better) = &search.better else {
+        return match lost {
+            0 => Ok(Vec::new()),
+            lost => Err(NotChecked::new(
+                format!(
+                    "{lost} of {} pairs have no finite likelihood as declared, and no other wiring is surely better on the rest",
+                    search.pairs
+                ),
+                "see first-nan, which comes first",
+            )),
+        };
+    };
+    let evidence = sentence(exam.model(), better);
     let gain = better.nll_declared - better.nll_best;
     let ties: Vec<Value> = better.ties.iter().map(|tie| tie.value().clone()).collect();
     let finding = RULE
@@ -39,13 +51,13 @@ fn check(exam: &Exam<'_>) -> Checked {
         .with("nll_declared", better.nll_declared)
         .with("nll_best", better.nll_best)
         .with("p", better.p)
-        .with("pairs", search.pairs)
+        .with("pairs", better.pairs)
         .with("as_good", ties);
     Ok(vec![finding])
 }
 
 /// "the config says swish; these weights were trained with relu (NLL 1.955 → 1.868, p < 0.001 over 200 pairs)"
-fn sentence(model: &Model, better: &Better, pairs: usize) -> String {
+fn sentence(model: &Model, better: &Better) -> String {
     let declared = |change: &Change| {
         let field = change.field();
         let value = better.declared.get(field).map(plain).unwrap_or_default();
@@ -64,11 +76,12 @@ fn sentence(model: &Model, better: &Better, pairs: usize) -> String {
     let ties: Vec<String> = better.ties.iter().map(|tie| plain(tie.value())).collect();
     let tie = if ties.is_empty() { String::new() } else { format!("; {} does as well", ties.join(" or ")) };
     format!(
-        "{}; these weights were trained with {} (NLL {:.3} → {:.3}, {p} over {pairs} pairs){tie}",
+        "{}; these weights were trained with {} (NLL {:.3} → {:.3}, {p} over {} pairs){tie}",
         said.join(", "),
         trained.join(" and "),
         better.nll_declared,
         better.nll_best,
+        better.pairs,
     )
 }
 

@@ -17,20 +17,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
-    let model = exam.model();
-    let mut findings = Vec::new();
-    for (id, _) in model.binding.iter() {
-        let weight = model.graph.weight(id);
-        let Some(tensor) =
-            exam.tensor(id).filter(|_| is_matrix(weight) || weight.path.ends_with("norm.weight"))
-        else {
-            continue;
-        };
-        let Some(Some(stats)) = exam.stats().get(tensor) else { continue };
-        if stats.count > 0 && stats.zeros == stats.count {
-            let evidence = format!("all {} values of {} are 0", stats.count, exam.name(tensor));
-            findings.push(RULE.finding(evidence).at(&weight.path));
-        }
-    }
-    Ok(findings)
+    exam.each_weight(|weight, tensor, stats| {
+        let counts = is_matrix(weight) || weight.path.ends_with("norm.weight");
+        let zero = counts && stats.count > 0 && stats.zeros == stats.count;
+        let evidence = || format!("all {} values of {} are 0", stats.count, exam.name(tensor));
+        zero.then(|| RULE.finding(evidence()).at(&weight.path))
+    })
 }

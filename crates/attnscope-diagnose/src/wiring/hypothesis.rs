@@ -61,6 +61,11 @@ impl Change {
         }
     }
 
+    /// Whether its fields are others in one setup than in another.
+    pub(crate) fn differs(&self, one: &Setup, other: &Setup) -> bool {
+        self.sets.iter().any(|(field, _)| one.get(field) != other.get(field))
+    }
+
     /// In words: `activation relu`.
     pub fn words(&self) -> String {
         let value = match self.value() {
@@ -144,23 +149,10 @@ impl Setup {
         let heads = Some(self.heads).filter(|_| declared != Some(self.heads));
         let rewired = model.rewired(&self.wiring, heads);
         let weights = weights.reordered(&model.graph, &rewired.graph)?;
-        let fits = rewired.obstacles.is_empty() && has_room(&rewired, corpus);
+        let fits = rewired.obstacles.is_empty() && corpus.fits(&rewired, &self.shift);
         let (shift, padding) = (self.shift.clone(), self.padding);
         fits.then_some(Candidate { model: rewired, weights, shift, padding })
     }
-}
-
-/// Whether every pair has a position for each of its tokens.
-fn has_room(model: &Model, corpus: &Corpus) -> bool {
-    let longest = |rows: &[Vec<u32>]| rows.iter().map(Vec::len).max().unwrap_or(0);
-    let room = |side: Side| {
-        let rows = model
-            .sizes
-            .get(Dim::Positions(side))
-            .filter(|_| model.wiring.positions(side) == Positions::Table);
-        rows.map_or(usize::MAX, |rows| rows.saturating_sub(model.wiring.position_offset))
-    };
-    longest(&corpus.sources) <= room(Side::Source) && longest(&corpus.targets) < room(Side::Target)
 }
 
 /// Every single change of a setup that makes sense for a model.

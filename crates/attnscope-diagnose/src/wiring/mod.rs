@@ -7,7 +7,7 @@ use attnscope_graph::Model;
 use attnscope_run::{RunError, Weights};
 use serde_json::{Map, Value};
 
-use crate::bootstrap::{Estimate, bootstrap};
+use crate::bootstrap::bootstrap;
 use crate::corpus::Corpus;
 use crate::score::{Candidate, Padding, Progress, Scores, score};
 use crate::thresholds::Thresholds;
@@ -51,6 +51,8 @@ pub struct Better {
     pub nll_declared: f64,
     /// Nats a token with the changes.
     pub nll_best: f64,
+    /// Pairs that both are of.
+    pub pairs: usize,
     /// How likely the gain is none, corrected for the number of hypotheses.
     pub p: f64,
     /// Changes that do as well as the first.
@@ -64,7 +66,9 @@ pub struct Better {
 pub struct Search {
     /// Sentence pairs.
     pub pairs: usize,
-    /// Nats a token as declared.
+    /// Those that cost a finite number as declared. The rest say nothing of a gain.
+    pub finite: usize,
+    /// Nats a token as declared, over those.
     pub nll: f64,
     /// Every single change, the best first.
     pub trials: Vec<Trial>,
@@ -113,22 +117,36 @@ struct Tried {
     scores: Scores,
 }
 
+/// The changes that were chosen, each with others of its field that do as well, and what they make together.
+struct Found {
+    changes: Vec<(Change, Vec<Change>)>,
+    setup: Setup,
+    scores: Scores,
+}
+
+impl Found {
+    fn has(&self, field: &str) -> bool {
+        self.changes.iter().any(|(change, _)| change.field() == field)
+    }
+}
+
 impl Searcher<'_> {
     fn run(&self) -> Result<Search, RunError> {
         let declared = Setup::declared(self.model, &self.corpus.shift);
         let (nll, first) = self.round(&declared, &|_| true)?;
-        let trial = |t: &Tried| Trial {
-            change: t.change.clone(),
-            nll_declared: self.mean(&t.base),
-            nll: self.mean(&t.scores),
+        let trial = |t: &Tried| {
+            let compared = self.compared(t);
+            Trial { change: t.change.clone(), nll_declared: compared.before(), nll: compared.after() }
         };
         let trials: Vec<Trial> = first.iter().map(trial).collect();
-        let others = self.runners_up(&first);
+        let plain = first.iter().find(|t| t.setup.padding == declared.padding);
+        let finite = plain.map_or(self.corpus.len(), |t| self.compared(t).tokens.len());
+        let telling = self.telling(&first);
         let better = match self.pick(first, self.thresholds.wiring_gain, trials.len()) {
-            Some((best, ties)) => self.refine(&declared, best, ties, &others, trials.len())?,
+            Some(first) => self.refine(&declared, first, &telling, trials.len())?,
             None => None,
         };
-        Ok(Search { pairs: self.corpus.len(), nll, trials, better })
+        Ok(Search { pairs: self.corpus.len(), finite, nll, trials, better })
     }
 
     /// Some changes of a setup, the largest gain first, and what the setup itself costs.
@@ -167,26 +185,17 @@ impl Searcher<'_> {
                 |t: &Tried| Some(self.raw_gain(t)).filter(|g| g.is_finite()).unwrap_or(f64::NEG_INFINITY);
             gain(b).total_cmp(&gain(a))
         });
-        Ok((self.mean(&scores[0]), tried))
+        Ok((Compared::new(&scores[0], &scores[0], &self.tokens).before(), tried))
     }
 
-    /// The largest gain, if it is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
+    /// The largest gain that is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
     /// that were looked at: who stands in a later round was chosen from them.
     fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
-        let best = tried.first()?;
-        let gain = self.estimate(&self.gains(best), hypotheses);
-        let scale = best.change.field() == "logit_scale";
-        let least = if scale { TEMPERATURE * least } else { least };
-        // The costs as they are must fall too: they are what the report speaks of.
-        let falls = self.mean(&best.scores) < self.mean(&best.base);
-        if !(gain.mean >= least && gain.p <= self.thresholds.wiring_p && falls) {
-            return None;
-        }
-        let (nll, field, padding) = (self.mean(&best.scores), best.change.field(), best.setup.padding);
+        let mut gaining = tried.iter().take_while(|t| self.raw_gain(t) >= least);
+        let best = gaining.find(|t| self.is_sure(t, least, hypotheses))?;
+        let (nll, field, padding) = (self.nll(best), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
-            (self.mean(&t.scores) - nll).abs() < TIE
-                && t.setup.padding == padding
-                && t.change.field() == field
+            (self.nll(t) - nll).abs() < TIE && t.setup.padding == padding && t.change.field() == field
         };
         let mut tied: Vec<Tried> = tried.into_iter().filter(as_good).collect();
         // Of values that do as well as each other, the family's own is the likeliest.
@@ -196,13 +205,11 @@ impl Searcher<'_> {
         Some((best, tied.into_iter().map(|t| t.change).collect()))
     }
 
-    /// The best change of each other field that gains something by itself: what the best may be combined with.
-    fn runners_up(&self, tried: &[Tried]) -> Vec<Change> {
-        let mut fields = Vec::from_iter(tried.first().map(|t| t.change.field()));
-        let mut best = Vec::new();
+    /// The best change of each field that gains something by itself: what is combined.
+    fn telling(&self, tried: &[Tried]) -> Vec<Change> {
+        let mut best: Vec<Change> = Vec::new();
         for t in tried.iter().filter(|t| self.raw_gain(t) >= self.thresholds.wiring_gain) {
-            if !fields.contains(&t.change.field()) && best.len() < RUNNERS_UP {
-                fields.push(t.change.field());
+            if best.iter().all(|change| change.field() != t.change.field()) && best.len() <= RUNNERS_UP {
                 best.push(t.change.clone());
             }
         }
@@ -213,86 +220,177 @@ impl Searcher<'_> {
     fn refine(
         &self,
         declared: &Setup,
-        first: Tried,
-        ties: Vec<Change>,
-        others: &[Change],
+        first: (Tried, Vec<Change>),
+        telling: &[Change],
         hypotheses: usize,
     ) -> Result<Option<Better>, RunError> {
-        let mut changes = vec![first.change];
-        let (mut setup, mut scores) = (first.setup, first.scores);
-        while changes.len() < MOST_CHANGES && !others.is_empty() {
-            let (_, mut tried) = self.round(&setup, &|c| others.contains(c) && !changes.contains(c))?;
+        let (Tried { change, setup, scores, .. }, ties) = first;
+        let mut found = Found { changes: vec![(change, ties)], setup, scores };
+        while found.changes.len() < MOST_CHANGES {
+            let others: Vec<&Change> = telling.iter().filter(|c| !found.has(c.field())).collect();
+            if others.is_empty() {
+                break;
+            }
+            let (_, mut tried) = self.round(&found.setup, &|c| others.contains(&c))?;
             tried.retain(is_more_right);
             let least = FURTHER * self.thresholds.wiring_gain;
             let Some((next, _)) = self.pick(tried, least, hypotheses) else { break };
-            changes.push(next.change);
-            (setup, scores) = (next.setup, next.scores);
+            found.changes.push((next.change, Vec::new()));
+            (found.setup, found.scores) = (next.setup, next.scores);
         }
-        if changes.len() > 1 {
-            (changes, setup, scores) = self.polish(changes, setup, scores)?;
+        if found.changes.len() > 1 {
+            self.polish(declared, &mut found)?;
         }
+        self.better(declared, found, hypotheses)
+    }
+
+    /// A field was chosen while another was still wrong: once more among its values, now that none is. A field whose
+    /// declared value turns out to do best is none that is wrong.
+    fn polish(&self, declared: &Setup, found: &mut Found) -> Result<(), RunError> {
+        for n in 0..found.changes.len() {
+            let field = found.changes[n].0.field();
+            let of_field = |c: &Change| c.field() == field && c.padding == Padding::None;
+            let (mut nll, mut tried) = self.round(&found.setup, &of_field)?;
+            if tried.first().is_some_and(|t| self.raw_gain(t) > TIE) {
+                let best = tried.remove(0);
+                nll = self.nll(&best);
+                found.changes[n].0 = best.change;
+                (found.setup, found.scores) = (best.setup, best.scores);
+            }
+            let as_good = |t: &Tried| (self.nll(t) - nll).abs() < TIE && t.change.differs(&t.setup, declared);
+            found.changes[n].1 = tried.into_iter().filter(as_good).map(|t| t.change).collect();
+        }
+        let setup = &found.setup;
+        found.changes.retain(|(change, _)| change.differs(setup, declared));
+        Ok(())
+    }
+
+    /// What was found, against what is declared.
+    fn better(&self, declared: &Setup, found: Found, hypotheses: usize) -> Result<Option<Better>, RunError> {
+        let Found { changes, setup, scores } = found;
+        let Some((first, _)) = changes.first() else { return Ok(None) };
         let plain = declared.padded(setup.padding);
         let candidate = |setup: &Setup| setup.candidate(self.model, self.weights, self.corpus);
         let (Some(base), Some(best)) = (candidate(&plain), candidate(&setup)) else { return Ok(None) };
         let base = score(&[&base], self.corpus, &|_, _| ())?.swap_remove(0);
-        let gains: Vec<f64> = base.nll().iter().zip(scores.nll()).map(|(a, b)| a - b).collect();
-        let gain = self.estimate(&gains, hypotheses);
         let (mut before, mut after) = (Map::new(), Map::new());
-        for change in &changes {
+        for (change, _) in &changes {
             change.shown(declared, &mut before);
             change.shown(&setup, &mut after);
         }
+        let tried = Tried { change: first.clone(), setup, base, scores };
+        let compared = self.compared(&tried);
+        let ties = changes.first().map(|(_, ties)| ties.clone()).unwrap_or_default();
         Ok(Some(Better {
-            changes,
+            changes: changes.into_iter().map(|(change, _)| change).collect(),
             declared: before,
             best: after,
-            nll_declared: self.mean(&base),
-            nll_best: self.mean(&scores),
-            p: gain.p,
+            nll_declared: compared.before(),
+            nll_best: compared.after(),
+            pairs: compared.tokens.len(),
+            p: compared.p(&compared.plain_gains(), hypotheses),
             ties,
             candidate: best,
         }))
     }
 
-    /// A field was chosen while another was still wrong: once more among its values, now that none is.
-    fn polish(
-        &self,
-        mut changes: Vec<Change>,
-        mut setup: Setup,
-        mut scores: Scores,
-    ) -> Result<(Vec<Change>, Setup, Scores), RunError> {
-        for change in &mut changes {
-            let field = change.field();
-            let (_, tried) = self.round(&setup, &|c| c.field() == field && c.padding == Padding::None)?;
-            if let Some(best) = tried.into_iter().next().filter(|t| self.raw_gain(t) > 0.0) {
-                *change = best.change;
-                (setup, scores) = (best.setup, best.scores);
-            }
-        }
-        Ok((changes, setup, scores))
+    fn compared(&self, tried: &Tried) -> Compared {
+        Compared::new(&tried.base, &tried.scores, &self.tokens)
+    }
+
+    /// Nats a token with a change.
+    fn nll(&self, tried: &Tried) -> f64 {
+        self.compared(tried).after()
     }
 
     /// Nats a token that a change gains at each one's best temperature.
     fn raw_gain(&self, tried: &Tried) -> f64 {
-        self.gains(tried).iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
+        let compared = self.compared(tried);
+        compared.mean(&compared.gains(&tried.change))
     }
 
-    /// What each pair gains. The scale of logits is a temperature itself, and is judged by the costs as they are.
-    fn gains(&self, tried: &Tried) -> Vec<f64> {
-        let (base, own) = match tried.change.field() {
-            "logit_scale" => (tried.base.nll(), tried.scores.nll()),
-            _ => (tried.base.calibrated(), tried.scores.calibrated()),
+    /// Whether a change gains `least` nats a token at the least, and surely.
+    fn is_sure(&self, tried: &Tried, least: f64, hypotheses: usize) -> bool {
+        let compared = self.compared(tried);
+        let gains = compared.gains(&tried.change);
+        let least = if is_temperature(&tried.change) { TEMPERATURE * least } else { least };
+        // The costs as they are must fall too: they are what the report speaks of.
+        compared.mean(&gains) >= least
+            && compared.after() < compared.before()
+            && compared.p(&gains, hypotheses) <= self.thresholds.wiring_p
+    }
+}
+
+/// The scale of logits is a temperature itself, and is judged by the costs as they are.
+fn is_temperature(change: &Change) -> bool {
+    change.field() == "logit_scale"
+}
+
+/// Two ways on the pairs that cost the first a finite number. The second is none the better for what it loses: one pair
+/// that costs it no number, and its mean is none.
+struct Compared {
+    base: Scores,
+    scores: Scores,
+    tokens: Vec<usize>,
+}
+
+impl Compared {
+    fn new(base: &Scores, scores: &Scores, tokens: &[usize]) -> Self {
+        let nll = base.nll();
+        let finite: Vec<usize> = (0..nll.len()).filter(|&pair| nll[pair].is_finite()).collect();
+        let tokens = finite.iter().map(|&pair| tokens[pair]).collect();
+        Self { base: base.only(&finite), scores: scores.only(&finite), tokens }
+    }
+
+    /// A sum a token; NaN where no pair is left.
+    fn mean(&self, sums: &[f64]) -> f64 {
+        sums.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
+    }
+
+    fn before(&self) -> f64 {
+        self.mean(&self.base.nll())
+    }
+
+    fn after(&self) -> f64 {
+        self.mean(&self.scores.nll())
+    }
+
+    /// What each pair gains by a change.
+    fn gains(&self, change: &Change) -> Vec<f64> {
+        match is_temperature(change) {
+            true => self.plain_gains(),
+            false => difference(&self.base.calibrated(), &self.scores.calibrated()),
+        }
+    }
+
+    /// What each pair gains with costs as they are.
+    fn plain_gains(&self) -> Vec<f64> {
+        difference(&self.base.nll(), &self.scores.nll())
+    }
+
+    /// How likely gains are none, corrected by Bonferroni.
+    fn p(&self, gains: &[f64], hypotheses: usize) -> f64 {
+        (bootstrap(gains, &self.tokens, RESAMPLES).p * hypotheses as f64).min(1.0)
+    }
+}
+
+fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_that_is_lost_as_declared_is_left_out_and_one_that_a_change_loses_is_not() {
+        let compared = |base: &[f64], scores: &[f64]| {
+            Compared::new(&Scores::even(base), &Scores::even(scores), &[2, 2, 4])
         };
-        base.iter().zip(&own).map(|(a, b)| a - b).collect()
-    }
-
-    fn mean(&self, scores: &Scores) -> f64 {
-        scores.nll().iter().sum::<f64>() / self.tokens.iter().sum::<usize>().max(1) as f64
-    }
-
-    /// Nats a token that are gained, with p corrected by Bonferroni.
-    fn estimate(&self, gains: &[f64], hypotheses: usize) -> Estimate {
-        let estimate = bootstrap(gains, &self.tokens, RESAMPLES);
-        Estimate { p: (estimate.p * hypotheses as f64).min(1.0), ..estimate }
+        let cured = compared(&[4.0, f64::NAN, 8.0], &[2.0, 1.0, 4.0]);
+        assert_eq!((cured.before(), cured.after(), cured.plain_gains()), (2.0, 1.0, vec![2.0, 4.0]));
+        let lost = compared(&[4.0, 6.0, 8.0], &[2.0, f64::NAN, 4.0]);
+        assert!(lost.before() == 2.25 && lost.after().is_nan());
+        assert!(compared(&[f64::NAN; 3], &[1.0; 3]).before().is_nan());
     }
 }

@@ -141,6 +141,10 @@ impl Doctor {
             Failure::new(format!("{}: {why}", file.display()), THRESHOLDS_HELP)
         };
         let text = read_text(file, MOST_THRESHOLD_BYTES, THRESHOLDS_HELP)?;
-        toml::from_str(&text).map_err(|e| failed(&e))
+        let thresholds: Thresholds = toml::from_str(&text).map_err(|e| failed(&e))?;
+        match thresholds.unusable() {
+            Some(key) => Err(failed(&format!("{key} is not a finite number of 0 or more"))),
+            None => Ok(thresholds),
+        }
     }
 }
