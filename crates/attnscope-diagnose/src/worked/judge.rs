@@ -224,7 +224,7 @@ impl Court<'_> {
             worst: case.worst(),
             rows: case.wrong.clone(),
             fits,
-            tried: self.hypotheses.len() + tried,
+            tried: self.hypotheses.iter().filter(about).count() + tried,
         }
     }
 }

@@ -13,22 +13,12 @@ pub(super) fn reach(judged: &Judged, known: bool) -> Option<Matrix> {
     if known && matches!(judged.verdict, Verdict::Right | Verdict::RightFromRounded) {
         return stated.matrix.zip(&judged.truth, |a, b| if a == b { 0.0 } else { (a - b).abs() });
     }
-    let expected = judged.follows.as_ref().unwrap_or(&judged.truth);
-    // Whole numbers, and numbers that end before the last digit written, were not rounded.
-    if stated.digits == 0 || ends_within(expected, stated.digits) {
+    // Whole numbers are what whole numbers come to: nobody rounds scores or weights as far as that.
+    if stated.digits == 0 {
         return None;
     }
     let reach = judged.tolerance.min(unit(stated.digits) / 2.0);
     Some(stated.matrix.map(|x| if x.is_finite() { reach } else { 0.0 }))
-}
-
-/// Whether every number has at most so many digits after the point.
-fn ends_within(matrix: &Matrix, digits: u32) -> bool {
-    let ends = |x: &f64| {
-        let scaled = x / unit(digits);
-        !x.is_finite() || (scaled - scaled.round()).abs() <= 1e-9 * scaled.abs().max(1.0)
-    };
-    matrix.values().iter().all(ends)
 }
 
 /// Rounding in the comparison itself must not decide.

@@ -95,7 +95,10 @@ impl Page<'_> {
                 vec!["within the tolerance of what the rounded numbers before it give".into()]
             }
             Verdict::Follows { from } => {
-                vec![format!("it follows from the claims before it, as they are rounded; {}", because(from))]
+                vec![format!(
+                    "it follows from the claims before it, within their rounding; {}",
+                    because(from)
+                )]
             }
             Verdict::Wrong(diagnosis) => {
                 let mut lines = Vec::new();
