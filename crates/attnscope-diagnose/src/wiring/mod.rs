@@ -188,18 +188,21 @@ impl Searcher<'_> {
         Ok((Compared::new(&scores[0], &scores[0], &self.tokens).before(), tried))
     }
 
-    /// The largest gain that is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
+    /// The field with the largest gain that is sure and `least` nats a token at the least, with what does as well. `hypotheses` are all
     /// that were looked at: who stands in a later round was chosen from them.
     fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
-        let mut gaining = tried.iter().take_while(|t| self.raw_gain(t) >= least);
-        let sure = gaining.find(|t| self.is_sure(t, least, hypotheses))?;
-        // That the field is wrong is sure by one of its values; which one it should have is told by the largest gain.
-        let of_field = |t: &&Tried| {
-            t.change.field() == sure.change.field()
-                && t.setup.padding == sure.setup.padding
-                && self.nll(t) <= self.nll(sure)
+        // Of each field its best value, or none: a lesser one that is surer would be the wrong answer.
+        let mut fields = Vec::new();
+        let mut is_best_of_field = |t: &&Tried| {
+            let new = !fields.contains(&t.change.field());
+            fields.push(t.change.field());
+            new
         };
-        let best = tried.iter().find(of_field).unwrap_or(sure);
+        let best = tried
+            .iter()
+            .take_while(|t| self.raw_gain(t) >= least)
+            .filter(|t| is_best_of_field(t))
+            .find(|t| self.is_sure(t, least, hypotheses))?;
         let (nll, field, padding) = (self.nll(best), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
             (self.nll(t) - nll).abs() < TIE && t.setup.padding == padding && t.change.field() == field
