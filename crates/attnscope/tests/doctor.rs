@@ -485,7 +485,7 @@ fn captions() -> Option<(TempDir, String)> {
             std::fs::File::open(shared(&format!("data/multi30k/test_2016_flickr.{language}.gz"))?).ok()?;
         let mut text = String::new();
         flate2::read::GzDecoder::new(file).read_to_string(&mut text).ok()?;
-        Some(text.lines().take(50).map(str::to_owned).collect::<Vec<_>>())
+        Some(text.lines().take(200).map(str::to_owned).collect::<Vec<_>>())
     };
     let (english, german) = (lines("en")?, lines("de")?);
     let folder = TempDir::new().unwrap();
