@@ -192,7 +192,14 @@ impl Searcher<'_> {
     /// that were looked at: who stands in a later round was chosen from them.
     fn pick(&self, tried: Vec<Tried>, least: f64, hypotheses: usize) -> Option<(Tried, Vec<Change>)> {
         let mut gaining = tried.iter().take_while(|t| self.raw_gain(t) >= least);
-        let best = gaining.find(|t| self.is_sure(t, least, hypotheses))?;
+        let sure = gaining.find(|t| self.is_sure(t, least, hypotheses))?;
+        // That the field is wrong is sure by one of its values; which one it should have is told by the largest gain.
+        let of_field = |t: &&Tried| {
+            t.change.field() == sure.change.field()
+                && t.setup.padding == sure.setup.padding
+                && self.nll(t) <= self.nll(sure)
+        };
+        let best = tried.iter().find(of_field).unwrap_or(sure);
         let (nll, field, padding) = (self.nll(best), best.change.field(), best.setup.padding);
         let as_good = |t: &Tried| {
             (self.nll(t) - nll).abs() < TIE && t.setup.padding == padding && t.change.field() == field
