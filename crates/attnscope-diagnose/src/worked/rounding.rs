@@ -36,13 +36,13 @@ pub(super) fn apart(a: &[f64], b: &[f64]) -> f64 {
 /// Whether a claimed row is within the tolerance of one that may itself be off by what rounding explains.
 pub(super) fn near(claimed: &[f64], to: &Rounded, row: usize, tolerance: f64) -> bool {
     let reach = to.reach_of(row).iter().copied().chain(std::iter::repeat(0.0));
-    let cells = claimed.iter().zip(to.middle.row(row)).zip(reach);
+    let mut cells = claimed.iter().zip(to.middle.row(row)).zip(reach);
     let within = |((a, b), reach): ((&f64, &f64), f64)| {
         // A reach without end would make everything near.
         let reach = if reach.is_finite() { reach } else { 0.0 };
         apart(&[*a], &[*b]) <= slack(tolerance + reach)
     };
-    claimed.len() == to.middle.columns() && cells.into_iter().all(within)
+    claimed.len() == to.middle.columns() && cells.all(within)
 }
 
 /// How far a copied number may be from its source: the tolerance, or one of the last digit written, since a copy may be
