@@ -101,6 +101,7 @@ fn a_cell_that_was_tampered_with_is_accused_and_a_cancelled_sum_is_not() {
             .map(|&value| Term { label: String::new(), written: Written::Itself, value })
             .collect(),
         value: terms.iter().sum(),
+        size: terms.iter().map(|t| t.abs()).sum(),
     };
     // 1e4 in f32 has steps of 1e-3: what is left of it may be off by that.
     let told =

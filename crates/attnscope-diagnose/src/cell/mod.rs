@@ -35,11 +35,7 @@ impl Arithmetic {
         if derived == stored || (derived.is_nan() && stored.is_nan()) {
             return true;
         }
-        let size = |step: &Step| {
-            let terms: f64 = step.terms.iter().map(|t| t.value.abs()).filter(|v| v.is_finite()).sum();
-            terms.max(if step.value.is_finite() { step.value.abs() } else { 0.0 })
-        };
-        let largest = self.steps.iter().map(size).fold(0.0, f64::max);
+        let largest = self.steps.iter().map(|step| step.size).filter(|s| s.is_finite()).fold(0.0, f64::max);
         (derived - stored).abs() <= ROUNDINGS * f64::from(f32::EPSILON) * largest
     }
 }
@@ -58,6 +54,9 @@ pub struct Step {
     pub terms: Vec<Term>,
     /// The step's value: the sum of its terms, if it has any.
     pub value: f64,
+    /// What f32's rounding of the step is relative to: the magnitudes that were added up, as far as they reach the cell.
+    #[serde(skip)]
+    pub size: f64,
 }
 
 /// One summand.
@@ -299,7 +298,13 @@ impl Cell<'_> {
 
 impl Step {
     fn plain(name: &str, formula: &str, value: f64) -> Self {
-        Self { name: name.to_owned(), formula: formula.to_owned(), terms: Vec::new(), value }
+        Self {
+            name: name.to_owned(),
+            formula: formula.to_owned(),
+            terms: Vec::new(),
+            value,
+            size: value.abs(),
+        }
     }
 
     /// a / b, written out.
@@ -310,7 +315,13 @@ impl Step {
 
     fn sum(name: &str, formula: &str, terms: Vec<Term>) -> Self {
         let value = terms.iter().map(|t| t.value).sum();
-        Self { name: name.to_owned(), formula: formula.to_owned(), terms, value }
+        let size = terms.iter().map(|t| t.value.abs()).sum();
+        Self { name: name.to_owned(), formula: formula.to_owned(), terms, value, size }
+    }
+
+    /// The same with another size.
+    fn sized(self, size: f64) -> Self {
+        Self { size, ..self }
     }
 }
 
