@@ -107,8 +107,13 @@ fn below(row: &TensorRow, dims: usize, shape: usize, room: usize) -> Vec<String>
     let Some(stats) = &row.stats else { return vec!["absent".to_owned()] };
     let (letters, numbers) = (row.dims.join(","), shape_text(&row.shape));
     let shape = format!("{letters:dims$}  {numbers:shape$}");
-    let held = MEASURES.iter().zip(measures(row, stats)).map(|(name, value)| format!("{name} {value:<9}"));
-    let held = held.collect::<Vec<_>>().join(" ");
+    let held = |pad: usize| {
+        let one = |(name, value): (&&str, String)| format!("{name} {value:<pad$}");
+        MEASURES.iter().zip(measures(row, stats)).map(one).collect::<Vec<_>>().join(" ")
+    };
+    // In columns, unless that is too wide.
+    let columns = held(9);
+    let held = if width(columns.trim_end()) <= room { columns } else { held(0) };
     match width(&shape) + 2 + width(held.trim_end()) <= room {
         true => vec![format!("{shape}  {held}")],
         false => vec![shape, held],

@@ -36,9 +36,11 @@ impl Ran<'_> {
                     Source::Tokens(_) => "source across",
                     Source::Features(_) => "source across, in seconds",
                 };
-                sections.push(format!(
-                    "Cross-attention: {across}; down, the token that is read ⇒ the one to be written.\n{legend}\n"
-                ));
+                let title = format!(
+                    "Cross-attention: {across}; down, the token that is read ⇒ the one to be written. {legend}"
+                );
+                let lines = attnscope_render::wrap_plain(&title, output.width());
+                sections.push(lines.join("\n") + "\n");
             }
             sections.extend(drawn.iter().map(draw));
         }
