@@ -48,7 +48,8 @@ pub fn audio(bytes: &[u8]) {
     if std::fs::write(&*FILE, bytes).is_err() {
         return;
     }
-    if let Ok(features) = features_from_file(&FILE, 8, 20) {
+    if let Ok((features, seconds)) = features_from_file(&FILE, 8, 20) {
+        assert!(seconds.is_finite());
         assert_eq!(features.values.len(), 8 * 20);
         assert!(features.values.iter().all(|x| x.is_finite()));
     }
