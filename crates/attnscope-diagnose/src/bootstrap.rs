@@ -1,5 +1,7 @@
 //! How sure a mean over sentences is: the paired bootstrap (Koehn 2004), which resamples whole sentences.
 
+use attnscope_run::SplitMix;
+
 /// A mean a token over resampled sentences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -22,7 +24,7 @@ pub fn bootstrap(sums: &[f64], tokens: &[usize], resamples: usize) -> Estimate {
     if n == 0 || count == 0 {
         return Estimate { mean: f64::NAN, low: f64::NAN, high: f64::NAN, p: 1.0 };
     }
-    let mut random = SplitMix(0x5EED);
+    let mut random = SplitMix::new(0x5EED);
     let mut means: Vec<f64> = (0..resamples.max(1))
         .map(|_| {
             let (mut sum, mut length) = (0.0, 0);
@@ -45,23 +47,6 @@ pub fn bootstrap(sums: &[f64], tokens: &[usize], resamples: usize) -> Estimate {
     }
 }
 
-/// SplitMix64: a small generator, so that a report is the same twice.
-pub(crate) struct SplitMix(pub(crate) u64);
-
-impl SplitMix {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`; 0 where there is none.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +66,7 @@ mod tests {
     /// The interval of a mean of n values has the width that theory gives it: 2 · 1.96 · s / √n.
     #[test]
     fn the_interval_is_as_wide_as_theory_says() {
-        let mut random = SplitMix(7);
+        let mut random = SplitMix::new(7);
         let values: Vec<f64> = (0..400).map(|_| random.below(1000) as f64 / 1000.0).collect();
         let estimate = bootstrap(&values, &vec![1; 400], 4000);
         let expected = 2.0 * 1.96 * (1.0 / 12f64).sqrt() / 20.0;

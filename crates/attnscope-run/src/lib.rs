@@ -14,6 +14,7 @@ mod input;
 mod native;
 mod position;
 mod prepare;
+mod random;
 mod reference;
 mod sink;
 mod token;
@@ -30,6 +31,7 @@ pub use input::{
 pub use native::{BETAS, Decoding, Native, Report, log_sum_exps};
 pub use position::{bucket as relative_bucket, used_buckets};
 pub use prepare::{Shut, shut, sizes_of};
+pub use random::SplitMix;
 pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};
 pub use sink::{Hold, Keep, Kept, Shared, Sink, Values};
 pub use token::{TokenError, Tokenizer};

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use attnscope_checkpoint::Checkpoint;
+use attnscope_run::SplitMix;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 
@@ -56,7 +57,7 @@ type Drawn = (String, Vec<usize>, Vec<f32>);
 
 /// Every weight by its name in TinyTransformer, drawn in this order.
 fn tensors(source: usize, target: usize) -> Vec<Drawn> {
-    let mut draw = Draw { random: SplitMix(SEED), tensors: Vec::new() };
+    let mut draw = Draw { random: SplitMix::new(SEED), tensors: Vec::new() };
     draw.table("src_emb", source);
     draw.table("tgt_emb", target);
     for n in 0..LAYERS {
@@ -79,7 +80,7 @@ struct Draw {
 
 impl Draw {
     fn add(&mut self, name: String, shape: &[usize], bound: f32) {
-        let values = (0..shape.iter().product()).map(|_| bound * self.random.next()).collect();
+        let values = (0..shape.iter().product()).map(|_| bound * self.random.unit()).collect();
         self.tensors.push((name, shape.to_vec(), values));
     }
 
@@ -113,35 +114,9 @@ impl Draw {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): integers only, so that every machine draws the same numbers.
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// From −1 (inclusive) to 1 in steps of 2⁻²³, which f32 holds exactly.
-    fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The first outputs of the published generator for seed 1234567, brought into our range.
-    #[test]
-    fn the_stream_is_that_of_the_paper() {
-        let published: [u64; 3] =
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        let mut random = SplitMix(1_234_567);
-        for z in published {
-            assert_eq!(random.next(), (z >> 40) as f32 / 8_388_608.0 - 1.0);
-        }
-    }
 
     #[test]
     fn weights_do_not_change_from_release_to_release() {

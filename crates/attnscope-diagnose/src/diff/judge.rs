@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use attnscope_checkpoint::Error;
 use attnscope_graph::{Graph, Node, NodeId, Op};
-use attnscope_run::{Formula, Kept, Weights};
+use attnscope_run::{Formula, Kept, SplitMix, Weights};
 
 use super::frame::Frame;
 use super::measure::{roundoff, shut};
@@ -286,14 +286,9 @@ fn sprinkle(values: &mut [f64], size: f64, seed: usize) {
     let finite = values.iter().filter(|x| x.is_finite());
     let (sum, count) = finite.fold((0.0, 0usize), |(sum, n), x| (sum + x * x, n + 1));
     let usual = (sum / count.max(1) as f64).sqrt();
-    let mut state = 0x9e37_79b9_7f4a_7c15 ^ (seed as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mut random = SplitMix::new(seed as u64);
     for value in values.iter_mut().filter(|x| x.is_finite()) {
-        // xorshift: anything that is not in step with the values will do.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let chance = (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
-        *value += chance * size * (value.abs() + usual);
+        *value += f64::from(random.unit()) * size * (value.abs() + usual);
     }
 }
 
