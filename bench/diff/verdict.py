@@ -1,0 +1,102 @@
+"""What `diff` said of a run, held against what was done to it."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+import torch
+
+import names
+
+# From best to worst, as the table has them.
+OUTCOMES = ["named right", "right node only", "late", "missed", "wrong place", "false alarm", "right", "failed"]
+
+
+@dataclass
+class Outcome:
+    what: str  # one of OUTCOMES
+    said: str
+    seconds: float = 0.0
+
+
+def diff(binary, ours, theirs, *arguments):
+    """Exit code, the report, what it says on standard error."""
+    command = [binary, "diff", ours, theirs, "--format", "json", "-q", *arguments]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    report = json.loads(done.stdout) if done.stdout.strip() else None
+    return done.returncode, report, done.stderr.strip()
+
+
+def first_changed(right, planted):
+    """The first module, in the order of calls, whose output is not bit for bit that of the run without the bug, and how
+    far it is off, in terms of its largest value."""
+    for name, value in planted.items():
+        expected = right.get(name)
+        if expected is None or expected.shape != value.shape:
+            return name, float("inf")
+        if not torch.equal(expected, value):
+            difference = (expected - value).abs().nan_to_num(float("inf")).max()
+            return name, float(difference / expected.abs().max())
+    return None, 0.0
+
+
+def said(report):
+    first = report and report.get("first_divergence")
+    if not first:
+        return "nothing"
+    words = [first["node"], first["kind"], first.get("relation") or "no relation"]
+    if first.get("cause"):
+        words.append(f"cause {first['cause']}")
+    return ", ".join(words)
+
+
+# Names of one value: a layer's end is its last sum, or that sum's norm.
+LAYER_ENDS = ("ffn.residual", "ffn.norm", "out")
+
+
+def same_node(scheme, truth, node):
+    """Whether a reported node (a path of the graph, or a name of the dump) is the value of the module `truth`."""
+    expected = names.node_of(scheme, truth)
+    if expected is None:
+        return node == truth
+    node = names.node_of(scheme, node) or node
+    stack, layer, part = (expected.split(".", 2) + ["", ""])[:3]
+    if part == "out":
+        return node in [f"{stack}.{layer}.{end}" for end in LAYER_ENDS]
+    return node == expected
+
+
+def of_planted(scheme, bug, truth, code, report):
+    """Named right, node only, late, missed, or another place."""
+    first = report.get("first_divergence")
+    if not first or code == 0:
+        return Outcome("missed", said(report))
+    if first["kind"] != "bug":
+        return Outcome("missed", said(report))
+    if same_node(scheme, truth, first["node"]):
+        right = first.get("relation") in bug.relations
+        return Outcome("named right" if right else "right node only", said(report))
+    order = [names.node_of(scheme, n["node"]) or n["node"] for n in report["nodes"]]
+    expected = names.node_of(scheme, truth) or truth
+    found = names.node_of(scheme, first["node"]) or first["node"]
+    if expected in order and found in order:
+        late = order.index(found) - order.index(expected)
+        if late > 0:
+            return Outcome("late", f"{said(report)} ({late} nodes late)")
+    return Outcome("wrong place", f"{said(report)}; truth {expected}")
+
+
+def of_bug_free(code, report):
+    first = report.get("first_divergence")
+    if code == 0 and not (first and first["kind"] == "bug"):
+        return Outcome("right", said(report))
+    return Outcome("false alarm", said(report))
+
+
+def of_other_input(code, report):
+    """The report must say that the inputs differ, and accuse nothing."""
+    first = report.get("first_divergence")
+    kind = first["kind"] if first else None
+    if kind == "other_input" or report.get("inputs") == "different":
+        return Outcome("right", said(report))
+    return Outcome("false alarm" if kind == "bug" else "missed", said(report))
