@@ -1,16 +1,50 @@
-//! Sentence pairs in token ids, and what a decoder reads and should write for each.
+//! Pairs of a source, which is a sentence in token ids or a clip of audio, and a target; and what a decoder reads and
+//! should write for each.
+
+use std::sync::Arc;
 
 use attnscope_graph::{Model, Side, Switch};
-use attnscope_run::{Shift, position_room};
+use attnscope_run::{Features, PadSide, Rows, Shift, Source, position_room};
 
 /// Fewer pairs than this are not judged by: what they show may be theirs and not the model's.
 pub(crate) const LEAST_PAIRS: usize = 20;
 
+/// What the encoder reads for one pair. Cheap to copy: a clip's features are large and shared.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PairSource {
+    /// A sentence.
+    Tokens(Vec<u32>),
+    /// The features of one clip: a batch of 1.
+    Clip(Arc<Features>),
+}
+
+impl PairSource {
+    /// Its tokens, or its frames. All clips have those of the model's window.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Tokens(ids) => ids.len(),
+            Self::Clip(features) => features.frames,
+        }
+    }
+}
+
+impl From<Vec<u32>> for PairSource {
+    fn from(ids: Vec<u32>) -> Self {
+        Self::Tokens(ids)
+    }
+}
+
+impl From<Features> for PairSource {
+    fn from(features: Features) -> Self {
+        Self::Clip(Arc::new(features))
+    }
+}
+
 /// Pairs that a model is judged on.
 #[derive(Debug, Clone)]
 pub struct Corpus {
-    /// What the encoder reads, a sentence each.
-    pub sources: Vec<Vec<u32>>,
+    /// What the encoder reads, a sentence or a clip each; all of one kind.
+    pub sources: Vec<PairSource>,
     /// What the decoder should write, each with its end.
     pub targets: Vec<Vec<u32>>,
     /// How the decoder's input is made from that.
@@ -41,8 +75,32 @@ impl Corpus {
 
     /// The first pairs only.
     pub fn first(&self, pairs: usize) -> Self {
-        let take = |rows: &[Vec<u32>]| rows.iter().take(pairs).cloned().collect();
-        Self { sources: take(&self.sources), targets: take(&self.targets), ..self.clone() }
+        Self {
+            sources: self.sources.iter().take(pairs).cloned().collect(),
+            targets: self.targets.iter().take(pairs).cloned().collect(),
+            ..self.clone()
+        }
+    }
+
+    /// The sources of some pairs as a batch; sentences are padded to a length of at least `least`.
+    pub fn source(&self, pairs: &[usize], least: usize) -> Source {
+        let picked = || pairs.iter().filter_map(|&pair| self.sources.get(pair));
+        let clips: Vec<&Features> = picked().filter_map(clip).collect();
+        match clips.first() {
+            Some(first) => {
+                let values = clips.iter().flat_map(|clip| &clip.values).copied().collect();
+                Source::Features(Features { values, batch: clips.len(), ..**first })
+            }
+            None => {
+                let rows: Vec<Vec<u32>> = picked().filter_map(tokens).map(<[u32]>::to_vec).collect();
+                Source::Tokens(Rows::padded(&rows, self.pad, PadSide::Right, least))
+            }
+        }
+    }
+
+    /// The tokens of the longest source; 0 where sources are clips, which fill the model's window.
+    pub(crate) fn longest_source(&self) -> usize {
+        self.sources.iter().filter_map(tokens).map(<[u32]>::len).max().unwrap_or(0)
     }
 
     /// What the decoder reads for a pair. `shift`: behind a start token, as it should be; else the target itself.
@@ -77,7 +135,7 @@ impl Corpus {
         let shifted = model.wiring.decoder_shift == Switch::On;
         let room = |side: Side| position_room(model, side).unwrap_or(usize::MAX);
         let (source, target) = (room(Side::Source), room(Side::Target));
-        self.sources.iter().all(|row| row.len() <= source)
+        self.longest_source() <= source
             && (0..self.len()).all(|pair| self.decoded(pair, shift, shifted).input.len() <= target)
     }
 
@@ -87,12 +145,39 @@ impl Corpus {
     }
 }
 
+fn tokens(source: &PairSource) -> Option<&[u32]> {
+    match source {
+        PairSource::Tokens(ids) => Some(ids),
+        PairSource::Clip(_) => None,
+    }
+}
+
+fn clip(source: &PairSource) -> Option<&Features> {
+    match source {
+        PairSource::Tokens(_) => None,
+        PairSource::Clip(features) => Some(features),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_batch_is_of_sentences_or_of_clips() {
+        let mut corpus = corpus(Shift::Start(0));
+        corpus.sources.push(vec![3].into());
+        let Source::Tokens(rows) = corpus.source(&[1, 0], 3) else { panic!("sentences") };
+        assert_eq!((rows.tokens(), rows.length()), (vec![vec![3], vec![7, 1]], 3));
+        let clip = |x: f32| Features { values: vec![x; 6], batch: 1, mels: 2, frames: 3 };
+        corpus.sources = vec![clip(1.0).into(), clip(2.0).into(), clip(3.0).into()];
+        let Source::Features(features) = corpus.source(&[2, 0], 0) else { panic!("clips") };
+        assert_eq!((features.batch, features.mels, features.frames), (2, 2, 3));
+        assert_eq!((features.values[0], features.values[6], features.values.len()), (3.0, 1.0, 12));
+    }
+
     fn corpus(shift: Shift) -> Corpus {
-        Corpus { sources: vec![vec![7, 1]], targets: vec![vec![5, 6, 1]], shift, pad: 0 }
+        Corpus { sources: vec![vec![7, 1].into()], targets: vec![vec![5, 6, 1]], shift, pad: 0 }
     }
 
     #[test]

@@ -107,7 +107,9 @@ impl<'a> Exam<'a> {
             Front::Tokens => {
                 "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for"
             }
-            Front::Audio => "nothing yet: pairs are of text, and this model hears",
+            Front::Audio => {
+                "give --pairs FILE: the file of a clip, a tab and what is said in it a line, 50 lines or more"
+            }
         };
         let pairs = self.patient.corpus.filter(|c| !c.is_empty());
         let corpus = pairs.ok_or_else(|| NotChecked::new("there are no sentence pairs", how))?;

@@ -23,7 +23,7 @@ pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};
-pub use corpus::Corpus;
+pub use corpus::{Corpus, PairSource};
 pub use doctor::{Diagnosis, examine};
 pub use exam::{Patient, Sample, TooLong};
 pub use finding::{Finding, Severity};

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{Dim, Model, NodeId, Side, Switch};
 use attnscope_run::{
-    BETAS, Input, Native, PadSide, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exps,
-    position_room,
+    BETAS, Input, Native, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exps, position_room,
 };
 
 use crate::corpus::{Corpus, Decoded};
@@ -170,7 +169,7 @@ fn batches(candidates: &[&Candidate], corpus: &Corpus) -> Vec<Vec<usize>> {
     let bare = candidates
         .iter()
         .any(|c| c.model.wiring.padding_mask == Switch::Off && c.model.wiring.causal_mask == Switch::Off);
-    let length = |pair: usize| (corpus.sources[pair].len(), corpus.targets[pair].len());
+    let length = |pair: usize| (corpus.sources[pair].length(), corpus.targets[pair].len());
     let mut order: Vec<usize> = (0..corpus.len()).collect();
     order.sort_by_key(|&pair| length(pair));
     let mut batches: Vec<Vec<usize>> = Vec::new();
@@ -234,7 +233,7 @@ fn score_batch(
             batch.iter().map(|&pair| corpus.decoded(pair, &candidate.shift, shifted)).collect();
         let inputs: Vec<Vec<u32>> = decoded.iter().map(|d| d.input.clone()).collect();
         let input = Input {
-            source: Source::Tokens(source_rows(candidate, corpus, batch)),
+            source: source(candidate, corpus, batch),
             target: Rows::checked(&candidate.model, Side::Target, &inputs, corpus.pad)?,
         };
         let keep = (encoded.is_none() && class.len() > 1).then(|| graph.find("encoder.out")).flatten();
@@ -252,16 +251,16 @@ fn score_batch(
     Ok(losses)
 }
 
-fn source_rows(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Rows {
-    let rows: Vec<Vec<u32>> = batch.iter().map(|&pair| corpus.sources[pair].clone()).collect();
-    let own = rows.iter().map(Vec::len).max().unwrap_or(0);
+/// The sources of a batch. Clips have no padding.
+fn source(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Source {
+    let own = batch.iter().map(|&pair| corpus.sources[pair].length()).max().unwrap_or(0);
     let room = position_room(&candidate.model, Side::Source).unwrap_or(usize::MAX);
     let length = match candidate.padding {
-        Padding::None => return Rows::new(&rows, corpus.pad),
+        Padding::None => 0,
         Padding::Twice => (2 * own).max(own + LEAST_PADDING),
-        Padding::Longest => corpus.sources.iter().map(Vec::len).max().unwrap_or(0) + LEAST_PADDING,
+        Padding::Longest => corpus.longest_source() + LEAST_PADDING,
     };
-    Rows::padded(&rows, corpus.pad, PadSide::Right, length.min(room))
+    corpus.source(batch, length.min(room))
 }
 
 /// Takes the loss of each row off the logits, and the encoder's output where others can use it.

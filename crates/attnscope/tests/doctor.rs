@@ -12,7 +12,7 @@ use attnscope::graph::{
     Activation, CrossMask, EmbeddingScale, LogitScale, NormPlace, Positions, ScoreScale, Squash, Switch,
     Wiring,
 };
-use attnscope::run::{Input, Pair, Rows, Source, parse_pairs};
+use attnscope::run::{Input, Pair, Rows, parse_pairs};
 use attnscope::{Opened, Ready};
 use common::faults::{FAULTS, Patient, copy_layer};
 use common::{MODELS, attnscope, fixture, open, root, shared, stderr, stdout};
@@ -275,16 +275,13 @@ fn miswired(
     let tokenizer = ready.tokenizer().unwrap();
     let lines = &lines[..pairs];
     let corpus = Corpus {
-        sources: lines.iter().map(|p| tokenizer.encode_source(&p.source).unwrap()).collect(),
+        sources: lines.iter().map(|p| tokenizer.encode_source(&p.source).unwrap().into()).collect(),
         targets: lines.iter().map(|p| tokenizer.encode_target(&p.target).unwrap()).collect(),
         shift: ready.shift().unwrap(),
         pad: ready.pad,
     };
     let targets: Vec<Vec<u32>> = corpus.targets.iter().take(2).map(|t| corpus.shift.apply(t)).collect();
-    let input = Input {
-        source: Source::Tokens(Rows::new(&corpus.sources[..2], ready.pad)),
-        target: Rows::new(&targets, ready.pad),
-    };
+    let input = Input { source: corpus.source(&[0, 1], 0), target: Rows::new(&targets, ready.pad) };
     let patient = Examined {
         model: &model,
         checkpoint: &opened.checkpoint,

@@ -9,9 +9,9 @@ use crate::rule::{Checked, Rule};
 pub(super) const RULE: Rule = Rule {
     id: "past-positions",
     severity: Severity::Error,
-    what: "Sentences that are longer than the position table.",
+    what: "Sentences or clips that are longer than the position table.",
     why: "Past its end there is nothing to add: a crash, a read of foreign memory, or a silent cut.",
-    how: "The length of every given sentence in tokens against the rows of the table, without those that an offset skips. Computed and relative positions have no end.",
+    how: "The length of every given sentence in tokens, or of every clip in encoder positions, against the rows of the table, without those that an offset skips. Computed and relative positions have no end.",
     threshold: "None: there is a row for a position or there is not.",
     try_next: "Split the sentences that are named, or cut them where the model's own tokenizer does.",
     check,
@@ -33,7 +33,7 @@ fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
     let more = if long.len() > SHOWN { " and others" } else { "" };
     let longest = long.iter().map(|l| l.length).max().unwrap_or(0);
     let evidence = format!(
-        "{} {}{} longer than the table of {room} positions (the longest has {longest} tokens) and left out: line {}{more}",
+        "{} {}{} longer than the table of {room} positions (the longest needs {longest}) and left out: line {}{more}",
         long.len(),
         side.word(),
         if long.len() == 1 { " is" } else { "s are" },

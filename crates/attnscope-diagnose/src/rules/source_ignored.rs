@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::bootstrap::bootstrap;
 use crate::contribution::source_contribution;
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, PairSource};
 use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::observe::{AttentionSeen, Joined};
@@ -122,10 +122,10 @@ fn as_declared(exam: &Exam<'_>, weights: &Weights, corpus: &Corpus) -> Candidate
 
 /// Every source in another's place: of those sorted by length, each gets the next that differs from it. `None` where all
 /// are the same.
-fn swapped(sources: &[Vec<u32>]) -> Option<Vec<Vec<u32>>> {
+fn swapped(sources: &[PairSource]) -> Option<Vec<PairSource>> {
     let n = sources.len();
     let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by_key(|&i| sources[i].len());
+    order.sort_by_key(|&i| sources[i].length());
     let mut swapped = sources.to_vec();
     for (rank, &i) in order.iter().enumerate() {
         let other = (1..n).map(|step| order[(rank + step) % n]).find(|&j| sources[j] != sources[i])?;
@@ -140,21 +140,21 @@ mod tests {
 
     #[test]
     fn nobody_keeps_a_source_and_lengths_stay_close() {
-        let sources: Vec<Vec<u32>> = (0..20).map(|i| vec![i; 3 + (i as usize * 7) % 5]).collect();
+        let sources: Vec<PairSource> = (0..20).map(|i| vec![i; 3 + (i as usize * 7) % 5].into()).collect();
         let swapped = swapped(&sources).unwrap();
         for (a, b) in sources.iter().zip(&swapped) {
             assert!(a != b && sources.contains(b));
         }
-        let far = sources.iter().zip(&swapped).filter(|(a, b)| a.len().abs_diff(b.len()) > 1).count();
+        let far = sources.iter().zip(&swapped).filter(|(a, b)| a.length().abs_diff(b.length()) > 1).count();
         assert!(far <= 1, "{far}");
     }
 
     #[test]
     fn a_source_that_is_everybodys_has_no_other() {
-        assert_eq!(swapped(&vec![vec![4, 5, 1]; 30]), None);
+        assert_eq!(swapped(&vec![vec![4, 5, 1].into(); 30]), None);
         assert_eq!(swapped(&[]), None);
         // One that differs is enough for all.
-        let sources = [vec![4, 1], vec![4, 1], vec![5, 1]];
-        assert_eq!(swapped(&sources).unwrap(), [vec![5, 1], vec![5, 1], vec![4, 1]]);
+        let sources = |ids: [u32; 3]| ids.map(|id| PairSource::from(vec![id, 1]));
+        assert_eq!(swapped(&sources([4, 4, 5])).unwrap(), sources([5, 5, 4]));
     }
 }

@@ -110,9 +110,9 @@ impl Doctor {
             return Ok(Judged::at_rest());
         }
         let ready = self.source.ready(opened)?;
-        let pairs = self.source.read_pairs()?;
-        if !pairs.is_empty() || !self.source.is_given() {
-            return Judged::on_pairs(ready, pairs.to_vec());
+        let pairs = self.source.pair_lines()?;
+        if !pairs.lines.is_empty() || !self.source.is_given() {
+            return Judged::on_pairs(ready, pairs);
         }
         let given = self.source.read(&ready, &self.target)?;
         Judged::on_input(ready, given.source, given.target)

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::ModelArgs;
 use crate::failure::Failure;
+use crate::judged::PairLines;
 use crate::open::Opened;
 use crate::ready::Ready;
 use crate::toy;
@@ -31,7 +32,8 @@ pub(super) struct SourceArgs {
     /// Log-mel features from another front end: .npy or .safetensors, [batch, mels, frames]
     #[arg(long, value_name = "FILE", group = "source")]
     features: Option<PathBuf>,
-    /// Source and target sentences, a pair a line with a tab between
+    /// Source and target sentences, a pair a line with a tab between; `doctor` takes clips for an audio model: a file, a
+    /// tab and what is said in it
     #[arg(long, value_name = "FILE", group = "source")]
     pairs: Option<PathBuf>,
     /// The pairs, once they are read: a pipe gives them only once
@@ -122,6 +124,11 @@ impl SourceArgs {
         }
         let pairs = self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default();
         Ok(self.read_pairs.get_or_init(|| pairs))
+    }
+
+    /// The same with the file that they came from, for pairs that name other files.
+    pub(super) fn pair_lines(&self) -> Result<PairLines, Failure> {
+        Ok(PairLines { lines: self.read_pairs()?.to_vec(), file: self.pairs.clone().unwrap_or_default() })
     }
 
     /// The source alone. Of pairs, the sources.

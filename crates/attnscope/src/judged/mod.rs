@@ -1,19 +1,24 @@
 //! What the doctor runs a model on: sentences that were given, pairs, or tokens made up where there are none.
 
-use attnscope_diagnose::{Corpus, Sample, TooLong};
+mod pairs;
+
+use attnscope_diagnose::{Corpus, PairSource, Sample, TooLong};
 use attnscope_graph::{Dim, Front, Model, Side};
 use attnscope_run::{
-    Features, Input, Pair, Rows, Shift, Source, SplitMix, Tokenizer, Weights, check_rows, parse_pairs,
-    position_room,
+    Features, Input, Rows, Shift, Source, SplitMix, Tokenizer, Weights, parse_pairs, position_room,
 };
 
 use crate::failure::Failure;
 use crate::ready::Ready;
+pub(crate) use pairs::PairLines;
+use pairs::ReadPairs;
 
 /// Pairs in the manner of captions, written for the built-in model.
-const DEMO_PAIRS: &[u8] = include_bytes!("../data/demo-pairs.tsv");
+const DEMO_PAIRS: &[u8] = include_bytes!("../../data/demo-pairs.tsv");
 /// Pairs that one run shows tensors of.
 const SAMPLED: usize = 8;
+/// And clips, whose attention weights take 54 MB each in Whisper's smallest model.
+const SAMPLED_CLIPS: usize = 2;
 /// Rows and tokens of an input that is made up: T5's buckets hide a leak from shorter ones.
 const MADE_UP: [usize; 2] = [14, 10];
 /// Where what is made up begins: the same in every run.
@@ -32,26 +37,36 @@ pub(crate) struct Judged<'a> {
     pub(crate) too_long: Vec<TooLong>,
     /// Pairs that were left out since a side of them is empty.
     empty: usize,
+    /// Clips that were left out since there is no memory for more.
+    beyond_memory: usize,
 }
 
 impl<'a> Judged<'a> {
     /// A model that does not run.
     pub(crate) fn at_rest() -> Self {
-        Self { ready: None, shift: None, sample: None, corpus: None, too_long: Vec::new(), empty: 0 }
+        Self {
+            ready: None,
+            shift: None,
+            sample: None,
+            corpus: None,
+            too_long: Vec::new(),
+            empty: 0,
+            beyond_memory: 0,
+        }
     }
 
-    /// Sentence pairs: those given, the built-in model's own, or none.
-    pub(crate) fn on_pairs(ready: Ready<'a>, mut pairs: Vec<Pair>) -> Result<Self, Failure> {
-        if pairs.is_empty() && ready.opened.name == "demo" {
-            pairs = parse_pairs(std::path::Path::new("demo-pairs.tsv"), DEMO_PAIRS)?;
+    /// Pairs: those given, the built-in model's own, or none.
+    pub(crate) fn on_pairs(ready: Ready<'a>, mut pairs: PairLines) -> Result<Self, Failure> {
+        if pairs.lines.is_empty() && ready.opened.name == "demo" {
+            pairs.lines = parse_pairs(std::path::Path::new("demo-pairs.tsv"), DEMO_PAIRS)?;
         }
         let shift = ready.shift().ok();
         let mut judged = Self { shift, ..Self::at_rest() };
-        if pairs.is_empty() {
+        if pairs.lines.is_empty() {
             judged.sample = Some(made_up(&ready, judged.shift.as_ref()));
         } else {
-            let Pairs { corpus, too_long, empty } = read(&ready, &pairs)?;
-            (judged.too_long, judged.empty) = (too_long, empty);
+            let ReadPairs { corpus, too_long, empty, beyond_memory } = ReadPairs::new(&ready, &pairs)?;
+            (judged.too_long, judged.empty, judged.beyond_memory) = (too_long, empty, beyond_memory);
             judged.sample = sample(&ready, &corpus);
             judged.corpus = Some(corpus);
         }
@@ -90,12 +105,27 @@ impl<'a> Judged<'a> {
     pub(crate) fn basis(&self) -> String {
         let rows = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
         match (&self.corpus, &self.sample) {
-            (Some(corpus), _) if self.empty > 0 => format!(
-                "judged on {}; {} with an empty side left out",
-                rows(corpus.len(), "sentence pair"),
-                rows(self.empty, "pair")
-            ),
-            (Some(corpus), _) => format!("judged on {}", rows(corpus.len(), "sentence pair")),
+            (Some(corpus), _) => {
+                let mut basis = match corpus.sources.first() {
+                    Some(PairSource::Clip(_)) if corpus.len() == 1 => {
+                        "judged on 1 clip with its transcript".into()
+                    }
+                    Some(PairSource::Clip(_)) => {
+                        format!("judged on {} clips with their transcripts", corpus.len())
+                    }
+                    _ => format!("judged on {}", rows(corpus.len(), "sentence pair")),
+                };
+                if self.empty > 0 {
+                    basis += &format!("; {} with an empty side left out", rows(self.empty, "pair"));
+                }
+                if self.beyond_memory > 0 {
+                    basis += &format!(
+                        "; the last {} left out for want of memory",
+                        rows(self.beyond_memory, "clip")
+                    );
+                }
+                basis
+            }
             (None, Some(sample)) if sample.real => {
                 format!("run on {}", rows(sample.input.target.batch(), "row"))
             }
@@ -107,64 +137,6 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Pairs in ids, and what was left out of them.
-struct Pairs {
-    corpus: Corpus,
-    too_long: Vec<TooLong>,
-    /// Pairs with nothing to read or nothing to write.
-    empty: usize,
-}
-
-/// The pairs in ids, but for those that are too long or empty.
-fn read(ready: &Ready<'_>, pairs: &[Pair]) -> Result<Pairs, Failure> {
-    if ready.model.wiring.front == Front::Audio {
-        return Err(Failure::new(
-            format!("{}: --pairs are of text, and the model hears", ready.opened.name),
-            "give a recording with --audio FILE, and what is said in it with --tgt TEXT",
-        ));
-    }
-    let (tokenizer, shift) = (ready.tokenizer()?, ready.shift()?);
-    let mut kept = Pairs {
-        corpus: Corpus { sources: Vec::new(), targets: Vec::new(), shift: shift.clone(), pad: ready.pad },
-        too_long: Vec::new(),
-        empty: 0,
-    };
-    for pair in pairs {
-        let source = tokenizer.encode_source(&pair.source)?;
-        let target = tokenizer.encode_target(&pair.target)?;
-        let read = shift.apply(&target);
-        // What nothing is read from or written to is no pair: a sentence of a start and nothing to write is none either.
-        if source.is_empty() || target.is_empty() || (shift == Shift::AsIs && target.len() < 2) {
-            kept.empty += 1;
-            continue;
-        }
-        let longest = if read.len() > target.len() { &read } else { &target };
-        let long =
-            [(Side::Source, &source), (Side::Target, longest)].into_iter().filter_map(|(side, ids)| {
-                let (length, room) = (ids.len(), room(ready.model, side));
-                (length > room).then_some(TooLong { line: pair.line, side, length, room })
-            });
-        let before = kept.too_long.len();
-        kept.too_long.extend(long);
-        if kept.too_long.len() > before {
-            continue;
-        }
-        // An id past the vocabulary is another matter.
-        for (side, ids) in [(Side::Source, &source), (Side::Target, &target), (Side::Target, &read)] {
-            check_rows(ready.model, side, std::slice::from_ref(ids))?;
-        }
-        kept.corpus.sources.push(source);
-        kept.corpus.targets.push(target);
-    }
-    if kept.corpus.is_empty() {
-        return Err(Failure::new(
-            "--pairs: none of the pairs has words on both sides and fits the model's positions".to_owned(),
-            "give shorter sentences, a source, a tab and its target a line",
-        ));
-    }
-    Ok(kept)
-}
-
 /// Positions that a side has: no end to those that are computed.
 fn room(model: &Model, side: Side) -> usize {
     position_room(model, side).unwrap_or(usize::MAX)
@@ -172,9 +144,12 @@ fn room(model: &Model, side: Side) -> usize {
 
 /// The first pairs as one batch.
 fn sample(ready: &Ready<'_>, corpus: &Corpus) -> Option<Sample> {
-    let first = corpus.first(SAMPLED);
+    let first = corpus.first(match corpus.sources.first() {
+        Some(PairSource::Clip(_)) => SAMPLED_CLIPS,
+        _ => SAMPLED,
+    });
     let inputs: Vec<Vec<u32>> = first.targets.iter().map(|target| first.shift.apply(target)).collect();
-    let source = Source::Tokens(Rows::new(&first.sources, ready.pad));
+    let source = first.source(&(0..first.len()).collect::<Vec<_>>(), 0);
     let target = Rows::checked(ready.model, Side::Target, &inputs, ready.pad).ok()?;
     Some(Sample { input: Input { source, target }, real: true })
 }
