@@ -2,6 +2,7 @@
 
 use crate::exam::{Exam, Patient};
 use crate::finding::{Finding, Severity};
+use crate::measure::Measure;
 use crate::rule::{NotChecked, Rule};
 use crate::wiring::Search;
 
@@ -10,6 +11,8 @@ use crate::wiring::Search;
 pub struct Diagnosis {
     /// What was found, the worst first.
     pub findings: Vec<Finding>,
+    /// What the rules measured, in their order, whatever they found.
+    pub measures: Vec<Measure>,
     /// The rules that were checked.
     pub checked: Vec<&'static str>,
     /// Those that were not, and why.
@@ -33,13 +36,19 @@ impl Diagnosis {
 /// Checks the rules on a patient, in their order.
 pub fn examine(patient: &Patient<'_>, rules: &[&'static Rule]) -> Diagnosis {
     let exam = Exam::new(patient);
-    let mut diagnosis =
-        Diagnosis { findings: Vec::new(), checked: Vec::new(), not_checked: Vec::new(), search: None };
+    let mut diagnosis = Diagnosis {
+        findings: Vec::new(),
+        measures: Vec::new(),
+        checked: Vec::new(),
+        not_checked: Vec::new(),
+        search: None,
+    };
     for rule in rules {
         match (rule.check)(&exam) {
-            Ok(findings) => {
+            Ok(outcome) => {
                 diagnosis.checked.push(rule.id);
-                diagnosis.findings.extend(findings);
+                diagnosis.findings.extend(outcome.findings);
+                diagnosis.measures.extend(outcome.measures);
             }
             Err(not_checked) => diagnosis.not_checked.push((rule.id, not_checked)),
         }

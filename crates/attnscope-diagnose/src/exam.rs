@@ -8,8 +8,9 @@ use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
 
 use crate::corpus::{Corpus, LEAST_PAIRS};
 use crate::finding::Finding;
+use crate::measure::Outcome;
 use crate::observe::{Observed, observe};
-use crate::rule::NotChecked;
+use crate::rule::{Checked, NotChecked, Rule};
 use crate::score::Progress;
 use crate::thresholds::Thresholds;
 use crate::wiring::{Search, search};
@@ -127,16 +128,20 @@ impl<'a> Exam<'a> {
     /// leaves the rule unchecked, unless it has found something in another.
     pub(crate) fn each_weight(
         &self,
+        rule: &Rule,
         find: impl Fn(&Weight, usize, &Stats) -> Option<Finding>,
-    ) -> Result<Vec<Finding>, NotChecked> {
+    ) -> Checked {
         let stats = self.stats.get_or_init(|| {
             self.patient.checkpoint.stats().into_iter().map(|s| s.map_err(|e| e.to_string())).collect()
         });
-        let (mut findings, mut unread) = (Vec::new(), None);
+        let (mut findings, mut unread, mut read) = (Vec::new(), None, 0);
         for (id, _) in self.model().binding.iter() {
             let Some(tensor) = self.tensor(id) else { continue };
             match stats.get(tensor) {
-                Some(Ok(stats)) => findings.extend(find(self.model().graph.weight(id), tensor, stats)),
+                Some(Ok(stats)) => {
+                    read += 1;
+                    findings.extend(find(self.model().graph.weight(id), tensor, stats));
+                }
                 Some(Err(why)) => unread = unread.or(Some((tensor, why))),
                 None => {}
             }
@@ -146,7 +151,10 @@ impl<'a> Exam<'a> {
                 let why = format!("{} cannot be read: {why}", self.name(tensor));
                 Err(NotChecked::new(why, "mend or replace the file"))
             }
-            _ => Ok(findings),
+            _ => {
+                let measure = rule.measure("weights", findings.len() as f64).threshold(0.0);
+                Ok(Outcome::from(findings).measured([measure.words(format!("none of {read} weights"))]))
+            }
         }
     }
 

@@ -12,6 +12,8 @@ use crate::heads::{Extent, HeadSeen, Pairwise, head_outputs, weights_seen};
 pub(crate) struct Observed {
     /// The first tensor with a value that is none.
     pub(crate) broken: Option<Broken>,
+    /// The largest magnitude of the run, and where: how far it is from overflow.
+    pub(crate) largest: Option<(NodeId, f32)>,
     /// Every attention, by the path of its part: `decoder.0.cross_attn`.
     pub(crate) attentions: Vec<AttentionSeen>,
     /// Norms of the stream and of the branch that joins it, by the residual's path.
@@ -109,6 +111,11 @@ impl Sink for Watch<'_> {
         let node = self.model.graph.node(id);
         if self.seen.broken.is_none() {
             self.seen.broken = broken(id, &node.op, shape, values);
+        }
+        let finite = values.iter().filter(|x| x.is_finite());
+        let largest = finite.fold(0f32, |most, x| most.max(x.abs()));
+        if !matches!(node.op, Op::Ids(_)) && self.seen.largest.is_none_or(|(_, known)| largest > known) {
+            self.seen.largest = Some((id, largest));
         }
         if let [Dim::Batch, length, Dim::Model] = node.dims[..] {
             let side = if length == Dim::Target { Side::Target } else { Side::Source };

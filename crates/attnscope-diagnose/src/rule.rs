@@ -4,6 +4,7 @@ use serde_json::Map;
 
 use crate::exam::Exam;
 use crate::finding::{Finding, Severity};
+use crate::measure::{Measure, Outcome};
 
 /// One rule. Its texts are what `explain RULE` says and what the rules' page is made of.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ pub struct Rule {
     pub(crate) check: for<'a> fn(&Exam<'a>) -> Checked,
 }
 
-/// What a check gives: findings, perhaps none, or why it could not be made.
-pub(crate) type Checked = Result<Vec<Finding>, NotChecked>;
+/// What a check gives: findings, perhaps none, and what was measured; or why it could not be made.
+pub(crate) type Checked = Result<Outcome, NotChecked>;
 
 /// A rule that could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,11 @@ impl From<&attnscope_run::RunError> for NotChecked {
 }
 
 impl Rule {
+    /// A number that this rule computed, to be reported beside its findings.
+    pub(crate) fn measure(&self, name: &'static str, number: f64) -> Measure {
+        Measure { rule: self.id, name, node: None, slice: None, number, threshold: None, words: None }
+    }
+
     /// A finding of this rule, with the rule's own severity and advice.
     pub(crate) fn finding(&self, evidence: impl Into<String>) -> Finding {
         Finding {

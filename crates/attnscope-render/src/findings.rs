@@ -1,10 +1,12 @@
 //! What was found: for a reader, for programs, for continuous integration.
 
-use attnscope_diagnose::{Diagnosis, Finding, NotChecked, Rule, Search, Severity, Trial, rules};
+use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Rule, Search, Severity, Trial, rules};
 use serde_json::{Value, json};
 
 use crate::layout::Options;
+use crate::table::{Column, Table};
 use crate::text::Style;
+use crate::trace::number;
 use crate::wrap::{shown, wrap};
 
 /// What a report begins with.
@@ -22,14 +24,33 @@ pub struct Heading {
 
 const INDENT: &str = "  ";
 
-/// The report for a reader: the worst first, what was not checked and why, counts.
-pub fn text(heading: &Heading, diagnosis: &Diagnosis, options: Options, style: Style) -> String {
+/// What a report shows of what was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// A line for every rule that found nothing.
+    Summary,
+    /// That, and every number head by head and sublayer by sublayer.
+    EveryMeasure,
+}
+
+/// The report for a reader: the worst first, what was measured, what was not checked and why, counts.
+pub fn text(
+    heading: &Heading,
+    diagnosis: &Diagnosis,
+    measures: Shown,
+    options: Options,
+    style: Style,
+) -> String {
     let page = Page { options, style };
     let mut out = page.line(&format!("{}: {}", heading.model, heading.title), "");
     out += &page.line(&heading.basis, INDENT);
     for group in groups(&diagnosis.findings) {
         out.push('\n');
         out += &page.group(group);
+    }
+    out += &page.measured(diagnosis);
+    if measures == Shown::EveryMeasure {
+        out += &page.every_measure(&diagnosis.measures);
     }
     if !diagnosis.not_checked.is_empty() {
         out.push('\n');
@@ -104,6 +125,59 @@ impl Page {
         if self.style.color { format!("\x1b[{code}m{text}\x1b[0m\n") } else { format!("{text}\n") }
     }
 
+    /// What rules measured that found nothing, a line each.
+    fn measured(&self, diagnosis: &Diagnosis) -> String {
+        let passed = |m: &&Measure| diagnosis.findings.iter().all(|finding| finding.rule != m.rule);
+        let mut out = String::new();
+        for measure in diagnosis.measures.iter().filter(passed) {
+            let Some(words) = &measure.words else { continue };
+            let place = place(measure).map(|place| format!(", at {place}")).unwrap_or_default();
+            out += &self.line(&format!("{}: {words}{place}", measure.rule), INDENT);
+        }
+        if out.is_empty() { out } else { format!("\nmeasured\n{out}") }
+    }
+
+    /// Every number that has a place, a column each, a row a place.
+    fn every_measure(&self, measures: &[Measure]) -> String {
+        let mut out = String::new();
+        for is_part in [true, false] {
+            let placed: Vec<(String, &Measure)> = measures
+                .iter()
+                .filter(|m| m.slice.is_some() == is_part && m.node.is_some())
+                .filter_map(|m| Some((place(m)?, m)))
+                .collect();
+            out += &self.measure_table(&placed, if is_part { "head" } else { "node" });
+        }
+        out
+    }
+
+    fn measure_table(&self, placed: &[(String, &Measure)], what: &str) -> String {
+        let (mut names, mut places) = (Vec::new(), Vec::new());
+        for (place, measure) in placed {
+            if !names.contains(&measure.name) {
+                names.push(measure.name);
+            }
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        if places.is_empty() {
+            return String::new();
+        }
+        let heads = names.iter().map(|name| Column::right(&name.replace('_', " ")));
+        let columns = std::iter::once(Column::left(what)).chain(heads).collect();
+        let mut table = Table::new(columns, self.options.glyphs).flexible(0);
+        for at in places {
+            let cell = |name: &&str| {
+                let found = placed.iter().find(|(place, m)| place == at && m.name == *name);
+                found.map_or_else(String::new, |(_, measure)| number(measure.number))
+            };
+            let cells: Vec<String> = std::iter::once(at.clone()).chain(names.iter().map(cell)).collect();
+            table.row(cells.iter().map(String::as_str));
+        }
+        format!("\n{}", table.render(self.options.width))
+    }
+
     /// Rules with the same reason stand together.
     fn not_checked(&self, rules: &[(&'static str, NotChecked)]) -> String {
         let mut reasons: Vec<(&NotChecked, Vec<&str>)> = Vec::new();
@@ -122,6 +196,25 @@ impl Page {
     }
 }
 
+/// Where a number was measured, where it is of one place.
+fn place(measure: &Measure) -> Option<String> {
+    let parts: Vec<&str> =
+        [measure.node.as_deref(), measure.slice.as_deref()].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+fn measure_json(measure: &Measure) -> Value {
+    json!({
+        "rule": measure.rule,
+        "name": measure.name,
+        "node": measure.node,
+        "slice": measure.slice,
+        "number": measure.number,
+        "threshold": measure.threshold,
+        "words": measure.words,
+    })
+}
+
 /// The report for programs.
 pub fn json(heading: &Heading, diagnosis: &Diagnosis) -> Value {
     let not_checked =
@@ -136,6 +229,7 @@ pub fn json(heading: &Heading, diagnosis: &Diagnosis) -> Value {
         "findings": diagnosis.findings.iter().map(finding_json).collect::<Vec<_>>(),
         "counts": counts,
         "checked": diagnosis.checked,
+        "measures": diagnosis.measures.iter().map(measure_json).collect::<Vec<_>>(),
         "wiring": diagnosis.search.as_ref().map(search_json),
         "not_checked": diagnosis.not_checked.iter().map(not_checked).collect::<Vec<_>>(),
     })
@@ -221,6 +315,10 @@ fn level(severity: Severity) -> &'static str {
 pub fn rules_page() -> String {
     let mut page = "# Rules\n\n".to_owned();
     page += "What `attnscope doctor` looks for, in the order in which it looks. `attnscope explain RULE` says the same.\n";
+    page += "Where nothing is wrong, the report still says what was measured; `--measures` prints it head by head, and JSON always\n";
+    page += "has it. What could not be checked is listed with what it needs; a rule that `--rules` names and that could not be checked\n";
+    page += "ends with exit code 2. Pairs (`--pairs FILE`) are a source, a tab and its target a line; for an audio model the file of a\n";
+    page += "clip, relative to the list, a tab and what is said in it.\n";
     page += "A TOML file with other numbers is read with `--thresholds FILE`; its keys are named in the thresholds below.\n";
     page += "\n| rule | severity | what it reports |\n|---|---|---|\n";
     for rule in rules() {

@@ -204,7 +204,9 @@ fn few_pairs_are_not_judged_by() {
     for (model, lines) in [("demo", 1), ("demo", 5), (&broken, 1), (&broken, 5), (&broken, 19)] {
         let file = pairs(folder.path(), lines);
         let (report, code, said) = doctor(model, &["--pairs", &file, "--rules", judges]);
-        assert!(code == 0 && found(&report, false).is_empty(), "{lines}: {report:#}\n{said}");
+        assert!(code == 2 && found(&report, false).is_empty(), "{lines}: {report:#}\n{said}");
+        assert!(said.contains("error: --rules wiring-mismatch: not checked: "), "{said}");
+        assert!(said.contains("help: give --pairs FILE"), "{said}");
         assert_eq!(report["not_checked"].as_array().unwrap().len(), 2, "{lines}: {report:#}");
     }
 }
@@ -217,8 +219,58 @@ fn one_source_for_all_says_nothing_of_sources() {
     std::fs::write(&file, format!("{SENTENCE}\tEin Mann fährt Fahrrad.\n").repeat(20)).unwrap();
     let (report, code, said) =
         doctor("demo", &["--pairs", &file.display().to_string(), "--rules", "source-ignored"]);
-    assert!(code == 0 && found(&report, false).is_empty(), "{report:#}\n{said}");
+    assert!(code == 2 && found(&report, false).is_empty(), "{report:#}\n{said}");
     assert!(report["not_checked"][0]["why"].as_str().unwrap().contains("same source"), "{report:#}");
+}
+
+/// What was asked for by name and cannot be checked is no success; of the rules at large it is only told.
+#[test]
+fn a_rule_that_was_asked_for_and_not_checked_ends_with_2() {
+    let asked = attnscope(&["doctor", "demo", "--src", SENTENCE, "--rules", "zero-weight,source-ignored"]);
+    assert_eq!(asked.status.code(), Some(2), "{}", stdout(&asked));
+    let said = stderr(&asked);
+    assert!(said.contains("--rules source-ignored: not checked: there are no sentence pairs"), "{said}");
+    assert!(said.contains("help: give --pairs FILE"), "{said}");
+    assert!(stdout(&asked).contains("nothing found; 1 rule checked, 1 not"), "{}", stdout(&asked));
+    let at_large = attnscope(&["doctor", "demo", "--src", SENTENCE]);
+    assert_eq!(at_large.status.code(), Some(0));
+    assert!(
+        stdout(&at_large).contains("not checked\n  wiring-mismatch, source-ignored"),
+        "{}",
+        stdout(&at_large)
+    );
+}
+
+/// A healthy model gets its numbers: a line a rule, all of them in JSON, and head by head on demand.
+#[test]
+fn a_healthy_model_gets_its_numbers() {
+    let folder = TempDir::new().unwrap();
+    let file = pairs(folder.path(), 20);
+    let rules = "source-ignored,dead-head,entropy-collapse,causal-leak,drowned-branch";
+    let args = ["doctor", "demo", "--pairs", &file, "--rules", rules, "--quiet", "--width", "200"];
+    let plain = stdout(&attnscope(&args));
+    let line = |rule: &str| {
+        plain.lines().find(|l| l.trim_start().starts_with(rule)).unwrap_or_else(|| panic!("{plain}"))
+    };
+    assert!(line("source-ignored: uses its source: swapping it costs ").contains("nats a token"), "{plain}");
+    assert!(line("dead-head: the weakest head adds ").contains("(threshold 10 %)"), "{plain}");
+    assert!(line("causal-leak: the proof holds over ").ends_with("cells"), "{plain}");
+    assert!(!plain.contains("output share"), "{plain}");
+    let every = stdout(&attnscope(&[&args[..], &["--measures"]].concat()));
+    for at in ["encoder.1.self_attn head 3", "decoder.0.cross_attn head 0", "decoder.1.ffn.residual"] {
+        assert!(every.contains(at), "{at}\n{every}");
+    }
+    let (report, code, said) = doctor("demo", &["--pairs", &file, "--rules", rules]);
+    assert_eq!(code, 0, "{said}");
+    let measures = report["measures"].as_array().unwrap();
+    let of = |name: &str| measures.iter().filter(|m| m["name"] == name).collect::<Vec<_>>();
+    // Six attentions of four heads.
+    assert_eq!((of("output_share").len(), of("branch_ratio").len()), (24, 10), "{report:#}");
+    let cost = &of("source_cost")[0];
+    assert!(cost["number"].as_f64() > cost["threshold"].as_f64(), "{cost}");
+    assert!(of("entropy").iter().all(|m| (0.0..=1.0).contains(&m["number"].as_f64().unwrap())), "{report:#}");
+    let means = of("output_share").iter().map(|m| m["number"].as_f64().unwrap()).sum::<f64>() / 24.0;
+    assert!((means - 1.0).abs() < 1e-9, "shares are of the mean: {means}");
 }
 
 /// Pairs that take the last position of a table are judged by like any others.
@@ -255,6 +307,34 @@ fn a_nan_is_not_called_a_fault_of_masks() {
         assert_eq!(found(&report, false), ["nonfinite-weight", "first-nan"], "{report:#}\n{said}");
         assert_eq!(code, 1);
     }
+}
+
+/// What stops at a projection of zeros, or overflows, says nothing about masks: the weights are accused, masks are not.
+#[test]
+fn a_mask_is_not_blamed_for_what_is_no_mask() {
+    let masks = "causal-leak,padding-leak,cross-mask-fault,zero-weight,constant-weight";
+    let undecided = |model: &str, fault: fn(&mut Patient), input: &[&str]| {
+        let folder = TempDir::new().unwrap();
+        let mut patient = Patient::of(model);
+        fault(&mut patient);
+        let broken = patient.save(folder.path());
+        let (report, code, said) = doctor(&broken, &[&["--rules", masks], input].concat());
+        assert_eq!(code, 1, "{report:#}\n{said}");
+        let blamed = found(&report, false);
+        assert!(blamed.iter().all(|rule| rule.ends_with("-weight")), "{report:#}");
+        let of = |n: &Value| (n["rule"].as_str().unwrap().to_owned(), n["why"].as_str().unwrap().to_owned());
+        report["not_checked"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let zero: fn(&mut Patient) = |p| {
+        (0..2).for_each(|n| p.edit(&format!("decoder.{n}.cross_attn.out.weight"), |w| w.fill(0.0)));
+    };
+    let not_checked = undecided("demo", zero, &["--src", SENTENCE]);
+    assert_eq!(not_checked[0].0, "cross-mask-fault");
+    assert!(not_checked[0].1.starts_with("inconclusive: cross-reach: "), "{not_checked:?}");
+    let large: fn(&mut Patient) = |p| p.tensors.iter_mut().for_each(|t| t.values.fill(3e38));
+    let not_checked = undecided(&fixture("t5"), large, &["--src-ids", "5,6,7,8,1", "--tgt-ids", "0,4,5,6"]);
+    assert!(not_checked.iter().any(|(rule, _)| rule == "causal-leak"), "{not_checked:?}");
+    assert!(not_checked.iter().all(|(_, why)| why.contains("overflow")), "{not_checked:?}");
 }
 
 /// A model whose declared wiring is another than the one that it was trained with.

@@ -332,6 +332,105 @@ fn nothing_is_proved_of_what_is_not_a_number() {
     assert_eq!(whole["not_finite"], Value::Null);
 }
 
+/// A model with other weights, and the input that its maker ran.
+fn with_weights(path: &str, edit: impl Fn(&str, &mut [f32])) -> (Model, Weights, Input) {
+    let (model, mut weights, input) = fixture_model(path, None, |_| {});
+    for weight in model.graph.weights() {
+        let id = model.graph.find_weight(&weight.path).unwrap();
+        let mut values = weights.get(id).to_vec();
+        edit(&weight.path, &mut values);
+        weights = weights.with(id, values);
+    }
+    (model, weights, input)
+}
+
+/// The claims that decide nothing, with the reason.
+fn inconclusive(proofs: &[Proof]) -> Vec<(Claim, &str)> {
+    let mut found = Vec::new();
+    for proof in proofs {
+        if let Verdict::Inconclusive(why) = &proof.verdict {
+            found.push((proof.claim, why.as_str()));
+        }
+    }
+    found
+}
+
+/// Cross-attention that adds nothing keeps every token of the source from the logits, and its mask has no part in it.
+#[test]
+fn a_projection_of_zeros_is_not_called_a_mask() {
+    for path in ["marian", "t5", "bart"] {
+        let model = with_weights(path, |weight, values| {
+            if weight.ends_with("cross_attn.out.weight") {
+                values.fill(0.0);
+            }
+        });
+        let proofs = prove(&model, PadSide::Right);
+        assert_eq!(failing(&proofs), [], "{path}");
+        let undecided = inconclusive(&proofs);
+        let claims: Vec<Claim> = undecided.iter().map(|(claim, _)| *claim).collect();
+        assert_eq!(claims, [Claim::CrossReach, Claim::SourceReach], "{path}");
+        for (_, why) in undecided {
+            let end = "the movement ends at decoder.0.cross_attn.out";
+            assert!(why.contains(end) && why.contains("decoder.0.cross_attn.out.weight is all 0"), "{why}");
+        }
+    }
+    // With a mask at fault as well, the mask is named.
+    let (mut model, weights, input) = with_weights("marian", |weight, values| {
+        if weight == "decoder.0.cross_attn.out.weight" {
+            values.fill(0.0);
+        }
+    });
+    model.wiring.cross_mask = CrossMask::Causal;
+    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
+    model.graph = build(Layers { encoder, decoder }, &model.wiring);
+    let proofs = prove(&(model, weights, input), PadSide::Right);
+    assert_eq!(failing(&proofs), [(Claim::CrossReach, "decoder.0.cross_attn.masked_scores")]);
+}
+
+/// Weights near the end of f32: norms overflow to 0, and nothing that follows is about masks.
+#[test]
+fn overflow_is_called_overflow() {
+    for path in ["t5", "mt5"] {
+        let proofs = prove(&with_weights(path, |_, values| values.fill(3e38)), PadSide::Right);
+        assert_eq!(failing(&proofs), [], "{path}");
+        let undecided = inconclusive(&proofs);
+        assert!(undecided.iter().any(|(claim, _)| *claim == Claim::Causal), "{path}: {undecided:?}");
+        assert!(undecided.iter().all(|(_, why)| why.contains("overflow")), "{path}: {undecided:?}");
+    }
+}
+
+/// Scores so far apart that a softmax gives one key everything: a key without weight is not a masked one.
+#[test]
+fn a_saturated_softmax_is_not_called_a_mask() {
+    let model = with_weights("marian", |weight, values| {
+        if weight.contains("cross_attn.q") {
+            values.iter_mut().for_each(|x| *x *= 1e7);
+        }
+    });
+    let proofs = prove(&model, PadSide::Right);
+    assert_eq!(failing(&proofs), []);
+}
+
+#[test]
+fn what_decides_nothing_is_said_and_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut patient = Patient::of(&fixture("marian"));
+    for weight in patient.weights_under("decoder") {
+        if weight.ends_with("cross_attn.out.weight") {
+            patient.edit(&weight, |w| w.fill(0.0));
+        }
+    }
+    let model = patient.save(folder.path());
+    let args = ["masks", &model, "--src-ids", "5,6,7", "--tgt-ids", "98,4,5", "--width", "200"];
+    let output = attnscope(&args);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("inconclusive: cross-reach, source-reach"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("decoder.0.cross_attn.out.weight is all 0"), "{}", stdout(&output));
+    let value = json(&args);
+    let verdicts: Vec<&Value> = value["proofs"].as_array().unwrap().iter().map(|p| &p["verdict"]).collect();
+    assert_eq!(verdicts.iter().filter(|v| **v == "inconclusive").count(), 2, "{value}");
+}
+
 /// The fixture's pad id is 98, with which its decoder also begins.
 #[test]
 fn pad_ids_that_are_given_are_tokens_and_said_to_be() {

@@ -171,9 +171,20 @@ impl<'a> Bench<'a> {
         wanted: &dyn Fn(NodeId) -> bool,
     ) -> Result<Tensors, RunError> {
         let mut hold = Hold { wanted, tensors: Tensors::new() };
-        self.native.run_changed(self.model, self.weights, input, changes, &mut hold)?;
-        self.runs += 1;
+        self.run_into(input, changes, &mut hold)?;
         Ok(hold.tensors)
+    }
+
+    /// Runs the model for whoever looks at its tensors.
+    pub(super) fn run_into(
+        &mut self,
+        input: &Input,
+        changes: &[Change],
+        sink: &mut dyn Sink,
+    ) -> Result<(), RunError> {
+        self.native.run_changed(self.model, self.weights, input, changes, sink)?;
+        self.runs += 1;
+        Ok(())
     }
 
     /// Vectors of the tensor's own size, or some times that, in place of those at some positions. [batch, position, width]
@@ -191,7 +202,8 @@ impl<'a> Bench<'a> {
         let change = |&(row, position): &(usize, usize)| Change {
             node,
             first: (row * length + position) * width,
-            values: noise.vector(width, size),
+            // A perturbation that is itself infinite would show nothing.
+            values: noise.vector(width, size).iter().map(|x| x.clamp(f32::MIN, f32::MAX)).collect(),
         };
         positions.iter().map(change).collect()
     }
@@ -208,8 +220,7 @@ impl<'a> Bench<'a> {
         for id in watched {
             let (Some(a), Some(b)) = (before.get(id), after.get(id)) else { continue };
             let one = movement(self.model.graph.node(*id), a, b, &perturbed.free);
-            all.largest = all.largest.max(one.largest);
-            all.free = all.free.max(one.free);
+            all.add(&one);
         }
         Ok(all)
     }
@@ -218,14 +229,7 @@ impl<'a> Bench<'a> {
     pub(super) fn leak(&mut self, perturbed: &Perturbed<'_>) -> Result<Leak, RunError> {
         let before = self.run(perturbed.input, &[], &|_| true)?;
         let mut against = Against { model: self.model, before: &before, free: &perturbed.free, first: None };
-        self.native.run_changed(
-            self.model,
-            self.weights,
-            perturbed.input,
-            &perturbed.changes,
-            &mut against,
-        )?;
-        self.runs += 1;
+        self.run_into(perturbed.input, &perturbed.changes, &mut against)?;
         let (id, movement) = against.first.unwrap_or((self.nodes.logits, Movement::default()));
         let at = before.get(&id).map(|tensor| place(&tensor.shape, movement.at)).unwrap_or_default();
         let node = self.model.graph.node(id).path.as_str().to_owned();
@@ -237,22 +241,35 @@ impl<'a> Bench<'a> {
         &mut self,
         claim: Claim,
         before: &Tensors,
-        trials: impl IntoIterator<Item = Perturbed<'a>>,
+        trials: &[Perturbed<'_>],
         watched: &[NodeId],
         (cells, in_all): (usize, usize),
     ) -> Result<Proof, RunError> {
-        let (mut all, mut broken) = (Movement::default(), None);
+        let (mut all, mut leaking, mut lost) = (Movement::default(), None, None);
         for perturbed in trials {
-            let moved = self.moved(before, &perturbed, watched)?;
-            all.largest = all.largest.max(moved.largest);
-            all.free = all.free.max(moved.free);
-            if moved.largest > 0.0 && broken.is_none() {
-                broken = Some(perturbed);
+            let moved = self.moved(before, perturbed, watched)?;
+            if !moved.is_finite() {
+                lost = lost.or(Some(perturbed));
+                continue;
+            }
+            all.add(&moved);
+            if moved.largest > 0.0 {
+                leaking = leaking.or(Some(perturbed));
             }
         }
-        let verdict = match broken {
-            Some(perturbed) => Verdict::Fails(self.leak(&perturbed)?),
-            None => Verdict::Holds,
+        let verdict = match (leaking, lost, trials.first()) {
+            (Some(perturbed), ..) => {
+                let leak = self.leak(perturbed)?;
+                self.leaked(perturbed, leak)?
+            }
+            (None, Some(perturbed), _) => {
+                let why = self.overflow(perturbed)?;
+                Verdict::Inconclusive(why.unwrap_or_else(|| "a perturbed run is not finite".into()))
+            }
+            (None, None, Some(perturbed)) if all.free == 0.0 => {
+                Verdict::Inconclusive(self.unfelt(perturbed)?)
+            }
+            _ => Verdict::Holds,
         };
         let (movement, felt) = (all.largest, Some(all.free));
         Ok(Proof { claim, runs: 0, cells, cells_in_all: in_all, movement, felt, threshold: 0.0, verdict })

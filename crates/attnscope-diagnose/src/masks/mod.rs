@@ -4,6 +4,7 @@
 mod align;
 mod bench;
 mod finite;
+mod inconclusive;
 mod noise;
 mod padding;
 mod place;

@@ -1,12 +1,12 @@
 //! Proofs about padding: taken away, embedded as something else, encoded as something else, and nothing besides.
 
-use attnscope_graph::{NodeId, Op, PositionCount, Side};
+use attnscope_graph::{Node, NodeId, Op, PositionCount, Side};
 use attnscope_run::{Input, Rows, RunError, Source, position_room};
 
 use super::align::{Alone, aligned};
-use super::bench::{Bench, Perturbed};
+use super::bench::{Bench, Perturbed, Tensor};
 use super::is_token;
-use super::place::{Free, place};
+use super::place::{Axes, Free, Movement, place};
 use super::proof::{Claim, Leak, Proof, Verdict};
 
 /// How much padding a side gets that has none.
@@ -133,13 +133,7 @@ impl Bench<'_> {
     ) -> Result<Proof, RunError> {
         let watched = [self.nodes.memory, self.nodes.logits];
         let before = self.run(perturbed.input, &[], &|id| watched.contains(&id))?;
-        let moved = self.moved(&before, &perturbed, &watched)?;
-        let verdict = match moved.largest > 0.0 {
-            true => Verdict::Fails(self.leak(&perturbed)?),
-            false => Verdict::Holds,
-        };
-        let (movement, felt) = (moved.largest, Some(moved.free));
-        Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt, threshold: 0.0, verdict })
+        self.stays(claim, &before, &[perturbed], &watched, (cells, cells))
     }
 
     /// Every row alone, without padding, against the same row in the batch.
@@ -166,35 +160,46 @@ impl Bench<'_> {
             }
         }
         let verdict = match broken {
-            Some(row) => Verdict::Fails(self.first_apart(&input, row)?),
+            Some(row) => self.first_apart(&input, row)?,
             None => Verdict::Holds,
         };
         let (movement, threshold) = (largest, SHAPES);
         Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt: None, threshold, verdict })
     }
 
-    /// The first tensor in which a row alone is not what it is in the batch.
-    fn first_apart(&mut self, input: &Input, row: usize) -> Result<Leak, RunError> {
+    /// What makes a row alone differ from the same row in the batch: padding that is looked at or that takes positions, or
+    /// something else.
+    fn first_apart(&mut self, input: &Input, row: usize) -> Result<Verdict, RunError> {
         let together = self.run(input, &[], &|_| true)?;
-        let logits = self.nodes.logits;
-        let mut leak = Leak {
-            node: self.model.graph.node(logits).path.as_str().to_owned(),
-            at: Vec::new(),
-            movement: 0.0,
-            cause: format!("row {row} alone, without padding"),
-        };
-        let Some(alone) = Alone::new(input, row) else { return Ok(leak) };
+        let cause = format!("row {row} alone, without padding");
+        let unknown = || Verdict::Inconclusive(format!("{cause}: no tensor but the last differs"));
+        let Some(alone) = Alone::new(input, row) else { return Ok(unknown()) };
         let tensors = self.run(&alone.input, &[], &|_| true)?;
         for (id, node) in self.model.graph.iter() {
             let (Some(a), Some(b)) = (tensors.get(&id), together.get(&id)) else { continue };
-            let moved = aligned(node, a, b, &alone);
-            if moved.largest > SHAPES {
-                leak.node = node.path.as_str().to_owned();
-                (leak.at, leak.movement) = (place(&a.shape, moved.at), moved.largest);
-                break;
+            let Movement { largest, at, .. } = aligned(node, a, b, &alone);
+            if largest <= SHAPES {
+                continue;
             }
+            let path = node.path.as_str().to_owned();
+            let seen = match node.op {
+                Op::Squash(_) => padding_weight(node, b, input, row) > 0.0,
+                Op::Positions { .. } => true,
+                _ => false,
+            };
+            return Ok(match seen {
+                true => {
+                    Verdict::Fails(Leak { node: path, at: place(&a.shape, at), movement: largest, cause })
+                }
+                false if !largest.is_finite() => {
+                    Verdict::Inconclusive(format!("overflow: {cause}, {path} is not finite on one side only"))
+                }
+                false => Verdict::Inconclusive(format!(
+                    "{cause}, {path} is the first tensor that differs, by {largest:.1e} of its largest value, and no weight is on padding: rounding that grows"
+                )),
+            });
         }
-        Ok(leak)
+        Ok(unknown())
     }
 
     /// A row whose source is all padding: its weights are 0, its logits are numbers, and the other rows do not know.
@@ -217,41 +222,48 @@ impl Bench<'_> {
         let is_weights = |id: NodeId| matches!(graph.node(id).op, Op::Squash(_));
         let on_source = |id: NodeId| graph.node(id).dims.get(3) == Some(&Side::Source.length());
         let after = self.run(&input, &[], &|id| id == logits || (is_weights(id) && on_source(id)))?;
-        let mut fault = None;
-        for (id, tensor) in &after {
-            let own = &tensor.values[tensor.values.len() / (batch + 1) * batch..];
-            let worst = match *id == logits {
-                true => own.iter().any(|x| !x.is_finite()).then_some(f64::INFINITY),
-                false => own.iter().map(|x| f64::from(x.abs())).reduce(f64::max).filter(|&x| x > 0.0),
-            };
-            if let (None, Some(movement)) = (&fault, worst) {
-                let node = graph.node(*id).path.as_str().to_owned();
-                fault = Some(Leak {
-                    node,
-                    at: vec![batch],
-                    movement,
-                    cause: "a source of nothing but padding added to the batch".into(),
-                });
-            }
-        }
         let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else {
             return Ok(Proof::not_run(claim, "the model has no logits"));
         };
         let pairs = a.values.iter().zip(&b.values);
         let movement = pairs.map(|(&a, &b)| super::place::distance(a, b)).fold(0.0, f64::max) / a.most();
-        if movement > SHAPES && fault.is_none() {
-            let node = graph.node(logits).path.as_str().to_owned();
-            fault = Some(Leak {
-                node,
-                at: Vec::new(),
-                movement,
-                cause: "a source of nothing but padding added to the batch".into(),
-            });
-        }
+        let own = |tensor: &Tensor| tensor.values[tensor.values.len() / (batch + 1) * batch..].to_vec();
+        let seen = after.iter().filter(|(id, _)| **id != logits).find_map(|(id, tensor)| {
+            let most = own(tensor).iter().map(|x| f64::from(x.abs())).reduce(f64::max);
+            most.filter(|&x| x > 0.0).map(|most| (*id, most))
+        });
+        let cause = "a source of nothing but padding added to the batch";
+        let verdict = match seen {
+            Some((id, movement)) => {
+                let node = graph.node(id).path.as_str().to_owned();
+                Verdict::Fails(Leak { node, at: vec![batch], movement, cause: cause.into() })
+            }
+            None if !own(b).iter().all(|x| x.is_finite()) || !movement.is_finite() => Verdict::Inconclusive(
+                format!("overflow: {cause}, whose weights are all 0, and logits are not finite"),
+            ),
+            None if movement > SHAPES => Verdict::Inconclusive(format!(
+                "{cause}, whose weights are all 0, and the logits of other rows differ by {movement:.1e}: rounding that grows"
+            )),
+            None => Verdict::Holds,
+        };
         let [s, t] = self.lengths(&input)?;
         let cells = s * s + s * t;
-        let verdict = fault.map_or(Verdict::Holds, Verdict::Fails);
         let threshold = SHAPES;
         Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt: None, threshold, verdict })
     }
+}
+
+/// The largest weight that a token of a row gives to padding. [batch, head, query, key]
+fn padding_weight(node: &Node, weights: &Tensor, input: &Input, row: usize) -> f64 {
+    let axes = Axes::of(node);
+    let (Some(batch), Some((query, asks)), Some((key, keys))) = (axes.batch, axes.query, axes.key) else {
+        return 0.0;
+    };
+    let of_token_to_padding = |cell: usize| {
+        weights.along(batch, cell) == row
+            && is_token(input, asks, row, weights.along(query, cell))
+            && !is_token(input, keys, row, weights.along(key, cell))
+    };
+    let cells = weights.values.iter().enumerate().filter(|(cell, _)| of_token_to_padding(*cell));
+    cells.fold(0.0, |most, (_, &weight)| most.max(f64::from(weight)))
 }

@@ -79,6 +79,19 @@ pub(super) struct Movement {
     pub(super) free: f64,
 }
 
+impl Movement {
+    /// The larger of both.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.largest = self.largest.max(other.largest);
+        self.free = self.free.max(other.free);
+    }
+
+    /// Whether numbers moved to numbers: from there to infinity or NaN is no movement of any size.
+    pub(super) fn is_finite(&self) -> bool {
+        self.largest.is_finite() && self.free.is_finite()
+    }
+}
+
 /// Compares a tensor with itself after a perturbation.
 pub(super) fn movement(node: &Node, before: &Tensor, after: &Tensor, free: &Free) -> Movement {
     let axes = Axes::of(node);

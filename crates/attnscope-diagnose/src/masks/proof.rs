@@ -115,6 +115,8 @@ pub enum Verdict {
     Fails(Leak),
     /// There was nothing to try, and why.
     NotRun(String),
+    /// It was tried, and what came of it says nothing about a mask, and why.
+    Inconclusive(String),
 }
 
 /// Where a claim breaks.
@@ -134,6 +136,11 @@ impl Proof {
     pub(super) fn not_run(claim: Claim, why: impl Into<String>) -> Self {
         let verdict = Verdict::NotRun(why.into());
         Self { claim, runs: 0, cells: 0, cells_in_all: 0, movement: 0.0, felt: None, threshold: 0.0, verdict }
+    }
+
+    /// Whether it was tried and says nothing.
+    pub fn is_inconclusive(&self) -> bool {
+        matches!(self.verdict, Verdict::Inconclusive(_))
     }
 
     /// Whether it was tried and came out wrong.

@@ -1,9 +1,10 @@
 //! Proofs about positions: what a target token may not see, and what it must.
 
-use attnscope_graph::{NodeId, Side};
+use attnscope_graph::{NodeId, Op, Side};
 use attnscope_run::RunError;
 
 use super::bench::{Bench, Perturbed, Tensor, Tensors};
+use super::inconclusive::any_moved;
 use super::place::{Axes, Free, distance};
 use super::proof::{Claim, Leak, Proof, Verdict};
 
@@ -11,6 +12,8 @@ use super::proof::{Claim, Leak, Proof, Verdict};
 const BUDGET: usize = 1 << 13;
 /// And never fewer than these.
 const LEAST: usize = 4;
+/// Where a perturbation that is large enough cannot be had.
+const TOO_LARGE: &str = "overflow: a larger perturbation, which is needed, makes the logits infinite or NaN";
 /// A perturbation that a softmax hides is tried again in another direction and larger.
 const TRIES: [(u64, f32); 4] = [(1, 1.0), (2, 8.0), (3, -8.0), (4, 64.0)];
 
@@ -21,7 +24,7 @@ fn picked(first: usize, length: usize) -> Vec<usize> {
     (1..=count).map(|i| first + i * all / count - 1).collect()
 }
 
-impl<'a> Bench<'a> {
+impl Bench<'_> {
     /// Changes a target token: logits before it must stay.
     pub(super) fn causal(&mut self) -> Result<Proof, RunError> {
         let lengths = self.lengths(self.input)?;
@@ -42,10 +45,10 @@ impl<'a> Bench<'a> {
                 cause: format!("target position {changed} replaced"),
             }
         };
-        let trials: Vec<Perturbed<'a>> = positions.iter().map(trial).collect();
+        let trials: Vec<Perturbed<'_>> = positions.iter().map(trial).collect();
         let cells = batch * positions.iter().sum::<usize>();
         let in_all = batch * length * (length - 1) / 2;
-        self.stays(Claim::Causal, &before, trials, &watched, (cells, in_all))
+        self.stays(Claim::Causal, &before, &trials, &watched, (cells, in_all))
     }
 
     /// Changes every target token: nothing on the source's side may know.
@@ -70,7 +73,7 @@ impl<'a> Bench<'a> {
             cause: "every target token replaced".into(),
         };
         let cells = batch * lengths[0] * lengths[1];
-        self.stays(Claim::CrossFuture, &before, [trial], &watched, (cells, cells))
+        self.stays(Claim::CrossFuture, &before, &[trial], &watched, (cells, cells))
     }
 
     /// Changes a vector of the source: the logits of every target token must move.
@@ -119,44 +122,38 @@ impl<'a> Bench<'a> {
         if cells == 0 {
             return Ok(Proof::not_run(claim, "there is no source token with a target token"));
         }
-        if lost && stuck.is_some() {
-            return Ok(Proof::not_run(
-                claim,
-                "a larger perturbation, which was needed, makes the logits NaN",
-            ));
-        }
         let cells_in_all = (0..source).map(|at| all(self, at).len()).sum();
         let (movement, verdict) = match stuck {
-            Some(cell) => (0.0, Verdict::Fails(self.barrier(node, cell)?)),
+            Some(_) if lost => (0.0, Verdict::Inconclusive(TOO_LARGE.into())),
+            Some(cell) => (0.0, self.barrier(node, cell)?),
             None => (smallest, Verdict::Holds),
         };
         Ok(Proof { claim, runs: 0, cells, cells_in_all, movement, felt: None, threshold: 0.0, verdict })
     }
 
-    /// The first tensor after `node` in which a target row does not feel a change at a source position.
-    fn barrier(&mut self, node: NodeId, (row, t, s): (usize, usize, usize)) -> Result<Leak, RunError> {
+    /// What keeps a target row from feeling a change at a source position: a mask, or something else.
+    fn barrier(&mut self, node: NodeId, (row, t, s): (usize, usize, usize)) -> Result<Verdict, RunError> {
         let before = self.run(self.input, &[], &|_| true)?;
         let changes = self.noise(node, &before, &[(row, s)], TRIES[0]);
         let after = self.run(self.input, &changes, &|_| true)?;
         let graph = &self.model.graph;
-        let mut reached = vec![node];
-        let mut first = self.nodes.logits;
-        for (id, candidate) in graph.iter() {
-            if !candidate.inputs.iter().any(|input| reached.contains(input)) {
-                continue;
+        let ends = self.ends(&[node], &|id, candidate| {
+            let axes = Axes::of(candidate);
+            match axes.query.is_some_and(|(_, side)| side == Side::Target) {
+                true => row_moved(&before, &after, id, &axes, (row, t)),
+                false => any_moved(&before, &after, id),
             }
-            reached.push(id);
-            let on_target = Axes::of(candidate).query.is_some_and(|(_, side)| side == Side::Target);
-            if on_target && !row_moved(&before, &after, id, &Axes::of(candidate), (row, t)) {
-                first = id;
-                break;
-            }
-        }
-        Ok(Leak {
-            node: graph.node(first).path.as_str().to_owned(),
-            at: vec![row, t, s],
-            movement: 0.0,
-            cause: format!("source position {s} changed, target position {t} does not feel it"),
+        });
+        let cause = format!("source position {s} changed, target position {t} does not feel it");
+        // A mask takes a movement away that is in the scores; what ends elsewhere ends without its help.
+        Ok(match ends.iter().find(|&&id| matches!(graph.node(id).op, Op::AddMask { .. })) {
+            Some(&mask) => Verdict::Fails(Leak {
+                node: graph.node(mask).path.as_str().to_owned(),
+                at: vec![row, t, s],
+                movement: 0.0,
+                cause,
+            }),
+            None => Verdict::Inconclusive(format!("{cause}: {}", self.end_words(&ends, &before))),
         })
     }
 }

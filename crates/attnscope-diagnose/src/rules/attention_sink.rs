@@ -2,7 +2,9 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rules::most;
 
 pub(super) const RULE: Rule = Rule {
     id: "attention-sink",
@@ -21,14 +23,21 @@ const SHOWN: usize = 4;
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limit) = (exam.behaviour()?, exam.thresholds().sink);
     let total: usize = seen.attentions.iter().map(|a| a.heads.len()).sum();
-    let mut sinks = Vec::new();
+    let (mut sinks, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {
+        measures.extend(attention.heads.iter().enumerate().map(|(h, head)| {
+            let measure = RULE.measure("sink_weight", head.sink.1).threshold(limit);
+            measure.at(&attention.path).slice(format!("head {h}"))
+        }));
         for (h, head) in attention.heads.iter().enumerate().filter(|(_, head)| head.sink.1 > limit) {
             sinks.push((head.sink.1, format!("{} head {h}", attention.path), head.sink.0));
         }
     }
+    most(&mut measures, |weight| {
+        format!("the largest mean weight on one position is {weight:.2} (threshold {limit})")
+    });
     if sinks.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Outcome::default().measured(measures));
     }
     sinks.sort_by(|a, b| b.0.total_cmp(&a.0));
     let share = sinks.len() as f64 / total.max(1) as f64;
@@ -40,5 +49,6 @@ fn check(exam: &Exam<'_>) -> Checked {
     let more = if sinks.len() > SHOWN { format!(" and {} more", sinks.len() - SHOWN) } else { String::new() };
     let evidence = format!("{} of {total} heads: {}{more}", sinks.len(), named.join(", "));
     let largest = sinks.first().map_or(0.0, |sink| sink.0);
-    Ok(vec![RULE.finding(evidence).number(largest, limit).with("share", share)])
+    let finding = RULE.finding(evidence).number(largest, limit).with("share", share);
+    Ok(Outcome::from(vec![finding]).measured(measures))
 }

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Error,
     what: "A position of the decoder depends on a target token after it.",
     why: "In training the model learns to copy what it is to predict; its loss falls to nothing and it cannot generate.",
-    how: "One target token after another is replaced; the logits before it must stay. The first tensor that moves is named.",
+    how: "One target token after another is replaced; the logits before it must stay. The first tensor that moves is named; a mask is blamed where that is scores, masked_scores or weights. A run that overflows or in which nothing moves decides nothing, and is said to be inconclusive.",
     threshold: "None: both runs have the same shapes, so that what does not depend on the token is equal to the bit.",
     try_next: "See M_d with `attnscope masks MODEL`; a mask that is built for another length, or multiplied instead of added, is the usual cause.",
     check,

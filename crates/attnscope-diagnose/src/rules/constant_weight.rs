@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
-    exam.each_weight(|weight, tensor, stats| {
+    exam.each_weight(&RULE, |weight, tensor, stats| {
         let one = stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0;
         let evidence = || format!("all {} values of {} are {}", stats.count, exam.name(tensor), stats.min);
         (is_matrix(weight) && stats.count > 1 && one).then(|| RULE.finding(evidence()).at(&weight.path))

@@ -5,7 +5,9 @@ use attnscope_run::Weights;
 use crate::corpus::Corpus;
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
+use crate::rules::least;
 use crate::score::{Candidate, Padding, Scores, score};
 
 pub(super) const RULE: Rule = Rule {
@@ -22,16 +24,26 @@ pub(super) const RULE: Rule = Rule {
 fn check(exam: &Exam<'_>) -> Checked {
     let seen = exam.behaviour()?;
     let limit = exam.thresholds().dead_norm;
-    let mut suspects = Vec::new();
+    let (mut suspects, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {
         let path = format!("{}.out.weight", attention.path);
         let Some(out) = exam.model().graph.find_weight(&path) else { continue };
         let mean = attention.heads.iter().map(|h| h.norm).sum::<f64>() / attention.heads.len().max(1) as f64;
+        measures.extend(attention.heads.iter().enumerate().map(|(h, head)| {
+            let share = RULE.measure("output_share", head.norm / mean).threshold(limit);
+            share.at(&attention.path).slice(format!("head {h}"))
+        }));
         let weak = attention.heads.iter().enumerate().filter(|(_, head)| head.norm < limit * mean);
         suspects.extend(weak.map(|(h, head)| (attention, h, out, head.norm / mean)));
     }
+    least(&mut measures, |share| {
+        let (share, limit) = (100.0 * share, 100.0 * limit);
+        format!(
+            "the weakest head adds {share:.0} % of the mean of its attention's heads (threshold {limit:.0} %)"
+        )
+    });
     if suspects.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Outcome::default().measured(measures));
     }
     let (corpus, weights) = (exam.corpus()?, exam.weights()?);
     let mut candidates = vec![candidate(exam, corpus, weights.clone())];
@@ -63,7 +75,7 @@ fn check(exam: &Exam<'_>) -> Checked {
             );
         }
     }
-    Ok(findings)
+    Ok(Outcome::from(findings).measured(measures))
 }
 
 /// The model as it is with other weights.

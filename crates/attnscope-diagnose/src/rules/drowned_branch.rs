@@ -2,7 +2,10 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::{Measure, Outcome};
+use crate::observe::Joined;
 use crate::rule::{Checked, Rule};
+use crate::rules::least;
 
 pub(super) const RULE: Rule = Rule {
     id: "drowned-branch",
@@ -18,10 +21,16 @@ pub(super) const RULE: Rule = Rule {
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limit) = (exam.behaviour()?, exam.thresholds().drowned_branch);
     let drowned = seen.residuals.iter().filter(|joined| joined.stream > 0.0 && joined.ratio() < limit);
-    let finding = |joined: &crate::observe::Joined| {
+    let finding = |joined: &Joined| {
         let evidence =
             format!("the sublayer has {:.5} of the norm of the stream that it joins", joined.ratio());
         RULE.finding(evidence).at(&joined.path).number(joined.ratio(), limit)
     };
-    Ok(drowned.map(finding).collect())
+    let ratio =
+        |joined: &Joined| RULE.measure("branch_ratio", joined.ratio()).threshold(limit).at(&joined.path);
+    let mut ratios: Vec<Measure> = seen.residuals.iter().map(ratio).collect();
+    least(&mut ratios, |ratio| {
+        format!("the smallest sublayer output has {ratio:.3} of the norm of its stream (threshold {limit})")
+    });
+    Ok(drowned.map(finding).collect::<Outcome>().measured(ratios))
 }

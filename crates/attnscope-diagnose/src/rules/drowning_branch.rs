@@ -2,7 +2,10 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::{Measure, Outcome};
+use crate::observe::Joined;
 use crate::rule::{Checked, Rule};
+use crate::rules::most;
 
 pub(super) const RULE: Rule = Rule {
     id: "drowning-branch",
@@ -18,10 +21,16 @@ pub(super) const RULE: Rule = Rule {
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limit) = (exam.behaviour()?, exam.thresholds().drowning_branch);
     let drowning = seen.residuals.iter().filter(|joined| joined.stream > 0.0 && joined.ratio() > limit);
-    let finding = |joined: &crate::observe::Joined| {
+    let finding = |joined: &Joined| {
         let evidence =
             format!("the sublayer has {:.0} times the norm of the stream that it joins", joined.ratio());
         RULE.finding(evidence).at(&joined.path).number(joined.ratio(), limit)
     };
-    Ok(drowning.map(finding).collect())
+    let ratio =
+        |joined: &Joined| RULE.measure("branch_ratio", joined.ratio()).threshold(limit).at(&joined.path);
+    let mut ratios: Vec<Measure> = seen.residuals.iter().map(ratio).collect();
+    most(&mut ratios, |ratio| {
+        format!("the largest sublayer output has {ratio:.3} times the norm of its stream (threshold {limit})")
+    });
+    Ok(drowning.map(finding).collect::<Outcome>().measured(ratios))
 }

@@ -2,7 +2,9 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rules::least;
 
 pub(super) const RULE: Rule = Rule {
     id: "duplicate-heads",
@@ -17,8 +19,14 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limits) = (exam.behaviour()?, exam.thresholds());
-    let mut findings = Vec::new();
+    let (mut findings, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {
+        // Of each attention the pair that is most alike.
+        let nearest = attention.pairs.iter().min_by(|a, b| a.divergence.total_cmp(&b.divergence));
+        measures.extend(nearest.map(|p| {
+            let measure = RULE.measure("divergence", p.divergence).threshold(limits.duplicate_divergence);
+            measure.at(&attention.path).slice(format!("heads {} and {}", p.first, p.second))
+        }));
         let alike = attention
             .pairs
             .iter()
@@ -35,5 +43,9 @@ fn check(exam: &Exam<'_>) -> Checked {
                 .with("cosine", p.cosine)
         }));
     }
-    Ok(findings)
+    least(&mut measures, |divergence| {
+        let limit = limits.duplicate_divergence;
+        format!("the heads that are most alike diverge by {divergence:.3} nats (threshold {limit})")
+    });
+    Ok(Outcome::from(findings).measured(measures))
 }

@@ -2,7 +2,9 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rules::least;
 
 pub(super) const RULE: Rule = Rule {
     id: "entropy-collapse",
@@ -17,14 +19,31 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limit) = (exam.behaviour()?, exam.thresholds().collapsed_entropy);
-    let mut findings = Vec::new();
+    let (mut findings, mut means, mut heads) = (Vec::new(), Vec::new(), Vec::new());
     for attention in &seen.attentions {
-        let Some(mean) = attention.mean_entropy().filter(|mean| *mean < limit) else { continue };
+        let entropy = |number| RULE.measure("entropy", number).at(&attention.path);
+        heads.extend(
+            attention
+                .heads
+                .iter()
+                .enumerate()
+                .filter_map(|(h, head)| Some(entropy(head.entropy?).slice(format!("head {h}")))),
+        );
+        let Some(mean) = attention.mean_entropy() else { continue };
+        means.push(entropy(mean).threshold(limit));
+        if mean >= limit {
+            continue;
+        }
         let evidence = format!(
             "the mean entropy of its {} heads is {mean:.3} of what is possible",
             attention.heads.len()
         );
         findings.push(RULE.finding(evidence).at(&attention.path).number(mean, limit));
     }
-    Ok(findings)
+    least(&mut means, |mean| {
+        format!(
+            "the sharpest attention has a mean entropy of {mean:.2} of what is possible (threshold {limit})"
+        )
+    });
+    Ok(Outcome::from(findings).measured(means).measured(heads))
 }

@@ -5,6 +5,7 @@ use attnscope_run::{Keep, Kept, Native};
 
 use crate::exam::Exam;
 use crate::finding::{Finding, Severity};
+use crate::measure::Outcome;
 use crate::observe::Broken;
 use crate::rule::{Checked, NotChecked, Rule};
 
@@ -22,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(exam: &Exam<'_>) -> Checked {
     let seen = exam.observed()?;
     if let Some(broken) = &seen.broken {
-        return Ok(vec![finding(exam, broken)?]);
+        return Ok(vec![finding(exam, broken)?].into());
     }
     let graph = &exam.model().graph;
     let blind = seen.blind.blind.iter().map(|&(node, rows)| {
@@ -36,7 +37,13 @@ fn check(exam: &Exam<'_>) -> Checked {
             .with("cause", "fully masked row")
             .try_next("Give every row at least one token, or mask it out of the loss.")
     });
-    Ok(blind.collect())
+    let measure = seen.largest.map(|(node, largest)| {
+        let path = graph.node(node).path.as_str();
+        let words = format!("every tensor is finite; the largest value is {largest:.1} (f32 ends at 3.4e38)");
+        let limit = f64::from(f32::MAX);
+        RULE.measure("largest_value", f64::from(largest)).threshold(limit).at(path).words(words)
+    });
+    Ok(blind.collect::<Outcome>().measured(measure))
 }
 
 fn finding(exam: &Exam<'_>, broken: &Broken) -> Result<Finding, NotChecked> {

@@ -4,6 +4,7 @@ use attnscope_run::{Input, PadSide, Rows, Source};
 
 use crate::exam::Exam;
 use crate::masks::{Bench, Claim, Padding, Proof, Verdict};
+use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
 
 /// Proves some claims; each that fails is a finding. Not checked where none could be tried.
@@ -15,15 +16,19 @@ pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
     let failed = |e| NotChecked::from(&e);
     let input = fewer_rows(&sample.input, exam.patient.pad);
     let mut bench = Bench::new(exam.model(), weights, &input, padding).map_err(failed)?;
-    let mut findings = Vec::new();
-    let mut not_run = None;
-    let mut tried = false;
+    let (mut findings, mut measures, mut cells) = (Vec::new(), Vec::new(), 0);
+    let (mut not_run, mut inconclusive, mut tried) = (None, None, false);
     for &claim in claims {
         let proof = bench.prove(claim).map_err(failed)?;
+        let measure = rule.measure("movement", proof.movement).threshold(proof.threshold).slice(claim.id());
         match &proof.verdict {
-            Verdict::Holds => tried = true,
+            Verdict::Holds => {
+                (tried, cells) = (true, cells + proof.cells);
+                measures.push(measure);
+            }
             Verdict::Fails(leak) => {
                 tried = true;
+                measures.push(measure);
                 findings.push(
                     rule.finding(sentence(&proof, &leak.cause, leak.movement))
                         .at(&leak.node)
@@ -33,11 +38,29 @@ pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
                 );
             }
             Verdict::NotRun(why) => not_run = not_run.or(Some(why.clone())),
+            Verdict::Inconclusive(why) => {
+                inconclusive = inconclusive.or(Some(format!("{}: {why}", claim.id())))
+            }
         }
     }
-    match not_run {
-        Some(why) if !tried => Err(NotChecked::new(why, "`attnscope masks` shows what there is to prove")),
-        _ => Ok(findings),
+    match (inconclusive, not_run) {
+        // What moves or stays for another reason than a mask is no verdict about masks.
+        (Some(why), _) if findings.is_empty() => Err(NotChecked::new(
+            format!("inconclusive: {why}"),
+            "mend what is named there first; `attnscope masks` shows every proof",
+        )),
+        (_, Some(why)) if !tried => {
+            Err(NotChecked::new(why, "`attnscope masks` shows what there is to prove"))
+        }
+        _ => {
+            let count = measures.len();
+            let words = match count {
+                1 => format!("the proof holds over {cells} cells"),
+                count => format!("{count} proofs hold over {cells} cells"),
+            };
+            let all = rule.measure("proofs", count as f64).words(words);
+            Ok(Outcome::from(findings).measured([all]).measured(measures))
+        }
     }
 }
 

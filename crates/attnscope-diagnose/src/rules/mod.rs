@@ -26,6 +26,7 @@ mod vocabulary_mismatch;
 mod wiring_mismatch;
 mod zero_weight;
 
+use crate::measure::Measure;
 use crate::rule::Rule;
 
 /// Every rule, in the order in which they are checked.
@@ -59,6 +60,20 @@ static RULES: &[&Rule] = &[
 /// Whether a weight has two dimensions or more: everything but biases and norms.
 fn is_matrix(weight: &attnscope_graph::Weight) -> bool {
     weight.dims.len() > 1
+}
+
+/// Puts the measure with the least number into words: it stands for all in a report.
+fn least(measures: &mut [Measure], words: impl FnOnce(f64) -> String) {
+    if let Some(least) = measures.iter_mut().min_by(|a, b| a.number.total_cmp(&b.number)) {
+        least.words = Some(words(least.number));
+    }
+}
+
+/// The same with the largest.
+fn most(measures: &mut [Measure], words: impl FnOnce(f64) -> String) {
+    if let Some(most) = measures.iter_mut().max_by(|a, b| a.number.total_cmp(&b.number)) {
+        most.words = Some(words(most.number));
+    }
 }
 
 /// Every rule.

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
-    exam.each_weight(|weight, tensor, stats| {
+    exam.each_weight(&RULE, |weight, tensor, stats| {
         let bad = stats.nan + stats.inf;
         if bad == 0 {
             return None;

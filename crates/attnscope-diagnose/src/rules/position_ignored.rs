@@ -5,6 +5,7 @@ use attnscope_run::{Input, Keep, Native, Rows, Source};
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
 
 pub(super) const RULE: Rule = Rule {
@@ -26,27 +27,29 @@ fn check(exam: &Exam<'_>) -> Checked {
     exam.finite()?;
     let input = &sample.input;
     let before = last_logits(exam, input)?;
-    let mut findings = Vec::new();
-    let mut tried = false;
+    let (mut findings, mut measures) = (Vec::new(), Vec::new());
     for side in [Side::Source, Side::Target] {
         let Some((changed, rows)) = reordered(input, side, exam.patient.pad) else { continue };
-        tried = true;
         let after = last_logits(exam, &changed)?;
         let moved = rows.iter().map(|&row| movement(&before[row], &after[row])).fold(0.0, f64::max);
         let limit = exam.thresholds().position_effect;
+        let node = format!("{}.embed_pos", side.name());
+        let words = format!(
+            "logits move by {moved:.2} of their spread when {} words change places (threshold {limit:e})",
+            side.word()
+        );
+        measures.push(RULE.measure("position_effect", moved).threshold(limit).at(&node).words(words));
         if moved < limit {
             let evidence = format!(
                 "logits move by {moved:.1e} of their spread when {} words change places",
                 side.word()
             );
-            findings
-                .push(RULE.finding(evidence).at(format!("{}.embed_pos", side.name())).number(moved, limit));
+            findings.push(RULE.finding(evidence).at(node).number(moved, limit));
         }
     }
-    if tried {
-        Ok(findings)
-    } else {
-        Err(NotChecked::new("every row is too short to be reordered", "give a longer sentence"))
+    match measures.is_empty() {
+        true => Err(NotChecked::new("every row is too short to be reordered", "give a longer sentence")),
+        false => Ok(Outcome::from(findings).measured(measures)),
     }
 }
 

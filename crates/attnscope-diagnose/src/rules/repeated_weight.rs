@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
 use crate::rules::is_matrix;
 
@@ -23,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(exam: &Exam<'_>) -> Checked {
     let (model, weights) = (exam.model(), exam.weights()?);
     let mut seen: HashMap<u64, usize> = HashMap::new();
-    let mut findings = Vec::new();
+    let (mut findings, mut compared) = (Vec::new(), 0);
     for (id, _) in model.binding.iter() {
         let weight = model.graph.weight(id);
         let in_layer = weight.path.starts_with("encoder.") || weight.path.starts_with("decoder.");
@@ -32,6 +33,7 @@ fn check(exam: &Exam<'_>) -> Checked {
         if !in_layer || !is_matrix(weight) || !varied {
             continue;
         }
+        compared += 1;
         let Some(&before) = seen.get(&digest(values)) else {
             seen.insert(digest(values), id.index());
             continue;
@@ -45,7 +47,8 @@ fn check(exam: &Exam<'_>) -> Checked {
             findings.push(RULE.finding(evidence).at(&weight.path).with("same_as", other.as_str()));
         }
     }
-    Ok(findings)
+    let measure = RULE.measure("matrices", findings.len() as f64).threshold(0.0);
+    Ok(Outcome::from(findings).measured([measure.words(format!("none of {compared} matrices of layers"))]))
 }
 
 fn digest(values: &[f32]) -> u64 {

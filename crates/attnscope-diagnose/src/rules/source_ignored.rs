@@ -8,6 +8,7 @@ use crate::contribution::source_contribution;
 use crate::corpus::{Corpus, PairSource};
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::observe::{AttentionSeen, Joined};
 use crate::rule::{Checked, NotChecked, Rule};
 use crate::score::{Candidate, Padding, score};
@@ -51,8 +52,13 @@ fn check(exam: &Exam<'_>) -> Checked {
     }
     let cost = bootstrap(&costs, &corpus.tokens(), RESAMPLES);
     let limit = exam.thresholds().source_cost;
+    let words = format!(
+        "uses its source: swapping it costs {:.2} nats a token (95 %: {:.2} to {:.2}; threshold {limit}){wiring}",
+        cost.mean, cost.low, cost.high
+    );
+    let measure = RULE.measure("source_cost", cost.mean).threshold(limit).words(words);
     if cost.mean >= limit || (cost.low > 0.0 && cost.high >= limit) {
-        return Ok(Vec::new());
+        return Ok(Outcome::default().measured([measure]));
     }
     let evidence = format!(
         "a foreign source costs {:.3} nats a token (95 %: {:.3} to {:.3} over {} pairs){wiring}",
@@ -70,7 +76,7 @@ fn check(exam: &Exam<'_>) -> Checked {
         .with("cross_output_ratio", json!(signs.ratios))
         .with("cross_entropy", json!(signs.entropies))
         .with("source_contribution", json!(signs.contribution));
-    Ok(vec![finding])
+    Ok(Outcome::from(vec![finding]).measured([measure]))
 }
 
 /// What else speaks of it. Descriptions: none of them decides.

@@ -30,7 +30,7 @@ fn check(exam: &Exam<'_>) -> Checked {
     findings.extend(
         end_token(exam).map(|evidence| RULE.finding(evidence).severity(Severity::Warning).at("tgt.ids")),
     );
-    Ok(findings)
+    Ok(findings.into())
 }
 
 /// What is wrong with the end of sentences, if something is.

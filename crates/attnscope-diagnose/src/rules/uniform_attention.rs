@@ -2,7 +2,9 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rules::most;
 
 pub(super) const RULE: Rule = Rule {
     id: "uniform-attention",
@@ -17,14 +19,23 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limit) = (exam.behaviour()?, exam.thresholds().uniform_entropy);
-    let mut findings = Vec::new();
+    let (mut findings, mut measures) = (Vec::new(), Vec::new());
     for attention in seen.attentions.iter().filter(|a| a.path.ends_with("cross_attn")) {
-        let Some(mean) = attention.mean_entropy().filter(|mean| *mean > limit) else { continue };
+        let Some(mean) = attention.mean_entropy() else { continue };
+        measures.push(RULE.measure("cross_entropy", mean).threshold(limit).at(&attention.path));
+        if mean <= limit {
+            continue;
+        }
         let evidence = format!(
             "the mean entropy of its {} heads is {mean:.3} of what is possible",
             attention.heads.len()
         );
         findings.push(RULE.finding(evidence).at(&attention.path).number(mean, limit));
     }
-    Ok(findings)
+    most(&mut measures, |mean| {
+        format!(
+            "the flattest cross-attention has a mean entropy of {mean:.2} of what is possible (threshold {limit})"
+        )
+    });
+    Ok(Outcome::from(findings).measured(measures))
 }

@@ -2,6 +2,7 @@
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
 
 pub(super) const RULE: Rule = Rule {
@@ -25,8 +26,13 @@ fn check(exam: &Exam<'_>) -> Checked {
         tensor.name.starts_with(&model.prefix) && tensor.shape.iter().product::<usize>() > 1
     };
     let unused: Vec<&str> = model.binding.unused.iter().filter(own).map(|&i| exam.name(i)).collect();
+    let count = unused.len() as f64;
+    let measure = RULE
+        .measure("tensors", count)
+        .threshold(0.0)
+        .words(format!("none of {} tensors", model.tensors.len()));
     if unused.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Outcome::default().measured([measure]));
     }
     let names = unused.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
     let more =
@@ -35,5 +41,6 @@ fn check(exam: &Exam<'_>) -> Checked {
         1 => format!("{names} is used by no node"),
         n => format!("{n} tensors are used by no node: {names}{more}"),
     };
-    Ok(vec![RULE.finding(evidence).number(unused.len() as f64, 0.0).with("tensors", unused)])
+    let finding = RULE.finding(evidence).number(count, 0.0).with("tensors", unused);
+    Ok(Outcome::from(vec![finding]).measured([measure]))
 }

@@ -4,6 +4,7 @@ use attnscope_graph::{Dim, Front, Side};
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
 
 pub(super) const RULE: Rule = Rule {
@@ -26,7 +27,7 @@ fn check(exam: &Exam<'_>) -> Checked {
     };
     let model = exam.model();
     let tokens = tokenizer.len();
-    let mut findings = Vec::new();
+    let (mut findings, mut measures) = (Vec::new(), Vec::new());
     let sides: &[Side] = if model.wiring.front == Front::Audio || model.wiring.shared_embeddings {
         &[Side::Target]
     } else {
@@ -34,6 +35,9 @@ fn check(exam: &Exam<'_>) -> Checked {
     };
     for &side in sides {
         let Some(rows) = model.sizes.get(Dim::Vocab(side)) else { continue };
+        let words = format!("{tokens} ids of the tokenizer, {rows} rows of the embedding");
+        let measure = RULE.measure("tokens", tokens as f64).threshold(rows as f64).words(words);
+        measures.push(measure.at(format!("{}.embed", side.name())));
         let finding = |evidence| {
             RULE.finding(evidence).at(format!("{}.embed", side.name())).number(tokens as f64, rows as f64)
         };
@@ -47,5 +51,5 @@ fn check(exam: &Exam<'_>) -> Checked {
             findings.push(finding(evidence).severity(Severity::Warning));
         }
     }
-    Ok(findings)
+    Ok(Outcome::from(findings).measured(measures))
 }

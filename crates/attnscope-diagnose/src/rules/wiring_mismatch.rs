@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use crate::exam::Exam;
 use crate::finding::Severity;
+use crate::measure::{Measure, Outcome};
 use crate::rule::{Checked, NotChecked, Rule};
-use crate::wiring::{Better, Change};
+use crate::wiring::{Better, Change, Search};
 
 pub(super) const RULE: Rule = Rule {
     id: "wiring-mismatch",
@@ -30,7 +31,7 @@ fn check(exam: &Exam<'_>) -> Checked {
     let lost = search.pairs - search.finite;
     let Some(better) = &search.better else {
         return match lost {
-            0 => Ok(Vec::new()),
+            0 => Ok(Outcome::default().measured(measure(exam, search))),
             lost => Err(NotChecked::new(
                 format!(
                     "{lost} of {} pairs have no finite likelihood as declared, and no other wiring is surely better on the rest",
@@ -53,7 +54,20 @@ fn check(exam: &Exam<'_>) -> Checked {
         .with("p", better.p)
         .with("pairs", better.pairs)
         .with("as_good", ties);
-    Ok(vec![finding])
+    Ok(Outcome::from(vec![finding]).measured(measure(exam, search)))
+}
+
+/// What the declared wiring costs, and how much the best other one gains.
+fn measure(exam: &Exam<'_>, search: &Search) -> Option<Measure> {
+    let best = search.trials.iter().find(|trial| trial.nll.is_finite())?;
+    let (gain, least) = (best.nll_declared - best.nll, exam.thresholds().wiring_gain);
+    let words = format!(
+        "NLL {:.3} nats a token as declared; the best of {} other wirings, {}, gains {gain:.4} (threshold {least})",
+        search.nll,
+        search.trials.len(),
+        best.change.words(),
+    );
+    Some(RULE.measure("gain", gain).threshold(least).words(words))
 }
 
 /// "the config says swish; these weights were trained with relu (NLL 1.955 → 1.868, p < 0.001 over 200 pairs)"

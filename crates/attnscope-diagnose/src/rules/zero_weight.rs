@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
-    exam.each_weight(|weight, tensor, stats| {
+    exam.each_weight(&RULE, |weight, tensor, stats| {
         let counts = is_matrix(weight) || weight.path.ends_with("norm.weight");
         let zero = counts && stats.count > 0 && stats.zeros == stats.count;
         let evidence = || format!("all {} values of {} are 0", stats.count, exam.name(tensor));

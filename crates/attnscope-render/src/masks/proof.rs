@@ -21,6 +21,7 @@ pub fn proof_table(proofs: &[Proof], options: Options) -> String {
     let mut table = Table::new(columns, options.glyphs).flexible(0);
     for proof in proofs {
         let ran = !matches!(proof.verdict, Verdict::NotRun(_));
+        let decided = matches!(proof.verdict, Verdict::Holds | Verdict::Fails(_));
         let cells = match ran {
             false => "–".to_owned(),
             true if proof.cells == proof.cells_in_all => crate::thousands(proof.cells as u64),
@@ -31,7 +32,7 @@ pub fn proof_table(proofs: &[Proof], options: Options) -> String {
             ),
         };
         let movement = match (&proof.verdict, proof.claim.must_move()) {
-            (Verdict::NotRun(_), _) => "–".to_owned(),
+            _ if !decided => "–".to_owned(),
             (Verdict::Holds, true) => format!("≥ {}", number(proof.movement)),
             _ => number(proof.movement),
         };
@@ -44,26 +45,27 @@ pub fn proof_table(proofs: &[Proof], options: Options) -> String {
         ]);
     }
     let mut out = table.render(options.width);
-    for text in not_run(proofs).into_iter().chain(proofs.iter().filter_map(remark)) {
+    for text in undecided(proofs).into_iter().chain(proofs.iter().filter_map(remark)) {
         out.push('\n');
         out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
     }
     out
 }
 
-/// Why proofs were not run, each reason once.
-fn not_run(proofs: &[Proof]) -> Vec<String> {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+/// Why proofs were not run or decide nothing, each reason once.
+fn undecided(proofs: &[Proof]) -> Vec<String> {
+    let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for proof in proofs {
-        let Verdict::NotRun(why) = &proof.verdict else { continue };
-        match reasons.iter_mut().find(|(known, _)| known == why) {
-            Some((_, claims)) => claims.push(proof.claim.perturbed()),
-            None => reasons.push((why, vec![proof.claim.perturbed()])),
+        let (Verdict::NotRun(why) | Verdict::Inconclusive(why)) = &proof.verdict else { continue };
+        let word = verdict_word(&proof.verdict);
+        match reasons.iter_mut().find(|(_, known, _)| known == why) {
+            Some((.., claims)) => claims.push(proof.claim.perturbed()),
+            None => reasons.push((word, why, vec![proof.claim.perturbed()])),
         }
     }
-    let text = |(why, claims): (&str, Vec<&str>)| match claims.len() == proofs.len() {
-        true => format!("not run: {why}."),
-        false => format!("not run: {why} ({}).", claims.join("; ")),
+    let text = |(word, why, claims): (&str, &str, Vec<&str>)| match claims.len() == proofs.len() {
+        true => format!("{word}: {why}."),
+        false => format!("{word}: {why} ({}).", claims.join("; ")),
     };
     reasons.into_iter().map(text).collect()
 }
@@ -73,6 +75,7 @@ fn verdict_word(verdict: &Verdict) -> &'static str {
         Verdict::Holds => "holds",
         Verdict::Fails(_) => "FAILS",
         Verdict::NotRun(_) => "not run",
+        Verdict::Inconclusive(_) => "inconclusive",
     }
 }
 
@@ -80,7 +83,7 @@ fn verdict_word(verdict: &Verdict) -> &'static str {
 fn remark(proof: &Proof) -> Option<String> {
     let claim = proof.claim;
     match &proof.verdict {
-        Verdict::Holds | Verdict::NotRun(_) => None,
+        Verdict::Holds | Verdict::NotRun(_) | Verdict::Inconclusive(_) => None,
         Verdict::Fails(leak) if claim.must_move() => {
             Some(format!("FAILS: {}. {} is the first tensor in which it stays.", leak.cause, leak.node))
         }
@@ -145,6 +148,7 @@ pub fn proof_json(proof: &Proof) -> Value {
             Verdict::Holds => "holds",
             Verdict::Fails(_) => "fails",
             Verdict::NotRun(_) => "not_run",
+            Verdict::Inconclusive(_) => "inconclusive",
         },
         "runs": proof.runs,
         "cells": proof.cells,
@@ -160,7 +164,7 @@ pub fn proof_json(proof: &Proof) -> Value {
                 "node": leak.node, "at": leak.at, "movement": leak.movement, "cause": leak.cause,
             });
         }
-        Verdict::NotRun(why) => value["why"] = json!(why),
+        Verdict::NotRun(why) | Verdict::Inconclusive(why) => value["why"] = json!(why),
     }
     value
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use attnscope_diagnose::{Patient, Rule, Severity, Thresholds, examine, rules};
-use attnscope_render::findings::{Heading, json, sarif, text};
+use attnscope_diagnose::{Diagnosis, Patient, Rule, Severity, Thresholds, examine, rules};
+use attnscope_render::findings::{Heading, Shown, json, sarif, text};
 use attnscope_render::json::pretty;
 use clap::{Args, ValueEnum};
 
@@ -33,6 +33,9 @@ pub(super) struct Doctor {
     /// Only these rules, with commas between
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     rules: Vec<String>,
+    /// Print every number that was measured, head by head and sublayer by sublayer; JSON always has them
+    #[arg(long)]
+    measures: bool,
     /// End with 1 when a finding is at least this bad
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Error)]
     fail_on: FailOn,
@@ -91,17 +94,33 @@ impl Doctor {
             basis: judged.basis(),
         };
         output.write(&match self.format {
-            Form::Text => text(&heading, &diagnosis, output.layout(), output.style()),
+            Form::Text => text(&heading, &diagnosis, self.shown(), output.layout(), output.style()),
             Form::Json => pretty(&json(&heading, &diagnosis)),
             Form::Sarif => pretty(&sarif(&heading, &diagnosis)),
         })?;
+        self.exit(&diagnosis)
+    }
+
+    fn shown(&self) -> Shown {
+        if self.measures { Shown::EveryMeasure } else { Shown::Summary }
+    }
+
+    /// By what was found; and what was asked for by name and could not be checked is no success.
+    fn exit(&self, diagnosis: &Diagnosis) -> Result<ExitCode, Failure> {
         let fails = match self.fail_on {
             FailOn::Error => diagnosis.reaches(Severity::Error),
             FailOn::Warning => diagnosis.reaches(Severity::Warning),
             FailOn::Info => diagnosis.reaches(Severity::Info),
             FailOn::Never => false,
         };
-        Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        match diagnosis.not_checked.first() {
+            _ if fails => Ok(ExitCode::from(1)),
+            Some((rule, missing)) if !self.rules.is_empty() => Err(Failure::new(
+                format!("--rules {rule}: not checked: {}", missing.why),
+                missing.how.clone(),
+            )),
+            _ => Ok(ExitCode::SUCCESS),
+        }
     }
 
     /// The weights, the input and the pairs; a model that does not run has none, and is still looked at.

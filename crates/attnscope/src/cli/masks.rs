@@ -116,8 +116,18 @@ impl Masks {
             TextOrJson::Text => shown.text(&output),
             TextOrJson::Json => json::pretty(&shown.json()),
         })?;
-        let failed = shown.not_finite.is_some() || shown.proofs.iter().any(Proof::fails);
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        if shown.not_finite.is_some() || shown.proofs.iter().any(Proof::fails) {
+            return Ok(ExitCode::FAILURE);
+        }
+        let undecided: Vec<&str> =
+            shown.proofs.iter().filter(|p| p.is_inconclusive()).map(|p| p.claim.id()).collect();
+        match undecided.is_empty() {
+            true => Ok(ExitCode::SUCCESS),
+            false => Err(Failure::new(
+                format!("{}: inconclusive: {}", opened.name, undecided.join(", ")),
+                format!("the reasons are in the report; `attnscope doctor {}` looks for causes", opened.name),
+            )),
+        }
     }
 
     fn side(&self) -> PadSide {
