@@ -5,25 +5,14 @@ from torch import nn
 from torch.nn import functional as F
 
 import names
-from plant import Bug, nodes, only
+from plant import Bug, Function, nodes, only
 
-# What a bug of a sum is called, and the sum itself, from the stream x and the sublayer's output y.
+# Bugs of a residual sum of the stream x and the sublayer's output y: how they are named, and the sum.
 SUMS = {
-    "sublayer added twice": lambda x, y: x + y + y,
-    "residual added twice": lambda x, y: x + x + y,
-    "residual missing": lambda _x, y: y,
+    "sublayer added twice": (("other_residual_gain",), lambda x, y: x + y + y),
+    "residual added twice": (("residual_scale",), lambda x, y: x + x + y),
+    "residual missing": (("residual_scale",), lambda _x, y: y),
 }
-
-
-class Function(nn.Module):
-    """A module that is a function of its input, in place of an activation or a norm."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def activation(function):
@@ -181,7 +170,7 @@ BUGS = [
         only("BART", sites=lambda _s: ["src.embed_pos", "tgt.embed_pos"]),
         identity,
     ),
-    Bug("unbiased std in a norm", ("unbiased_std", "other_norm", "scale"), only(*LAYER_NORM, sites=NORMS), unbiased),
+    Bug("unbiased std in a norm", ("unbiased_std",), only(*LAYER_NORM, sites=NORMS), unbiased),
     Bug("norm of the other kind", ("other_norm",), NORMS, other_norm),
     Bug("eps 1e-3", ("other_eps",), NORMS, eps(1e-3)),
     Bug("eps 1e-6 for 1e-5", ("other_eps",), only(*LAYER_NORM, sites=NORMS), eps(1e-6)),
@@ -192,21 +181,21 @@ BUGS = [
         only(*LAYER_NORM, sites=nodes("self_attn.q", "cross_attn.v", "ffn.hidden", "ffn.out", "self_attn.norm")),
         no_bias,
     ),
-    *(
-        Bug(
-            kind,
-            ("other_residual_gain", "other_residual", "residual_scale", "not_applied", "scale"),
-            SUBLAYERS,
-            changed_sum(change),
-        )
-        for kind, change in SUMS.items()
-    ),
+    *(Bug(kind, named, SUBLAYERS, changed_sum(change)) for kind, (named, change) in SUMS.items()),
     Bug(
         "unnormed input",
-        ("other_input", "unnormed_input", "not_applied"),
+        ("other_input",),
         only("Whisper", "T5", sites=SUBLAYERS),
         unnormed,
     ),
     Bug("dropout left on", ("dropout",), nodes("ffn.act", "self_attn.out", "cross_attn.out"), dropout),
-    Bug("fp16 feed-forward only", ("cast", "lower_precision"), nodes("ffn"), in_half),
+    Bug(
+        "fp16 feed-forward only",
+        (
+            "lower_precision",
+            "cast",
+        ),
+        nodes("ffn"),
+        in_half,
+    ),
 ]

@@ -1,6 +1,6 @@
 """How far the functions of torch, numpy, onnxruntime and ggml are from the truth, in f32.
 
-    python functions.py
+    python functions.py [--whole | --check]
 
 Each error is given in units of u = 2^-24 of the result, of the input, and of 1, largest over the range: a GELU far below
 zero has no correct digit left and is still within a few u of its input. The truth is computed in f64 from the same f32
@@ -12,7 +12,9 @@ half has fewer digits, are left out for them.
 """
 
 import argparse
+import itertools
 import math
+import re
 
 import numpy as np
 import scipy.special
@@ -166,7 +168,7 @@ def sinusoids():
         right = np.sin(np.arange(4096)[:, None] * exact)
         error = np.abs(found - right) / U
         by_position = (error[1:] / np.arange(1, 4096)[:, None]).max()
-        yield f"sinusoids, width {width}, input: the position", "torch", (math.inf, by_position, error.max())
+        yield f"sinusoids of width {width}, by position", "torch", (math.inf, by_position, error.max())
 
 
 def check():
@@ -188,20 +190,54 @@ def check():
         print(f"{name}: f64 within {float(worst):.1e} of mpmath, relatively")
 
 
+# What a function's error is a multiple of: a sigmoid or a cosine near 0 has only an absolute accuracy in some libraries.
+UNITS = ("the result", "the input", "1")
+UNIT_OF = {
+    "sigmoid": 2,
+    "sin": 2,
+    "cos": 2,
+    "gelu": 1,
+    "gelu_tanh": 1,
+    "quick_gelu": 1,
+    "silu": 1,
+    "softmax": 1,
+    "sinusoids": 1,
+}
+LIBRARIES = ("torch", "torch, 7 a call", "numpy", "onnxruntime", "ggml")
+
+
+def summary(rows):
+    """A line for each function, in the unit that bounds it, and a column for each library."""
+    print(f"| function | u of | {' | '.join(LIBRARIES)} |\n|---|---|{'--:|' * len(LIBRARIES)}")
+    table = {}
+    for name, library, worst in rows:
+        table.setdefault(name, {})[library] = worst[UNIT_OF.get(re.split("[ ,]", name)[0], 0)]
+    for name, found in table.items():
+        unit = UNITS[UNIT_OF.get(re.split("[ ,]", name)[0], 0)]
+        unit = "the result × (1 + distance from the largest score)" if name.startswith("softmax") else unit
+        cells = [f"{found[library]:.3g}" if library in found else "–" for library in LIBRARIES]
+        print(f"| {name} | {unit} | {' | '.join(cells)} |")
+
+
+def whole(rows):
+    print("| function | library | u of the result | u of the input | u |\n|---|---|--:|--:|--:|")
+    for name, library, worst in rows:
+        # An error that is so many times the result or the input has nothing to do with it.
+        cells = ["–" if v > 1e5 else f"{v:.3g}" for v in worst]
+        print(f"| {name} | {library} | {' | '.join(cells)} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1 << 21, help="inputs a function")
     parser.add_argument("--check", action="store_true", help="hold the f64 functions against mpmath and end")
+    parser.add_argument("--whole", action="store_true", help="every error in every unit")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.check:
         return check()
-    print("| function | library | u of the result | u of the input | u |\n|---|---|--:|--:|--:|")
-    for rows in (elementwise(args.count), softmaxes(), sinusoids()):
-        for name, library, worst in rows:
-            # An error that is so many times the result or the input has nothing to do with it.
-            cells = ["–" if v > 1e5 else f"{v:.3g}" for v in worst]
-            print(f"| {name} | {library} | {' | '.join(cells)} |", flush=True)
+    rows = itertools.chain(elementwise(args.count), softmaxes(), sinusoids())
+    whole(rows) if args.whole else summary(rows)
 
 
 if __name__ == "__main__":

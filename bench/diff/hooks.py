@@ -14,6 +14,7 @@ def recording(model, attention_weights=False):
         def hook(_module, _inputs, output):
             parts = output if isinstance(output, tuple) else (output,)
             if isinstance(parts[0], torch.Tensor):
+                kept.pop(path, None)  # A module that is called again stands where it was called last.
                 kept[path] = parts[0].detach().clone()
             if attention_weights and len(parts) == 2 and isinstance(parts[1], torch.Tensor):
                 kept[f"{path}.output.1"] = parts[1].detach().clone()

@@ -79,9 +79,10 @@ def read_inputs(trace):
 
 def forward(model, inputs):
     """Logits, from the same input as our trace."""
+    weight = next(model.parameters())
+    inputs = {name: value.to(weight.device) for name, value in inputs.items()}
     target = inputs["tgt.ids"]
     if "audio.mel" in inputs:
-        weight = model.encoder.conv1.weight
         return model(inputs["audio.mel"].to(weight.dtype), target)
     output = model(
         input_ids=inputs["src.ids"],

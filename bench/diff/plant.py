@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 import names
 
@@ -51,6 +52,17 @@ class Place:
     def after(self, change):
         """The module's output, changed."""
         self.module().register_forward_hook(lambda _m, _i, output: change(output))
+
+
+class Function(nn.Module):
+    """A module that is a function of its input, in place of an activation or a norm."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
 
 
 def attentions(subject, kinds=("encoder.self_attn", "decoder.self_attn", "decoder.cross_attn")):

@@ -1,6 +1,6 @@
 """Runs without a bug: the same weights and input in other arithmetic, which `diff` must not accuse."""
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ class Variant:
     context: object = nullcontext
     arguments: tuple = ()  # for `attnscope diff`
     attention_weights: bool = False
+    short_inputs: bool = False  # too slow for 1,500 positions
 
 
 def blocks(size, count, seed):
@@ -84,8 +85,19 @@ def half_of(dtype):
     return lambda model: model.to(dtype)
 
 
-def autocast(dtype):
-    return lambda: torch.autocast("cpu", dtype=dtype)
+def autocast(dtype, device="cpu"):
+    return lambda: torch.autocast(device, dtype=dtype)
+
+
+@contextmanager
+def real_tf32():
+    """What `torch.backends.cuda.matmul.allow_tf32` does; convolutions do it unless told not to."""
+    matmul = torch.backends.cuda.matmul
+    before, matmul.allow_tf32 = matmul.allow_tf32, True
+    try:
+        yield
+    finally:
+        matmul.allow_tf32 = before
 
 
 def fused(model):
@@ -103,7 +115,7 @@ VARIANTS = [
     Variant("f32, SDPA", "sdpa"),
     Variant("f32, scale in the queries", change=fused),
     Variant("f32, split-K in permuted blocks", change=split_k),
-    Variant("f32, products added one by one", change=one_by_one),
+    Variant("f32, products added one by one", change=one_by_one, short_inputs=True),
     Variant("f64, stored as f32", change=half_of(torch.float64)),
     Variant("bf16, stored as f32", change=half_of(torch.bfloat16)),
     Variant("fp16, stored as f32", change=half_of(torch.float16)),
@@ -111,4 +123,19 @@ VARIANTS = [
     Variant("autocast bf16", context=autocast(torch.bfloat16)),
     Variant("autocast fp16", context=autocast(torch.float16)),
     Variant("TF32 products", change=tf32, arguments=("--their-precision", "tf32")),
+]
+
+# The same on a GPU, where nothing needs to be simulated.
+ON_CUDA = [
+    Variant("CUDA f32, eager"),
+    Variant("CUDA f32, SDPA", "sdpa"),
+    Variant("CUDA f64, stored as f32", change=half_of(torch.float64)),
+    Variant("CUDA bf16, stored as f32", change=half_of(torch.bfloat16)),
+    Variant("CUDA fp16, stored as f32", change=half_of(torch.float16)),
+    Variant("CUDA bf16, SDPA", "sdpa", change=half_of(torch.bfloat16)),
+    Variant("CUDA fp16, SDPA", "sdpa", change=half_of(torch.float16)),
+    Variant("CUDA autocast bf16", context=autocast(torch.bfloat16, "cuda")),
+    Variant("CUDA autocast fp16", context=autocast(torch.float16, "cuda")),
+    Variant("CUDA TF32, eager", context=real_tf32, arguments=("--their-precision", "tf32")),
+    Variant("CUDA TF32, SDPA", "sdpa", context=real_tf32, arguments=("--their-precision", "tf32")),
 ]

@@ -9,7 +9,20 @@ import torch
 import names
 
 # From best to worst, as the table has them.
-OUTCOMES = ["named right", "right node only", "late", "missed", "wrong place", "false alarm", "right", "failed"]
+OUTCOMES = [
+    "named right",
+    "right node only",
+    "late",
+    "hidden",
+    "missed",
+    "wrong place",
+    "false alarm",
+    "right",
+    "failed",
+]
+
+# A bug that changes no value by more than this share of the tensor's largest is what rounding does, too: 8 u.
+HIDDEN = 2.0**-21
 
 
 @dataclass
@@ -74,7 +87,8 @@ def of_planted(scheme, bug, truth, code, report):
     if first["kind"] != "bug":
         return Outcome("missed", said(report))
     if same_node(scheme, truth, first["node"]):
-        right = first.get("relation") in bug.relations
+        also = [other["relation"] for other in first.get("also") or []]
+        right = not set(bug.relations).isdisjoint([first.get("relation"), *also])
         return Outcome("named right" if right else "right node only", said(report))
     order = [names.node_of(scheme, n["node"]) or n["node"] for n in report["nodes"]]
     expected = names.node_of(scheme, truth) or truth

@@ -95,7 +95,7 @@ class TextDecoder(nn.Module):
         start, length = self.first_position, tokens.shape[1]
         x = self.token_embedding(tokens) + self.positional_embedding[start : start + length]
         x = x.to(memory.dtype)
-        mask = torch.full((length, length), float("-inf"), dtype=x.dtype).triu(1)
+        mask = torch.full((length, length), float("-inf"), dtype=x.dtype, device=x.device).triu(1)
         for block in self.blocks:
             x = block(x, memory, mask)
         x = self.ln(x)
