@@ -16,12 +16,14 @@ pub struct Weights<'a> {
     pub open: &'a [bool],
     /// Keys that end a sentence: many models park attention there.
     pub end: &'a [usize],
+    /// A query sees no key after it.
+    pub causal: bool,
 }
 
-/// What one head does with its keys, the mean over queries.
+/// What one head does with its keys, the mean over queries. S is the number of keys that a query sees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeadMeasures {
-    /// −Σ a ln a / ln S: 1 is uniform, 0 is one key. Not defined below 4 keys.
+    /// −Σ a ln a / ln S, over queries with at least 4 keys: 1 is uniform, 0 is one key. `None` where there are none.
     pub entropy: Option<f64>,
     /// S · max a: how many times the uniform weight the strongest key has.
     pub peak: f64,
@@ -45,19 +47,33 @@ pub fn head_measures(weights: &Weights<'_>) -> Vec<HeadMeasures> {
 fn measure(head: &[f64], weights: &Weights<'_>) -> HeadMeasures {
     let keys = weights.open.len();
     let rows = || head.chunks(keys).take(weights.queries);
-    let mean = |of: &dyn Fn(&[f64]) -> f64| rows().map(of).sum::<f64>() / weights.queries as f64;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // What is not a number is no number in any measure either.
     if rows().flatten().any(|a| a.is_nan()) {
         return HeadMeasures { entropy: Some(f64::NAN), peak: f64::NAN, end_share: Some(f64::NAN) };
     }
-    let open = weights.open.iter().filter(|&&open| open).count();
-    let entropy = |row: &[f64]| -row.iter().filter(|&&a| a > 0.0).map(|a| a * a.ln()).sum::<f64>();
-    let peak = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);
+    let entropy = |(query, row): (usize, &[f64])| {
+        let visible = weights.visible(query);
+        let nats = -row.iter().filter(|&&a| a > 0.0).map(|a| a * a.ln()).sum::<f64>();
+        (visible >= LEAST_KEYS).then(|| nats / (visible as f64).ln())
+    };
+    let peak = |(query, row): (usize, &[f64])| {
+        row.iter().copied().fold(0.0, f64::max) * weights.visible(query) as f64
+    };
     let end = |row: &[f64]| weights.end.iter().filter_map(|&key| row.get(key)).sum::<f64>();
+    let entropies: Vec<f64> = rows().enumerate().filter_map(entropy).collect();
     HeadMeasures {
-        entropy: (open >= LEAST_KEYS).then(|| mean(&entropy) / (open as f64).ln()),
-        peak: mean(&peak) * open as f64,
-        end_share: (!weights.end.is_empty()).then(|| mean(&end)),
+        entropy: (!entropies.is_empty()).then(|| mean(&entropies)),
+        peak: mean(&rows().enumerate().map(peak).collect::<Vec<_>>()),
+        end_share: (!weights.end.is_empty()).then(|| mean(&rows().map(end).collect::<Vec<_>>())),
+    }
+}
+
+impl Weights<'_> {
+    /// How many keys a query sees.
+    fn visible(&self, query: usize) -> usize {
+        let last = if self.causal { query + 1 } else { self.open.len() };
+        self.open.iter().take(last).filter(|&&open| open).count()
     }
 }
 
@@ -71,7 +87,15 @@ mod tests {
         let single = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
         let values = [uniform, single].concat();
         let open = [true; 4];
-        let weights = Weights { values: &values, heads: 2, queries: 2, stride: 2, open: &open, end: &[3] };
+        let weights = Weights {
+            values: &values,
+            heads: 2,
+            queries: 2,
+            stride: 2,
+            open: &open,
+            end: &[3],
+            causal: false,
+        };
         let [a, b] = head_measures(&weights)[..] else { panic!("two heads") };
         assert!((a.entropy.unwrap() - 1.0).abs() < 1e-12 && (a.peak - 1.0).abs() < 1e-12);
         assert_eq!((b.entropy, b.peak, b.end_share), (Some(0.0), 4.0, Some(0.5)));
@@ -83,11 +107,39 @@ mod tests {
         // Two of six keys are padding and one of two queries is.
         let values = [[0.25, 0.25, 0.25, 0.25, 0.0, 0.0], [9.0; 6]].concat();
         let open = [true, true, true, true, false, false];
-        let weights = Weights { values: &values, heads: 1, queries: 1, stride: 2, open: &open, end: &[] };
+        let weights = Weights {
+            values: &values,
+            heads: 1,
+            queries: 1,
+            stride: 2,
+            open: &open,
+            end: &[],
+            causal: false,
+        };
         let measures = head_measures(&weights);
         assert!((measures[0].entropy.unwrap() - 1.0).abs() < 1e-12);
         assert_eq!((measures[0].peak, measures[0].end_share), (1.0, None));
         let few = Weights { open: &open[3..], ..weights };
         assert_eq!(head_measures(&few)[0].entropy, None);
+    }
+
+    /// The last of five queries sees five keys, the first one.
+    #[test]
+    fn a_causal_query_is_measured_by_what_it_sees() {
+        let row = |q: usize| (0..5).map(move |k| if k <= q { 1.0 / (q + 1) as f64 } else { 0.0 });
+        let values: Vec<f64> = (0..5).flat_map(row).collect();
+        let weights = Weights {
+            values: &values,
+            heads: 1,
+            queries: 5,
+            stride: 5,
+            open: &[true; 5],
+            end: &[],
+            causal: true,
+        };
+        let uniform = head_measures(&weights)[0];
+        assert!((uniform.entropy.unwrap() - 1.0).abs() < 1e-12 && (uniform.peak - 1.0).abs() < 1e-12);
+        let taken_for_open = head_measures(&Weights { causal: false, ..weights })[0];
+        assert!(taken_for_open.entropy.unwrap() < 0.7, "{taken_for_open:?}");
     }
 }

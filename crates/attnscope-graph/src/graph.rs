@@ -1,6 +1,6 @@
 //! The model as a value: nodes in the order in which they are computed, and the weights they use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 
@@ -170,6 +170,22 @@ impl Graph {
     pub fn layer(&self, stack: Stack, n: usize) -> impl Iterator<Item = (NodeId, &Node)> {
         let range = self.by_layer.get(&(stack, n)).cloned().unwrap_or_default();
         range.filter_map(|i| Some((NodeId(i), self.nodes.get(i)?)))
+    }
+
+    /// Whether a node is computed from another, over whatever stands between.
+    pub fn is_made_of(&self, node: NodeId, source: NodeId) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open = self.node(node).inputs.clone();
+        while let Some(id) = open.pop() {
+            if id == source {
+                return true;
+            }
+            // Inputs come before their users: what is before the source does not lead to it.
+            if id > source && seen.insert(id) {
+                open.extend(&self.node(id).inputs);
+            }
+        }
+        false
     }
 
     /// Adds a weight, or finds the one of that path.

@@ -44,7 +44,9 @@ pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
 pub use recognise::{Model, Recognised, recognise};
 pub use select::Selector;
-pub use snapshot::{Cut, SNAPSHOTS, Snapshot, View, snapshot_numbers, snapshots};
+pub use snapshot::{
+    Cut, SNAPSHOTS, Snapshot, View, computed_before, order_note, snapshot_numbers, snapshots,
+};
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
     NormPlace, PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,

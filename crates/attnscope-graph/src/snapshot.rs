@@ -1,5 +1,6 @@
 //! The 43 snapshots: a walk through one forward pass, from token ids to logits, with one layer of each stack opened.
-//! They are defined for every model and every layer.
+//! They are defined for every model and every layer. Their numbers are fixed, so they are not everywhere in the order
+//! of computation; [`computed_before`] says where.
 
 use crate::dim::Dim;
 use crate::graph::{Graph, NodeId, WeightId};
@@ -76,7 +77,7 @@ const TABLE: [Row; SNAPSHOTS] = [
     (22, "decoder.{n}.self_attn.k", "decoder keys"),
     (23, "decoder.{n}.self_attn.v", "decoder values"),
     (24, "decoder.{n}.self_attn.scores", "decoder scores, scaled, before bias and mask"),
-    (25, "decoder.{n}.self_attn.mask", "causal mask: 0 is open, −∞ is shut"),
+    (25, "decoder.{n}.self_attn.mask", "causal mask: 0 is visible, −∞ is masked"),
     (26, "decoder.{n}.self_attn.weights", "decoder attention weights, after mask and softmax"),
     (27, "decoder.{n}.self_attn.q_heads", "decoder queries split into heads"),
     (28, "decoder.{n}.self_attn.context", "decoder attention output, heads side by side"),
@@ -110,6 +111,32 @@ pub fn snapshots(graph: &Graph, layer: usize) -> Vec<Snapshot> {
 pub fn snapshot_numbers(graph: &Graph, node: NodeId) -> Vec<usize> {
     let layer = graph.node(node).path.layer().map_or(0, |(_, n)| n);
     snapshots(graph, layer).iter().filter(|s| s.view.nodes().contains(&node)).map(|s| s.number).collect()
+}
+
+/// The smaller numbers whose tensors are computed from this snapshot's: where there are some, the walk is not in the
+/// order of computation.
+pub fn computed_before(graph: &Graph, walk: &[Snapshot], snapshot: &Snapshot) -> Vec<usize> {
+    let earlier: Vec<&Snapshot> = walk.iter().filter(|s| s.number < snapshot.number).collect();
+    // One term of a residual sum has a number of its own, and was computed there.
+    let is_new = |id: &NodeId| earlier.iter().all(|s| !s.view.nodes().contains(id));
+    let own: Vec<NodeId> = snapshot.view.nodes().iter().copied().filter(is_new).collect();
+    let uses = |s: &&&Snapshot| {
+        s.view.nodes().iter().any(|&user| own.iter().any(|&source| graph.is_made_of(user, source)))
+    };
+    earlier.iter().filter(uses).map(|s| s.number).collect()
+}
+
+/// Where a walk's numbers are not in the order of computation, in a sentence; nothing where they are.
+pub fn order_note(graph: &Graph, walk: &[Snapshot]) -> Option<String> {
+    let late = |s: &Snapshot| Some((s.number, *computed_before(graph, walk, s).first()?));
+    let late: Vec<String> =
+        walk.iter().filter_map(late).map(|(late, early)| format!("{late} before {early}")).collect();
+    (!late.is_empty()).then(|| {
+        format!(
+            "The numbers are fixed, the same for every model, and not everywhere in the order of computation: here {}.",
+            late.join(", ")
+        )
+    })
 }
 
 fn view(graph: &Graph, number: usize, path: &str) -> View {
@@ -293,6 +320,24 @@ mod tests {
             assert_eq!(missing(0), absent);
             assert_eq!(missing(1), (21..=40).collect::<Vec<_>>());
         }
+    }
+
+    /// Heads are split before they are scored; a norm in front of a sublayer comes before everything in it.
+    #[test]
+    fn the_numbers_are_in_the_order_of_computation_but_for_those_that_are_said() {
+        let late = |norm_place| {
+            let graph = build(Layers { encoder: 1, decoder: 1 }, &Wiring { norm_place, ..Wiring::VASWANI });
+            let walk = snapshots(&graph, 0);
+            let of = |s: &Snapshot| (s.number, computed_before(&graph, &walk, s));
+            walk.iter().map(of).filter(|(_, before)| !before.is_empty()).collect::<Vec<_>>()
+        };
+        let split = [(12, vec![10, 11]), (27, vec![24, 26])];
+        assert_eq!(late(crate::NormPlace::Post), split);
+        let norms =
+            [(15, (7..=14).collect()), (29, vec![21, 22, 23, 24, 26, 27, 28]), (36, vec![30, 33, 34, 35])];
+        let mut pre = [split.to_vec(), norms.to_vec()].concat();
+        pre.sort();
+        assert_eq!(late(crate::NormPlace::Pre), pre);
     }
 
     #[test]

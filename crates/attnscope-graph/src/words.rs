@@ -21,15 +21,20 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         Op::Conv1d { stride } => format!("conv, kernel 3, stride {stride}"),
         Op::Transpose => "channels last".into(),
         Op::Same => "the same value".into(),
-        Op::Norm { kind: NormKind::Layer, .. } => "(x − mean) / √(var + eps) × g + b".into(),
-        Op::Norm { kind: NormKind::Rms, .. } => "x / √(mean x² + eps) × g".into(),
+        Op::Norm { kind, .. } => {
+            let scaled = match kind {
+                NormKind::Layer => "(x − mean) / √(var + eps)",
+                NormKind::Rms => "x / √(mean x² + eps)",
+            };
+            format!("{scaled} × g{}", if node.weights.len() > 1 { " + b" } else { "" })
+        }
         Op::Linear if node.weights.len() > 1 => "x·Wᵀ + b".into(),
         Op::Linear => "x·Wᵀ".into(),
         Op::SplitHeads(_) => "split into heads".into(),
         Op::Scores { scale: crate::Factor::One } => "q·kᵀ, scale 1".into(),
         Op::Scores { scale } => format!("q·kᵀ × {}", scale.text(sizes, symbolic)),
         Op::RelativeBias { .. } => "table[bucket(key − query)]".into(),
-        Op::Mask(_) => "0 where open, −∞ where shut".into(),
+        Op::Mask(_) => "0 where visible, −∞ where masked".into(),
         Op::AddMask { bias, mask } => {
             let added = [(bias, " + bias"), (mask, " + mask")];
             let added = added.iter().filter(|(is, _)| *is).map(|(_, text)| *text);
@@ -69,7 +74,13 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Same => match node.path.leaf() {
             "in" if node.path.part() == "ffn" => "What the feed-forward reads: the stream after attention.",
             "in" => "What the layer reads: the stream as it was left by what came before.",
-            "out" => "What the layer leaves in the stream for the next one.",
+            "out" if node.path.layer().is_some() => {
+                "What the layer leaves in the stream for what comes after it."
+            }
+            "out" if node.path.part() == "encoder" => {
+                "The encoder's result, which every cross-attention reads."
+            }
+            "out" => "The decoder's result, which the output projection reads.",
             _ => "A second name for a value.",
         },
         Op::Norm { .. } => "Each position's features are brought to a common scale.",

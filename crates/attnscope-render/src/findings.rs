@@ -1,6 +1,6 @@
 //! What was found: for a reader, for programs, for continuous integration.
 
-use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Rule, Search, Severity, Trial, rules};
+use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Search, Severity, Trial, rules};
 use serde_json::{Value, json};
 
 use crate::layout::Options;
@@ -235,7 +235,7 @@ pub fn json(heading: &Heading, diagnosis: &Diagnosis) -> Value {
     })
 }
 
-fn finding_json(finding: &Finding) -> Value {
+pub(crate) fn finding_json(finding: &Finding) -> Value {
     let mut value = json!({
         "rule": finding.rule,
         "severity": finding.severity,
@@ -264,51 +264,6 @@ fn search_json(search: &Search) -> Value {
 
 fn explain(rule: &str) -> String {
     format!("attnscope explain {rule}")
-}
-
-/// The report as SARIF 2.1.0, which code hosts show beside a change.
-pub fn sarif(heading: &Heading, diagnosis: &Diagnosis) -> Value {
-    let rule = |rule: &&Rule| {
-        json!({
-            "id": rule.id,
-            "shortDescription": { "text": rule.what },
-            "fullDescription": { "text": rule.why },
-            "help": { "text": format!("{} {} {}", rule.how, rule.threshold, rule.try_next) },
-            "defaultConfiguration": { "level": level(rule.severity) },
-        })
-    };
-    let result = |finding: &Finding| {
-        json!({
-            "ruleId": finding.rule,
-            "level": level(finding.severity),
-            "message": { "text": format!("{}. {}", finding.evidence, finding.try_next) },
-            "locations": [{
-                "physicalLocation": { "artifactLocation": { "uri": heading.model } },
-                "logicalLocations": finding.node.iter().map(|node| json!({ "fullyQualifiedName": node })).collect::<Vec<_>>(),
-            }],
-            "properties": finding_json(finding),
-        })
-    };
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "attnscope",
-                "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules().iter().map(rule).collect::<Vec<_>>(),
-            } },
-            "results": diagnosis.findings.iter().map(result).collect::<Vec<_>>(),
-        }],
-    })
-}
-
-fn level(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Info => "note",
-    }
 }
 
 /// Every rule, explained: docs/rules.md.

@@ -128,7 +128,7 @@ fn glyph(shade: &(f64, char, char, u8), glyphs: Glyphs) -> char {
 }
 
 /// The largest value's place; none where all are zero or one is not a number.
-fn strongest(values: &[f64]) -> Option<usize> {
+pub(crate) fn strongest(values: &[f64]) -> Option<usize> {
     let most = values.iter().copied().fold(0.0, f64::max);
     let place = values.iter().position(|&v| v == most);
     place.filter(|_| most > 0.0 && values.iter().all(|v| v.is_finite()))

@@ -131,7 +131,10 @@ impl Part {
                 let column = |(name, number): &(String, bool)| {
                     if *number { Column::right(name) } else { Column::left(name) }
                 };
-                let mut table = Table::new(columns.iter().map(column).collect(), options.glyphs);
+                // The last column of words is where sentences stand.
+                let words = columns.iter().rposition(|(_, number)| !number).unwrap_or(0);
+                let columns = columns.iter().map(column).collect();
+                let mut table = Table::new(columns, options.glyphs).flexible(words);
                 rows.iter().for_each(|row| table.row(row.clone()));
                 table.render(options.width)
             }

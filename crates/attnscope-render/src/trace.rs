@@ -1,4 +1,4 @@
-//! What a run looks like: tensors in a table, cross-attention as heatmaps with a line of measures a head.
+//! What a run looks like: tensors in a table, attention as heatmaps with a line of measures a head.
 
 use attnscope_checkpoint::Stats;
 use attnscope_diagnose::HeadMeasures;
@@ -30,17 +30,17 @@ pub struct TensorRow {
     pub masks: bool,
 }
 
-/// One cross-attention, of one row of the batch.
+/// The weights of one attention, of one row of the batch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CrossAttention {
+pub struct AttentionMap {
     /// The path of its weights.
     pub path: String,
     /// What stands beside the rows.
     pub rows: Vec<String>,
     /// What stands above the columns.
     pub columns: Vec<String>,
-    /// The mean over heads, [row, column].
-    pub mean: Vec<f64>,
+    /// What is drawn: a head or the mean of all, by its name, [row, column].
+    pub panels: Vec<(String, Vec<f64>)>,
     /// What each head does.
     pub heads: Vec<HeadMeasures>,
 }
@@ -126,7 +126,7 @@ const MEASURES: [&str; 5] = ["min", "mean", "max", "std", "NaN"];
 fn measures(row: &TensorRow, stats: &Stats) -> [String; 5] {
     let [mut min, mean, max, std] = [stats.min, stats.mean, stats.max, stats.std].map(number);
     if row.masks && stats.inf > 0 {
-        min = "−∞".to_owned();
+        min = "-inf".to_owned();
     }
     [min, mean, max, std, nan_text(row, stats)]
 }
@@ -141,8 +141,8 @@ pub fn shape_text(shape: &[usize]) -> String {
 fn nan_text(row: &TensorRow, stats: &Stats) -> String {
     match (stats.inf, row.masks) {
         (0, _) => stats.nan.to_string(),
-        (inf, true) => format!("{}, {inf} × −∞", stats.nan),
-        (inf, false) => format!("{}, {inf} × ±∞", stats.nan),
+        (inf, true) => format!("{}, {inf} × -inf", stats.nan),
+        (inf, false) => format!("{}, {inf} × ±inf", stats.nan),
     }
 }
 
@@ -160,12 +160,14 @@ pub fn number(x: f64) -> String {
     }
 }
 
-/// A cross-attention: title, heatmap, a line a head.
-pub fn cross_attention(cross: &CrossAttention, options: Options, style: Style) -> String {
-    let mut out = format!("{}, mean of {} heads\n\n", cross.path, cross.heads.len());
-    let map = Heatmap { rows: &cross.rows, columns: &cross.columns, values: &cross.mean };
-    out += &map.text(options, style);
-    out.push('\n');
+/// An attention: titles and heatmaps, a line a head.
+pub fn attention_text(map: &AttentionMap, options: Options, style: Style) -> String {
+    let mut out = String::new();
+    for (what, values) in &map.panels {
+        out += &format!("{}, {what}\n\n", map.path);
+        out += &Heatmap { rows: &map.rows, columns: &map.columns, values }.text(options, style);
+        out.push('\n');
+    }
     let mut table = Table::new(
         vec![
             Column::right("head"),
@@ -176,7 +178,7 @@ pub fn cross_attention(cross: &CrossAttention, options: Options, style: Style) -
         options.glyphs,
     );
     let or_none = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| format!("{x:.3}"));
-    for (h, head) in cross.heads.iter().enumerate() {
+    for (h, head) in map.heads.iter().enumerate() {
         table.row([
             h.to_string(),
             or_none(head.entropy),

@@ -1,10 +1,10 @@
-//! Cross-attention weights of a run, with the tokens on both sides.
+//! Attention weights of a run, with the tokens on both sides.
 
 use std::collections::BTreeMap;
 
 use attnscope_diagnose::{Weights, head_measures};
-use attnscope_graph::{NodeId, Side};
-use attnscope_render::trace::CrossAttention;
+use attnscope_graph::{Dim, Graph, Node, NodeId, Op, Side};
+use attnscope_render::trace::AttentionMap;
 use attnscope_run::audio::POSITION_SECONDS;
 use attnscope_run::{Input, Kept, Source};
 
@@ -17,72 +17,88 @@ pub(crate) struct Batch<'a> {
     pub(crate) row: usize,
 }
 
-/// Audio has too many positions for a column each: this many columns are drawn, each the sum of its frames.
+/// Audio has too many positions for a line or column each: this many are drawn.
 const AUDIO_COLUMNS: usize = 30;
 
-/// Every cross-attention whose weights were kept.
-pub(crate) fn cross_attentions(batch: &Batch<'_>, kept: &BTreeMap<NodeId, Kept>) -> Vec<CrossAttention> {
-    let graph = &batch.ready.model.graph;
-    let of_cross = |(id, _): &(&NodeId, &Kept)| {
-        let path = &graph.node(**id).path;
-        path.is_cross_weights()
-    };
-    kept.iter()
-        .filter(of_cross)
-        .filter_map(|(id, kept)| batch.cross_attention(graph.node(*id).path.as_str(), kept))
-        .collect()
+/// Which heads of an attention are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DrawnHeads {
+    /// One picture, the mean of all.
+    Mean,
+    /// One head.
+    One(usize),
+    /// A picture a head.
+    All,
+}
+
+/// The weights of every cross-attention.
+pub(crate) fn cross_weights(graph: &Graph) -> Vec<NodeId> {
+    graph.iter().filter(|(_, node)| node.path.is_cross_weights()).map(|(id, _)| id).collect()
 }
 
 impl Batch<'_> {
-    /// One of them: the mean over heads, padding left out, and what each head does.
-    pub(crate) fn cross_attention(&self, path: &str, kept: &Kept) -> Option<CrossAttention> {
-        let [_, heads, stride, keys] = kept.shape[..] else { return None };
+    /// The attentions whose weights are these nodes, where they were kept.
+    pub(crate) fn maps(
+        &self,
+        weights: &[NodeId],
+        kept: &BTreeMap<NodeId, Kept>,
+        heads: DrawnHeads,
+    ) -> Vec<AttentionMap> {
+        weights.iter().filter_map(|id| self.map(*id, kept.get(id)?, heads)).collect()
+    }
+
+    /// One of them: the heads that are drawn, padding left out, and what each head does.
+    pub(crate) fn map(&self, id: NodeId, kept: &Kept, drawn: DrawnHeads) -> Option<AttentionMap> {
+        let graph = &self.ready.model.graph;
+        let (node, &[_, heads, stride, keys]) = (graph.node(id), &kept.shape[..]) else { return None };
+        let &[_, _, query_dim, key_dim] = &node.dims[..] else { return None };
         let cells = heads * stride * keys;
         let values = kept.values.get(self.row * cells..(self.row + 1) * cells)?;
-        let targets = self.ready.tokens(Side::Target, &self.input.target);
-        let rows = steps(targets.get(self.row)?);
-        let Keys { open, columns, place } = self.keys(keys)?;
-        let end = self.ends();
-        let weights = Weights { values, heads, queries: rows.len(), stride, open: &open, end: &end };
-        let measures = head_measures(&weights);
-        let mean = |t: usize, s: usize| {
-            let of_head = |h: usize| values[(h * stride + t) * keys + s];
-            (0..heads).map(of_head).sum::<f64>() / heads.max(1) as f64
+        let (queries, columns) = (self.axis(query_dim, stride)?, self.axis(key_dim, keys)?);
+        let rows = match query_dim == Dim::Target {
+            true => steps(self.ready.tokens(Side::Target, &self.input.target).get(self.row)?),
+            false => queries.labels.clone(),
         };
-        let mut cells = vec![0.0; rows.len() * columns.len()];
-        for (t, row) in cells.chunks_mut(columns.len().max(1)).enumerate() {
-            (0..keys).filter(|&s| open[s]).for_each(|s| row[place[s]] += mean(t, s));
-        }
-        Some(CrossAttention { path: path.to_owned(), rows, columns, mean: cells, heads: measures })
+        let weights = Weights {
+            values,
+            heads,
+            queries: queries.open.iter().filter(|&&open| open).count(),
+            stride,
+            open: &columns.open,
+            end: &self.ends(key_dim),
+            causal: is_causal(graph, node),
+        };
+        let weight = |head: usize, t: usize, s: usize| values[(head * stride + t) * keys + s];
+        let mean =
+            |t: usize, s: usize| (0..heads).map(|h| weight(h, t, s)).sum::<f64>() / heads.max(1) as f64;
+        let of_head =
+            |h: usize| (format!("head {h}"), drawn_cells(&queries, &columns, &|t, s| weight(h, t, s)));
+        let panels = match drawn {
+            DrawnHeads::Mean => {
+                vec![(format!("mean of {heads} heads"), drawn_cells(&queries, &columns, &mean))]
+            }
+            DrawnHeads::One(head) => (head < heads).then(|| of_head(head)).into_iter().collect(),
+            DrawnHeads::All => (0..heads).map(of_head).collect(),
+        };
+        let heads = head_measures(&weights);
+        Some(AttentionMap { path: node.path.to_string(), rows, columns: columns.labels, panels, heads })
     }
 
-    fn keys(&self, keys: usize) -> Option<Keys> {
-        match &self.input.source {
-            Source::Tokens(rows) => {
-                let tokens = self.ready.tokens(Side::Source, rows);
-                let row = tokens.get(self.row)?;
-                let open: Vec<bool> = row.iter().map(|t| !t.padding).collect();
-                let columns: Vec<String> = row.iter().filter(|t| !t.padding).map(|t| t.label()).collect();
-                let before = |s: usize| open[..s].iter().filter(|&&o| o).count();
-                let place = (0..keys.min(open.len())).map(before).collect();
-                Some(Keys { open, columns, place })
-            }
-            Source::Features(_) => {
-                let columns = keys.clamp(1, AUDIO_COLUMNS);
-                // Whole seconds for a window of 30 s: a number that fits its column.
-                let second = |c: usize| {
-                    let seconds = (c * keys / columns) as f64 * POSITION_SECONDS;
-                    format!("{:.1}", seconds).trim_end_matches(".0").to_owned()
-                };
-                let place = (0..keys).map(|s| s * columns / keys).collect();
-                Some(Keys { open: vec![true; keys], columns: (0..columns).map(second).collect(), place })
-            }
-        }
+    /// The positions along a dimension of the weights.
+    fn axis(&self, dim: Dim, length: usize) -> Option<Axis> {
+        let rows = match (dim, &self.input.source) {
+            (Dim::Target, _) => &self.input.target,
+            (_, Source::Tokens(rows)) => rows,
+            (_, Source::Features(_)) => return Some(Axis::of_audio(length)),
+        };
+        let side = if dim == Dim::Target { Side::Target } else { Side::Source };
+        let tokens = self.ready.tokens(side, rows);
+        Some(Axis::of_tokens(tokens.get(self.row)?))
     }
 
-    /// The last tokens of a source, where the sentence's end stands.
-    fn ends(&self) -> Vec<usize> {
-        let Source::Tokens(rows) = &self.input.source else { return Vec::new() };
+    /// The keys at which a source's sentence ends. What a decoder reads of itself has no end yet.
+    fn ends(&self, keys: Dim) -> Vec<usize> {
+        let (Dim::Source, Source::Tokens(rows)) = (keys, &self.input.source) else { return Vec::new() };
         let ends = self.ready.end_tokens();
         let length = rows.length();
         let ids = rows.ids().get(self.row * length..(self.row + 1) * length).unwrap_or_default();
@@ -100,12 +116,62 @@ pub(crate) fn steps(row: &[Token]) -> Vec<String> {
     (0..read.len()).map(step).collect()
 }
 
-/// The keys of a row and where they are drawn.
-struct Keys {
+/// Whether the queries of an attention see no key after them.
+fn is_causal(graph: &Graph, weights: &Node) -> bool {
+    let masks = weights.inputs.iter().flat_map(|&scores| &graph.node(scores).inputs);
+    masks.into_iter().any(|&id| matches!(graph.node(id).op, Op::Mask(kind) if kind.causal))
+}
+
+/// The positions along one side of a matrix, and where they are drawn.
+struct Axis {
     /// What is a token and what is padding.
     open: Vec<bool>,
-    /// What stands above each column.
-    columns: Vec<String>,
-    /// The column of each key: its own for a token, its neighbours' too for audio.
+    /// What stands beside each line or above each column.
+    labels: Vec<String>,
+    /// The line or column of each position: its own for a token, its neighbours' too for audio.
     place: Vec<usize>,
+}
+
+impl Axis {
+    fn of_tokens(row: &[Token]) -> Self {
+        let open: Vec<bool> = row.iter().map(|t| !t.padding).collect();
+        let labels = row.iter().filter(|t| !t.padding).map(Token::label).collect();
+        let place = (0..row.len()).map(|i| open[..i].iter().filter(|&&o| o).count()).collect();
+        Self { open, labels, place }
+    }
+
+    fn of_audio(length: usize) -> Self {
+        let drawn = length.clamp(1, AUDIO_COLUMNS);
+        // Whole seconds for a window of 30 s: a number that fits its column.
+        let second = |c: usize| {
+            let seconds = (c * length / drawn) as f64 * POSITION_SECONDS;
+            format!("{:.1}", seconds).trim_end_matches(".0").to_owned()
+        };
+        let place = (0..length).map(|s| s * drawn / length).collect();
+        Self { open: vec![true; length], labels: (0..drawn).map(second).collect(), place }
+    }
+
+    /// The positions that are drawn.
+    fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.open
+            .iter()
+            .zip(&self.place)
+            .enumerate()
+            .filter(|(_, (open, _))| **open)
+            .map(|(i, (_, &at))| (i, at))
+    }
+}
+
+/// A matrix as it is drawn, [row, column]: keys that share a column are added, queries that share a line averaged.
+fn drawn_cells(queries: &Axis, keys: &Axis, weight: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
+    let columns = keys.labels.len();
+    let mut cells = vec![0.0; queries.labels.len() * columns];
+    let mut shared = vec![0usize; queries.labels.len()];
+    queries.positions().for_each(|(_, row)| shared[row] += 1);
+    for (t, row) in queries.positions() {
+        for (s, column) in keys.positions() {
+            cells[row * columns + column] += weight(t, s) / shared[row] as f64;
+        }
+    }
+    cells
 }

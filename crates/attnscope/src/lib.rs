@@ -18,6 +18,7 @@ mod near;
 mod open;
 mod ready;
 mod text_file;
+mod thresholds_file;
 mod toy;
 mod traced;
 mod writing;

@@ -6,12 +6,25 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
+/// What stands for standard input where a file is asked for.
+const STANDARD_INPUT: &str = "-";
+
+/// Whether a file is standard input, which can be read once.
+pub(crate) fn is_standard_input(file: &Path) -> bool {
+    file == Path::new(STANDARD_INPUT)
+}
+
+/// The file to open: `-` is standard input.
+pub(crate) fn opened_as(file: &Path) -> &Path {
+    if is_standard_input(file) { Path::new("/dev/stdin") } else { file }
+}
+
 /// Reads a file, or what comes out of a pipe, of at most `most` bytes of UTF-8. Pipes and devices do not say how much
-/// there is, so the limit is on what is read.
+/// there is, so the limit is on what is read. `-` is standard input.
 pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Failure> {
     let refused = |why: String| Failure::new(format!("{}: {why}", file.display()), help);
     let mut bytes = Vec::new();
-    File::open(file)
+    File::open(opened_as(file))
         .and_then(|f| f.take(most.saturating_add(1)).read_to_end(&mut bytes))
         .map_err(|e| refused(e.to_string()))?;
     if bytes.len() as u64 > most {

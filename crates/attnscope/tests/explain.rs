@@ -213,7 +213,7 @@ fn answers_hold_the_numbers_of_the_model() {
         stdout(&attnscope(&["explain", "relative-bias", &t5, "--src-ids", "5,6,1", "--tgt-ids", "0,7"]));
     assert!(relative.contains("key − query"), "{relative}");
     let masks = stdout(&attnscope(&["explain", "q4"]));
-    assert!(masks.contains("largest weight on a shut key is 0;"), "{masks}");
+    assert!(masks.contains("largest weight on a masked key is 0;"), "{masks}");
     let square = stdout(&attnscope(&["explain", "q3", "toy"]));
     assert!(square.contains("[1, 4, 5, 6]") && square.contains("not square"), "{square}");
 }

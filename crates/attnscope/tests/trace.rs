@@ -137,7 +137,8 @@ fn a_selection_prints_its_values() {
     assert!(!stdout(&attnscope(&[&args[..], &["--full"]].concat())).contains("..."));
     let picked = stdout(&attnscope(&["trace", "toy", "--snapshots", "10-12", "--layer-index", "1"]));
     assert!(picked.contains("encoder.1.self_attn.scores") && !picked.contains("encoder.0"), "{picked}");
-    assert_eq!(picked.lines().filter(|l| l.contains("encoder.1")).count(), 3);
+    assert_eq!(picked.lines().filter(|l| l.contains("encoder.1") && !l.contains("mean of")).count(), 3);
+    assert_eq!(picked.matches("encoder.1.self_attn.weights, mean of 4 heads").count(), 1, "{picked}");
 }
 
 #[test]

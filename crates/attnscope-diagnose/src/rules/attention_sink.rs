@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     why: "A head with nothing to do parks its attention, often on the first or the last token. No fault, but a picture of its weights says little about the sentence.",
     how: "The mean weight on each position over all queries that are tokens; a head counts where the largest mean is above the threshold.",
     threshold: "A mean above sink = 0.3 (Xiao et al. 2023 speak of sinks from about there).",
-    try_next: "Look at measures without the end token, which `attnscope trace` prints beside the others.",
+    try_next: "Look at the head: `attnscope trace --layer ATTENTION.weights` draws its weights. How much of a cross-attention head goes to the end token is in `attnscope trace`.",
     check,
 };
 

@@ -1,6 +1,7 @@
 //! Which heads of the cross-attention an alignment is read off.
 
 use std::fmt;
+use std::str::FromStr;
 
 use attnscope_checkpoint::Config;
 use attnscope_graph::{Dim, Front, Model, Side, Stack};
@@ -20,6 +21,19 @@ pub struct Head {
 impl fmt::Display for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.layer, self.head)
+    }
+}
+
+impl FromStr for Head {
+    type Err = String;
+
+    /// `2.5`: layer 2, head 5.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let numbers = text.trim().split_once('.').map(|(layer, head)| (layer.parse(), head.parse()));
+        match numbers {
+            Some((Ok(layer), Ok(head))) => Ok(Self { layer, head }),
+            _ => Err(format!("expected a layer and a head as 2.5, both from 0, found {text:?}")),
+        }
     }
 }
 
@@ -165,6 +179,25 @@ impl Heads {
         Ok(Self::later_half(layers, count))
     }
 
+    /// Heads that the user chose, each once.
+    ///
+    /// # Errors
+    /// The first that the model does not have, in words.
+    pub fn chosen(model: &Model, chosen: &[Head]) -> Result<Self, String> {
+        let layers = model.graph.layers(Stack::Decoder);
+        let count = model.sizes.get(Dim::Heads(Stack::Decoder)).unwrap_or(0);
+        let mut heads: Vec<Head> = Vec::new();
+        for &head in chosen {
+            if head.layer >= layers || head.head >= count {
+                return Err(format!("{head}: the decoder has {layers} layers of {count} heads, both from 0"));
+            }
+            if !heads.contains(&head) {
+                heads.push(head);
+            }
+        }
+        Ok(Self { heads, because: "chosen".into() })
+    }
+
     fn later_half(layers: usize, count: usize) -> Self {
         let heads = (layers / 2..layers).flat_map(|layer| (0..count).map(move |head| Head { layer, head }));
         Self { heads: heads.collect(), because: "all of the later half of the decoder's layers".into() }
@@ -223,6 +256,14 @@ mod tests {
         {
             let error = said(&configs(wrong), 4, 6).unwrap_err().to_string();
             assert!(error.starts_with("generation_config.json: alignment_heads: expected pairs"), "{error}");
+        }
+    }
+
+    #[test]
+    fn heads_are_written_as_layer_and_head() {
+        assert_eq!("2.5".parse(), Ok(Head { layer: 2, head: 5 }));
+        for wrong in ["", "2", "2.", ".5", "2.5.1", "a.b", "-1.0", "2,5"] {
+            assert!(wrong.parse::<Head>().is_err(), "{wrong}");
         }
     }
 

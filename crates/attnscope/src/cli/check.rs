@@ -15,10 +15,37 @@ use crate::near::nearest;
 use crate::text_file::read_text;
 use crate::traced::Traced;
 
+/// How a worked example is written: what `check --help` and examples/worked/README.md show.
+const EXAMPLE: &str = r#"title = "two words, one head"
+heads = 1
+scale = "sqrt(d_head)"        # or "sqrt(d_model)", "none", or the number to divide by
+mask = "none"                 # or "causal", or a matrix of 0 and "-inf"
+tolerance = 0.006             # or decimals = 2; without either: to the last digit written
+
+# X (and C, where queries come from it), W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O;
+# or Q, K, V, products, scores, masked_scores, weights, context
+[given]
+X = [[-0.1, 0.1, 0.3], [0.4, -1.1, -0.3]]
+W_V = [[-0.41, 0.39, -0.65], [-0.40, -0.07, -0.34], [-0.55, -0.13, -0.29]]
+
+# Q, K, V, products (Q·Kᵀ), scores (scaled), masked_scores, weights, context, output
+[claims]
+V = [[-0.16, -0.09, -0.06], [0.44, 0.27, 0.20]]
+"#;
+
+fn format_help() -> String {
+    format!(
+        "A worked example:\n\n{EXAMPLE}\nVectors are rows: Q = X·W_Q. With several heads, a head's matrix is weights.0, \
+         weights.1 and so on. In words, scale and squash = \"softmax\" can be claimed too. Without [claims] every step \
+         is worked out and shown. More in examples/worked of the repository."
+    )
+}
+
 #[derive(Debug, Args)]
+#[command(after_long_help = format_help())]
 pub(super) struct Check {
-    /// Worked examples in TOML, - for standard input: what is given and, if there are any, the numbers that are claimed. With --trace, the
-    /// MODEL that was traced [default: the one that the trace names]
+    /// Worked examples in TOML, - for standard input: what is given and, if there are any, the numbers that are claimed; --help
+    /// shows how one is written. With --trace, the MODEL that was traced [default: the one that the trace names]
     #[arg(value_name = "FILE", required_unless_present = "trace")]
     files: Vec<PathBuf>,
     /// Compute every tensor of a saved trace again, in f64, from the tensors it was made of
@@ -131,8 +158,7 @@ fn both(first: Failure, second: Failure) -> Failure {
 }
 
 fn read(file: &Path) -> Result<Example, Failure> {
-    let from = if file == Path::new("-") { Path::new("/dev/stdin") } else { file };
-    let text = read_text(from, MOST_BYTES, "give a worked example in TOML")?;
+    let text = read_text(file, MOST_BYTES, "give a worked example in TOML")?;
     parse(&text).map_err(|e| failure(&file.display().to_string(), &e))
 }
 
@@ -147,4 +173,19 @@ fn failure(file: &str, e: &ExampleError) -> Failure {
         None => e.help.clone(),
     };
     Failure::new(format!("{file}{line}: {e}"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_help_is_the_documents_and_right() {
+        let example = parse(EXAMPLE).unwrap();
+        assert!(judge(&example).is_right());
+        // The help is wrapped at this width: a broken line would be no TOML.
+        assert!(EXAMPLE.lines().all(|line| line.chars().count() <= 100));
+        let document = include_str!("../../../../examples/worked/README.md");
+        assert!(document.contains(EXAMPLE), "examples/worked/README.md shows another");
+    }
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use attnscope_diagnose::{Diagnosis, Patient, Rule, Severity, Thresholds, examine, rules};
-use attnscope_render::findings::{Heading, Shown, json, sarif, text};
+use attnscope_render::findings::{Heading, Shown, json, text};
 use attnscope_render::json::pretty;
+use attnscope_render::sarif;
 use clap::{Args, ValueEnum};
 
 use super::input::{SourceArgs, TargetArgs};
@@ -15,12 +16,7 @@ use crate::failure::Failure;
 use crate::judged::Judged;
 use crate::near::nearest;
 use crate::open::Opened;
-use crate::text_file::read_text;
-
-/// More than any file of thresholds.
-const MOST_THRESHOLD_BYTES: u64 = 1 << 20;
-const THRESHOLDS_HELP: &str =
-    "write keys and numbers such as `wiring_gain = 0.02`; docs/rules.md lists the keys";
+use crate::thresholds_file::read_thresholds;
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -154,16 +150,6 @@ impl Doctor {
     }
 
     fn thresholds(&self) -> Result<Thresholds, Failure> {
-        let Some(file) = &self.thresholds else { return Ok(Thresholds::default()) };
-        let failed = |e: &dyn std::fmt::Display| {
-            let why = e.to_string().trim().replace('\n', " ");
-            Failure::new(format!("{}: {why}", file.display()), THRESHOLDS_HELP)
-        };
-        let text = read_text(file, MOST_THRESHOLD_BYTES, THRESHOLDS_HELP)?;
-        let thresholds: Thresholds = toml::from_str(&text).map_err(|e| failed(&e))?;
-        match thresholds.unusable() {
-            Some(key) => Err(failed(&format!("{key} is not a finite number of 0 or more"))),
-            None => Ok(thresholds),
-        }
+        self.thresholds.as_deref().map_or_else(|| Ok(Thresholds::default()), read_thresholds)
     }
 }

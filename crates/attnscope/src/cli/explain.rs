@@ -13,14 +13,14 @@ use super::input::{SourceArgs, TargetArgs};
 use super::trace::check_layer_index;
 use super::{ModelArgs, Output, OutputArgs, notes};
 use crate::explain::{
-    QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at, rule_page,
-    sign, snapshot_page, walk_page,
+    Found, QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at,
+    rule_page, sign, snapshot_page, walk_page,
 };
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// A snapshot number, a node path, an idea, a question (q1 to q7), a rule of the doctor; nothing lists them. With --walk: the model
+    /// A snapshot number, a node path, an idea (or another word for it), a question (q1 to q7), a rule of the doctor; nothing lists them. With --walk: the model
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ impl Explain {
         let opened = self.source.open(&model_args, Some(&self.target))?;
         let model = opened.encoder_decoder()?;
         check_layer_index(&model.graph, self.layer_index)?;
-        let asked = self.asked(topic, &model.graph)?;
+        let (asked, see_also) = self.asked(topic, &model.graph)?;
         if let Asked::Topic(Topic::Rule(rule)) = asked {
             // The same for every model.
             return self.write(&output, &[rule_page(rule)], None);
@@ -90,7 +90,7 @@ impl Explain {
         } else {
             Subject::unrun(&opened.name, model)
         };
-        self.answer(&output, &subject, &asked)
+        self.answer(&output, &subject, &asked, &see_also)
     }
 
     /// With --walk, what stands in the place of the topic is the model.
@@ -113,19 +113,20 @@ impl Explain {
         self.source.is_given() || self.target.is_given() || matches!(name, "demo" | "toy")
     }
 
-    fn asked(&self, topic: &str, graph: &Graph) -> Result<Asked, Failure> {
+    /// What a word asks for, and what else it could.
+    fn asked(&self, topic: &str, graph: &Graph) -> Result<(Asked, Vec<&'static str>), Failure> {
         if self.walk {
-            return Ok(Asked::Walk);
+            return Ok((Asked::Walk, Vec::new()));
         }
-        let topic = Topic::find(topic, graph)?;
-        let Some(at) = &self.at else { return Ok(Asked::Topic(topic)) };
+        let Found { topic, see_also } = Topic::find(topic, graph, self.layer_index)?;
+        let Some(at) = &self.at else { return Ok((Asked::Topic(topic), see_also)) };
         let node = match topic {
             Topic::Node(node) => Some(node),
             Topic::Snapshot(number) => self.node_of(graph, number),
             _ => None,
         };
         match node {
-            Some(node) => Ok(Asked::Cell(node, parse_at(at)?)),
+            Some(node) => Ok((Asked::Cell(node, parse_at(at)?), see_also)),
             None => {
                 Err(Failure::new("--at: the topic has no cells", "name a node, or a snapshot that is one"))
             }
@@ -138,7 +139,13 @@ impl Explain {
         walk.iter().find(|s| s.number == number)?.view.nodes().first().copied()
     }
 
-    fn answer(&self, output: &Output<'_>, subject: &Subject<'_>, asked: &Asked) -> Result<(), Failure> {
+    fn answer(
+        &self,
+        output: &Output<'_>,
+        subject: &Subject<'_>,
+        asked: &Asked,
+        see_also: &[&str],
+    ) -> Result<(), Failure> {
         let mut cell = None;
         let mut pages = match asked {
             Asked::Walk => vec![walk_page(subject, self.layer_index)],
@@ -155,10 +162,10 @@ impl Explain {
                 let walk = snapshots(subject.graph(), self.layer_index);
                 let snapshot = walk.iter().find(|s| s.number == *number);
                 let snapshot = snapshot.filter(|s| !matches!(s.view, View::Absent(_)));
-                vec![snapshot_page(subject, snapshot.ok_or_else(|| self.absent(*number))?)]
+                vec![snapshot_page(subject, &walk, snapshot.ok_or_else(|| self.absent(*number))?)]
             }
         };
-        sign(&mut pages, subject);
+        sign(&mut pages, subject, see_also);
         self.write(output, &pages, cell)
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use attnscope_graph::{Front, Side};
 use attnscope_render::json;
-use attnscope_run::align::Heads;
+use attnscope_run::align::{Head, Heads};
 use attnscope_run::audio::{POSITION_SECONDS, Recording, Window};
 use attnscope_run::generate::{Limit, MOST_BEAMS, Settings};
 use attnscope_run::{Native, Rows, Source, parse_ids};
@@ -38,6 +38,10 @@ pub(super) struct Generate {
     /// Which source word each word came from; for audio, when each word was said
     #[arg(long)]
     align: bool,
+    /// Align by these heads of the cross-attention, as LAYER.HEAD with commas between, both from 0 [default: the model's own, else
+    /// all of the later half of the layers]; implies --align
+    #[arg(long, value_name = "HEADS", value_delimiter = ',')]
+    align_heads: Vec<Head>,
     /// Text for people, JSON for programs
     #[arg(long, value_enum, value_name = "FORM", default_value_t = TextOrJson::Text)]
     format: TextOrJson,
@@ -61,7 +65,7 @@ impl Generate {
         }
         let settings = self.settings(&ready)?;
         settings.notes.iter().for_each(|note| output.note(note));
-        let heads = if self.align { Some(ready.alignment_heads()?) } else { None };
+        let heads = self.alignment_heads(&ready)?;
         let native = Native::new();
         let mut task = Writing { ready: &ready, settings: &settings, heads: heads.as_ref(), native };
         let (audio, made) = match self.source.recording() {
@@ -84,6 +88,20 @@ impl Generate {
             TextOrJson::Text => generated.text(&output),
             TextOrJson::Json => json::pretty(&generated.json()),
         })
+    }
+
+    /// The heads to align by, where an alignment is wanted.
+    fn alignment_heads(&self, ready: &Ready<'_>) -> Result<Option<Heads>, Failure> {
+        match (self.align_heads.as_slice(), self.align) {
+            ([], false) => Ok(None),
+            ([], true) => Ok(Some(ready.alignment_heads()?)),
+            (chosen, _) => Heads::chosen(ready.model, chosen).map(Some).map_err(|why| {
+                Failure::new(
+                    format!("--align-heads {why}"),
+                    "`attnscope trace --head all` draws what each head of the cross-attention looks at",
+                )
+            }),
+        }
     }
 
     /// The model's own settings, with what was asked for in their place.

@@ -1,12 +1,12 @@
 //! No arguments at all: the demo at work, in one screen or two, and what to try next.
 
-use attnscope_render::trace::cross_attention;
+use attnscope_render::trace::attention_text;
 use attnscope_render::{Component, FlowOptions, Heatmap};
 use attnscope_run::{Input, Keep, Native, Rows};
 
 use super::input::DEMO_SOURCE;
 use super::{Color, Output, OutputArgs};
-use crate::attention::{Batch, cross_attentions};
+use crate::attention::{Batch, DrawnHeads, cross_weights};
 use crate::failure::Failure;
 use crate::open::Opened;
 use crate::ready::Ready;
@@ -15,7 +15,7 @@ use crate::ready::Ready;
 const NEXT: [(&str, &str); 9] = [
     ("attnscope flow MODEL", "draw your file or folder: what is wired to what"),
     ("attnscope inspect MODEL", "what it is, who says so, and what is missing"),
-    ("attnscope trace --src TEXT", "every tensor of a run, in 43 steps"),
+    ("attnscope trace --src TEXT", "a run in 43 snapshots; --save DIR keeps every tensor"),
     ("attnscope explain 34 --at 0,3,5,4", "the arithmetic of one cell of it"),
     ("attnscope masks", "the three masks, drawn and proved"),
     ("attnscope doctor MODEL", "what is wrong with it, and why"),
@@ -62,15 +62,14 @@ fn drawing(ready: &Ready<'_>, output: &Output<'_>) -> Result<String, Failure> {
 
 /// The last cross-attention: the clearest of what the decoder reads.
 fn attention(ready: &Ready<'_>, input: Input, output: &Output<'_>) -> Result<String, Failure> {
-    let graph = &ready.model.graph;
-    let last = graph.iter().filter(|(_, n)| n.path.is_cross_weights()).map(|(id, _)| id).last();
+    let last = cross_weights(&ready.model.graph).last().copied();
     let mut keep = Keep::new(|id| Some(id) == last);
     Native::new().run(ready.model, &ready.weights, &input, &mut keep)?;
     let batch = Batch { ready, input: &input, row: 0 };
-    let drawn = cross_attentions(&batch, &keep.tensors);
+    let drawn = batch.maps(&last.into_iter().collect::<Vec<_>>(), &keep.tensors, DrawnHeads::Mean);
     let legend = Heatmap::legend(output.glyphs());
     let Some(cross) = drawn.first() else { return Ok(String::new()) };
-    let map = cross_attention(cross, output.layout(), output.style());
+    let map = attention_text(cross, output.layout(), output.style());
     let what =
         "Where the decoder looks in the English sentence: the token that it reads ⇒ the one that it writes.";
     Ok(format!("\n{what}\n{legend}\n\n{map}"))

@@ -123,19 +123,19 @@ fn written(how: &Written) -> String {
     match *how {
         Written::Product(a, b) => format!("{} × {}", digits(a), digits(b)),
         Written::Quotient(a, b) => format!("{} / {}", digits(a), digits(b)),
-        Written::Exp(a, b) => format!("e^({} − {})", digits(a), digits(b)),
+        Written::Exp(a, b) => format!("e^({} - {})", digits(a), digits(b)),
         Written::Itself => String::new(),
     }
 }
 
-/// Enough digits for sums to be checked by hand.
+/// Enough digits for sums to be checked by hand, in signs that other programs read as a number.
 fn digits(x: f64) -> String {
     match x {
-        _ if x == f64::NEG_INFINITY => "−∞".into(),
-        _ if x == f64::INFINITY => "∞".into(),
-        _ if x.is_nan() => "NaN".into(),
-        _ if x != 0.0 && (x.abs() < 1e-4 || x.abs() >= 1e6) => format!("{x:.6e}").replace('-', "−"),
-        _ => format!("{x:.7}").replace('-', "−"),
+        _ if x == f64::NEG_INFINITY => "-inf".into(),
+        _ if x == f64::INFINITY => "inf".into(),
+        _ if x.is_nan() => "nan".into(),
+        _ if x != 0.0 && (x.abs() < 1e-4 || x.abs() >= 1e6) => format!("{x:.6e}"),
+        _ => format!("{x:.7}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Explanations of what a model computes: its tensors, single cells, the ideas behind them, seven questions. Every
 //! number in them is of the model at hand, or of a run of it.
 
+mod alias;
 mod cell;
 mod concept;
 mod node;
@@ -11,14 +12,18 @@ mod topic;
 pub(crate) use cell::{arithmetic, cell_page, parse_at};
 pub(crate) use node::{node_page, snapshot_page, walk_page};
 pub(crate) use subject::{Subject, Wanted};
-pub(crate) use topic::{Topic, index_page, rule_page};
+pub(crate) use topic::{Found, Topic, index_page, rule_page};
 
 use attnscope_render::page::Page;
 
-/// What the numbers of pages are of: the last words of the last one.
-pub(crate) fn sign(pages: &mut [Page], subject: &Subject<'_>) {
+/// The last words of the last page: what its numbers are of, and where else to look.
+pub(crate) fn sign(pages: &mut [Page], subject: &Subject<'_>, see_also: &[&str]) {
     if let Some(page) = pages.last_mut() {
-        page.facts([("model", Some(subject.name())), ("input", Some(subject.input_text()))]);
+        page.facts([
+            ("model", Some(subject.name())),
+            ("input", Some(subject.input_text())),
+            ("see also", (!see_also.is_empty()).then(|| see_also.join(", "))),
+        ]);
     }
 }
 

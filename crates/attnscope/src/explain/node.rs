@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use attnscope_graph::{Dim, Node, NodeId, Op, Side, Snapshot, View, snapshot_numbers, snapshots, words};
+use attnscope_graph::{
+    Dim, Graph, Node, NodeId, Op, Side, Snapshot, View, computed_before, order_note, snapshot_numbers,
+    snapshots, words,
+};
 use attnscope_render::page::Page;
 use attnscope_render::trace::number;
 
@@ -29,7 +32,7 @@ pub(crate) fn node_page(subject: &Subject<'_>, id: NodeId) -> Page {
 }
 
 /// A snapshot: what it shows, and the node or weight that it is taken from.
-pub(crate) fn snapshot_page(subject: &Subject<'_>, snapshot: &Snapshot) -> Page {
+pub(crate) fn snapshot_page(subject: &Subject<'_>, walk: &[Snapshot], snapshot: &Snapshot) -> Page {
     let graph = subject.graph();
     let mut page = match (&snapshot.view, snapshot.view.nodes()) {
         (View::Corner(weight), _) => corner_page(subject, *weight),
@@ -48,6 +51,9 @@ pub(crate) fn snapshot_page(subject: &Subject<'_>, snapshot: &Snapshot) -> Page 
         let node = graph.node(id);
         page.words(format!("Beside it: {}. {}", node.path, words::sentence(node)));
         page.facts([("shape", Some(shape_text(subject, node))), ("values", values(subject, node))]);
+    }
+    if let Some(order) = order(graph, walk, snapshot) {
+        page.words(format!("The walk's numbers are fixed: this one is {order}."));
     }
     page
 }
@@ -129,11 +135,11 @@ fn values(subject: &Subject<'_>, node: &Node) -> Option<String> {
     match (stats.inf, &node.op) {
         (0, _) => {}
         // What masks add can only be that.
-        (n, Op::Mask(_) | Op::AddMask { .. }) => text = format!("{n} × −∞; of the others {text}"),
+        (n, Op::Mask(_) | Op::AddMask { .. }) => text = format!("{n} × -inf; of the others {text}"),
         (n, _) => text += &format!("; {n} infinite"),
     }
     if stats.nan > 0 {
-        text += &format!("; {} not a number", stats.nan);
+        text += &format!("; {} NaN", stats.nan);
     }
     Some(text)
 }
@@ -162,14 +168,25 @@ fn neighbours(subject: &Subject<'_>, id: NodeId) -> String {
 /// All 43 snapshots, one after the other, in the layer that is opened.
 pub(crate) fn walk_page(subject: &Subject<'_>, layer: usize) -> Page {
     let mut page = Page::new(format!("A walk through {}", subject.name));
-    for snapshot in snapshots(subject.graph(), layer) {
-        stop(subject, &snapshot, &mut page);
+    let walk = snapshots(subject.graph(), layer);
+    order_note(subject.graph(), &walk).into_iter().for_each(|note| {
+        page.words(note);
+    });
+    for snapshot in &walk {
+        stop(subject, &walk, snapshot, &mut page);
     }
     page
 }
 
+/// The smaller numbers that are computed from a snapshot, where there are some.
+fn order(graph: &Graph, walk: &[Snapshot], snapshot: &Snapshot) -> Option<String> {
+    let later = computed_before(graph, walk, snapshot);
+    let later: Vec<String> = later.iter().map(usize::to_string).collect();
+    (!later.is_empty()).then(|| format!("computed before {}", later.join(", ")))
+}
+
 /// One stop: what it is, formula, shape and why.
-fn stop(subject: &Subject<'_>, snapshot: &Snapshot, page: &mut Page) {
+fn stop(subject: &Subject<'_>, walk: &[Snapshot], snapshot: &Snapshot, page: &mut Page) {
     let graph = subject.graph();
     page.heading(format!("{}. {}: {}", snapshot.number, snapshot.view.path(graph), snapshot.what));
     let node = match &snapshot.view {
@@ -209,6 +226,7 @@ fn stop(subject: &Subject<'_>, snapshot: &Snapshot, page: &mut Page) {
         ("shape", Some(shape)),
         ("why", Some(words::why_shape(node).to_owned())),
         ("beside", (!beside.is_empty()).then_some(beside)),
+        ("order", order(graph, walk, snapshot)),
         ("values", values(subject, node)),
     ]);
 }

@@ -96,11 +96,11 @@ fn mask(subject: &Subject<'_>, page: &mut Page) {
          is the one it is to predict, and learn to copy. −∞ is added to the scores of later keys before the softmax, \
          so that their weight is exactly 0.",
     );
-    page.table(&["attention", "hides", "shape", "#open", "#shut"], mask_rows(subject));
+    page.table(&["attention", "hides", "shape", "#visible", "#masked"], mask_rows(subject));
     let path = "decoder.0.self_attn.weights";
-    if let (Some(shut), Some((least, most))) = (weight_on_shut(subject), row_sums(subject, path)) {
+    if let (Some(masked), Some((least, most))) = (weight_on_masked(subject), row_sums(subject, path)) {
         page.words(format!(
-            "On this input, in {path}: the largest weight on a shut key is {shut}; every row adds up to between \
+            "On this input, in {path}: the largest weight on a masked key is {masked}; every row adds up to between \
              {least:.6} and {most:.6}."
         ));
     }
@@ -110,22 +110,22 @@ fn mask(subject: &Subject<'_>, page: &mut Page) {
 }
 
 /// The largest weight of the decoder's first self-attention on a key that its mask hides.
-fn weight_on_shut(subject: &Subject<'_>) -> Option<f64> {
+fn weight_on_masked(subject: &Subject<'_>) -> Option<f64> {
     let (mask, weights) =
         (subject.kept("decoder.0.self_attn.mask")?, subject.kept("decoder.0.self_attn.weights")?);
     let [_, heads, queries, keys] = weights.shape[..] else { return None };
     let cells = queries * keys;
     // The mask is [batch, 1, query, key]: the same for every head.
     let of_cell = |i: usize| mask.values.get(i / (heads * cells) * cells + i % cells).copied();
-    let shut = |(i, &w): (usize, &f64)| of_cell(i).filter(|&m| m != 0.0).map(|_| w);
-    Some(weights.values.iter().enumerate().filter_map(shut).fold(0.0, f64::max))
+    let masked = |(i, &w): (usize, &f64)| of_cell(i).filter(|&m| m != 0.0).map(|_| w);
+    Some(weights.values.iter().enumerate().filter_map(masked).fold(0.0, f64::max))
 }
 
 fn shapes(subject: &Subject<'_>, page: &mut Page) {
     page.words(
         "A residual adds two tensors cell by cell, so a sublayer has to return what it was given in shape. A norm \
-         rescales the features of each position by numbers computed from that position alone: nothing is added, \
-         dropped or moved. It normalises over the features of a position, not over positions or the batch.",
+         rescales the features of each position by numbers computed from that position alone: none is dropped or \
+         moved. It normalises over the features of a position, not over positions or the batch.",
     );
     let graph = subject.graph();
     let mut rows = Vec::new();
@@ -142,15 +142,16 @@ fn shapes(subject: &Subject<'_>, page: &mut Page) {
 }
 
 fn constant(subject: &Subject<'_>, page: &mut Page) {
-    let graph = subject.graph();
-    let ends_in = |node: &&attnscope_graph::Node| node.dims.last() == Some(&Dim::Model);
-    let stream = graph.nodes().iter().filter(ends_in).count();
+    let wide = as_wide_as_the_stream(subject);
+    let total: usize = wide.iter().map(|(_, n)| n).sum();
+    let kinds: Vec<String> = wide.iter().map(|(what, n)| format!("{n} {what}")).collect();
     page.words(format!(
         "Every layer adds to the stream it was given, and a sum needs equal widths: of the {} tensors of this model, \
-         {stream} are {} wide at the end. What is wider or narrower lives inside a sublayer and is brought back by \
-         its last projection.",
-        graph.nodes().len(),
-        subject.size(Dim::Model)
+         {total} are d_model = {} wide at the end ({}). What is wider or narrower lives inside a sublayer and is \
+         brought back by its last projection.",
+        subject.graph().nodes().len(),
+        subject.size(Dim::Model),
+        kinds.join(", ")
     ));
     let mut rows = Vec::new();
     for (what, path) in [
@@ -172,4 +173,29 @@ fn constant(subject: &Subject<'_>, page: &mut Page) {
             false => "one table serve as embedding and as output projection, though here they are two",
         }
     ));
+}
+
+/// The tensors whose last dimension is as wide as d_model, by what that dimension is.
+fn as_wide_as_the_stream(subject: &Subject<'_>) -> Vec<(&'static str, usize)> {
+    let width = subject.sizes.get(Dim::Model);
+    let mut counts = vec![("of the stream", 0)];
+    for &dim in subject.graph().nodes().iter().filter_map(|node| node.dims.last()) {
+        let what = match dim {
+            Dim::Model => "of the stream",
+            Dim::Inner(_) => "with an attention's heads side by side",
+            Dim::Head(_) => "within a head",
+            Dim::FeedForward(_) => "within a feed-forward",
+            Dim::Vocab(_) => "over the vocabulary",
+            // A sentence that is as long as d_model is wide is an accident of the input.
+            _ => continue,
+        };
+        if dim != Dim::Model && (width.is_none() || subject.sizes.get(dim) != width) {
+            continue;
+        }
+        match counts.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((what, 1)),
+        }
+    }
+    counts
 }

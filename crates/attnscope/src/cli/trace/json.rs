@@ -2,7 +2,7 @@
 
 use attnscope_graph::{NodeId, Snapshot, snapshot_numbers};
 use attnscope_render::json;
-use attnscope_render::trace::{CrossAttention, measures_json, stats_json};
+use attnscope_render::trace::{AttentionMap, measures_json, stats_json};
 use attnscope_run::trace::TRACE_SCHEMA;
 use serde_json::{Value, json};
 
@@ -10,7 +10,6 @@ use super::super::tokens::tokens_json;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
-use crate::attention::{Batch, cross_attentions};
 
 impl Ran<'_> {
     fn node_json(&self, id: NodeId) -> Value {
@@ -90,14 +89,13 @@ impl Ran<'_> {
             value["snapshots"] = walk.iter().map(|s| self.snapshot_json(sink, s)).collect();
         }
         value["blind"] = self.blind_json();
-        if self.trace.draws_attention() {
-            let batch = Batch { ready: self.ready, input: self.input, row: self.trace.row };
-            let cross = |c: &CrossAttention| {
+        if self.trace.is_whole_walk() {
+            let cross = |c: &AttentionMap| {
                 let heads: Vec<Value> =
                     c.heads.iter().enumerate().map(|(h, m)| measures_json(h, m)).collect();
                 json!({ "node": c.path, "row": self.trace.row, "heads": heads })
             };
-            value["cross_attention"] = cross_attentions(&batch, &sink.kept).iter().map(cross).collect();
+            value["cross_attention"] = self.maps(sink).iter().map(cross).collect();
         }
         value
     }
@@ -115,6 +113,7 @@ impl Ran<'_> {
             "dims": self.dims(&snapshot.view.dims(graph)),
             "shape": shown.as_ref().map(|s| s.shape.clone()),
             "stats": shown.as_ref().map(|s| stats_json(&s.stats)),
+            "computed_before": self.computed_before(snapshot),
         });
         if let (true, Some(shown)) = (self.trace.payload, shown) {
             value["values"] = json!(shown.values);

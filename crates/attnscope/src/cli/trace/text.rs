@@ -1,9 +1,9 @@
 //! A run in print.
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{Cut, NodeId, Op, Snapshot, View};
-use attnscope_render::trace::{CrossAttention, TensorRow, cross_attention, shape_text, tensor_table};
-use attnscope_render::{Array, Heatmap};
+use attnscope_graph::{Cut, Dim, Node, NodeId, Op, Snapshot, View, computed_before, order_note};
+use attnscope_render::trace::{AttentionMap, TensorRow, attention_text, shape_text, tensor_table};
+use attnscope_render::{Array, Heatmap, attention_svg};
 
 use attnscope_run::Source;
 
@@ -12,7 +12,7 @@ use super::super::tokens::tokens_text;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
-use crate::attention::{Batch, cross_attentions};
+use crate::attention::{Batch, DrawnHeads};
 
 impl Ran<'_> {
     pub(super) fn text(&self, sink: &Collect, output: &Output<'_>) -> String {
@@ -22,30 +22,70 @@ impl Ran<'_> {
             sections.extend(self.payloads(sink, output));
         } else {
             sections.push(tensor_table(&self.rows(sink), output.layout()));
+            sections.extend(self.order_text(output));
         }
         if !self.blind.is_empty() {
             sections.push(self.blind_text());
         }
-        if self.trace.draws_attention() {
+        let maps = self.maps(sink);
+        if !maps.is_empty() {
             let legend = Heatmap::legend(output.glyphs());
-            let batch = Batch { ready: self.ready, input: self.input, row: self.trace.row };
-            let drawn = cross_attentions(&batch, &sink.kept);
-            let draw = |cross: &CrossAttention| cross_attention(cross, output.layout(), output.style());
-            if !drawn.is_empty() {
-                let across = match self.input.source {
-                    Source::Tokens(_) => "source across",
-                    Source::Features(_) => "source across, in seconds",
-                };
-                let title = format!(
-                    "Cross-attention: {across}; down, the token that is read ⇒ the one to be written. {legend}"
-                );
-                let lines = attnscope_render::wrap_plain(&title, output.width());
-                sections.push(lines.join("\n") + "\n");
-            }
-            sections.extend(drawn.iter().map(draw));
+            let lines = attnscope_render::wrap_plain(&self.axes(&legend), output.width());
+            sections.push(lines.join("\n") + "\n");
         }
+        sections.extend(maps.iter().map(|map| attention_text(map, output.layout(), output.style())));
         let text = sections.join("\n");
         output.glyphs_text(&text)
+    }
+
+    /// The attentions that are drawn.
+    pub(super) fn maps(&self, sink: &Collect) -> Vec<AttentionMap> {
+        let batch = Batch { ready: self.ready, input: self.input, row: self.trace.row };
+        batch.maps(self.drawn, &sink.kept, self.trace.head.unwrap_or(DrawnHeads::Mean))
+    }
+
+    /// As a picture.
+    pub(super) fn svg(&self, sink: &Collect) -> String {
+        let title = format!("{}: {}", self.ready.opened.name, self.ready.model.title());
+        attention_svg(&title, &self.maps(sink))
+    }
+
+    /// What stands across and down in heatmaps.
+    fn axes(&self, legend: &str) -> String {
+        let graph = &self.ready.model.graph;
+        let node = |id: &NodeId| graph.node(*id);
+        let all = |is: &dyn Fn(&Node) -> bool| self.drawn.iter().map(node).all(is);
+        let reads_source = !all(&|n| !n.dims.contains(&Dim::Source));
+        let seconds = match (&self.input.source, reads_source) {
+            (Source::Features(_), true) => ", the source in seconds",
+            _ => "",
+        };
+        let (name, across) = match all(&|n| n.path.is_cross_weights()) {
+            true => ("Cross-attention", "source"),
+            false => ("Attention", "keys"),
+        };
+        let of_decoder = |n: &Node| n.dims.get(2) == Some(&Dim::Target);
+        let down = match (all(&of_decoder), all(&|n| !of_decoder(n))) {
+            (true, _) => "the token that is read ⇒ the one to be written",
+            (_, true) => "queries",
+            _ => "queries, of a decoder as the token that is read ⇒ the one to be written",
+        };
+        format!("{name}: {across} across{seconds}; down, {down}. {legend}")
+    }
+
+    /// The smaller numbers that are computed from a snapshot.
+    pub(super) fn computed_before(&self, snapshot: &Snapshot) -> Vec<usize> {
+        match self.picked {
+            Picked::Walk(walk) => computed_before(&self.ready.model.graph, walk, snapshot),
+            Picked::Nodes(_) => Vec::new(),
+        }
+    }
+
+    /// Where the walk is not in the order of computation.
+    fn order_text(&self, output: &Output<'_>) -> Option<String> {
+        let Picked::Walk(walk) = self.picked else { return None };
+        let note = order_note(&self.ready.model.graph, walk)?;
+        Some(attnscope_render::wrap_plain(&note, output.width()).join("\n") + "\n")
     }
 
     fn heading(&self, output: &Output<'_>) -> String {

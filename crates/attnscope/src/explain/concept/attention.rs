@@ -2,10 +2,11 @@
 
 use attnscope_graph::{Dim, Factor, Op, Side, Squash, Stack};
 use attnscope_render::page::Page;
+use attnscope_render::thousands;
 use attnscope_run::{Kept, relative_bucket};
 
 use super::super::Subject;
-use crate::attention::{Batch, steps};
+use crate::attention::{Batch, DrawnHeads, steps};
 use crate::ready::Token;
 
 /// Where the numbers of an attention are taken from.
@@ -22,8 +23,8 @@ pub(super) fn scaled(subject: &Subject<'_>, page: &mut Page) {
     let width = subject.size(Dim::Head(Stack::Decoder));
     page.formula("attention(q, k, v) = softmax(q·kᵀ × scale + mask)·v");
     page.words(format!(
-        "A score is a sum of {width} products, one for each of a head's features. If those are independent with \
-         variance 1, the sum has variance {width}: the wider the head, the larger the scores, until the softmax puts \
+        "A score is a sum of {width} products, one for each of a head's features. If queries and keys are independent \
+         with mean 0 and variance 1, the sum has variance {width}: the wider the head, the larger the scores, until the softmax puts \
          all weight on one key and passes no gradient to the others. Dividing by √{width} brings the variance back \
          to 1."
     ));
@@ -77,10 +78,10 @@ pub(super) fn heads(subject: &Subject<'_>, page: &mut Page) {
             subject.sizes.get(Dim::Head(stack)).map_or_else(|| "K − 1".into(), |k| k.saturating_sub(1).to_string()),
         ));
     }
+    page.words(splitting(subject));
     page.words(
-        "Splitting costs nothing: the products are the same in number. It buys several softmaxes instead of one, so \
-         that a query can look at several places at once for different reasons. The heads meet again in the output \
-         projection, which mixes their results.",
+        "It gives several softmaxes in place of one, so that a query can look at several places at once for different \
+         reasons. The heads meet again in the output projection, which mixes their results.",
     );
     let rows = entropy_and_peak(subject);
     if !rows.is_empty() {
@@ -89,12 +90,37 @@ pub(super) fn heads(subject: &Subject<'_>, page: &mut Page) {
     }
 }
 
+/// What heads cost beside one head of the whole width, counted on the decoder's cross-attention.
+fn splitting(subject: &Subject<'_>) -> String {
+    let stack = Stack::Decoder;
+    let [heads, head, inner] =
+        [Dim::Heads(stack), Dim::Head(stack), Dim::Inner(stack)].map(|d| subject.size(d));
+    let held = match subject.find(&format!("{CROSS}.weights")).and_then(|n| subject.sizes.shape(&n.dims)) {
+        Some(shape) => {
+            let cells: usize = shape.iter().product();
+            let one = cells / shape.get(1).copied().unwrap_or(1).max(1);
+            format!(" ({} weights in {CROSS} on this input, with one head {})", count(cells), count(one))
+        }
+        None => String::new(),
+    };
+    format!(
+        "Splitting takes no more products: {heads} × {head} = {inner} a pair of positions, as with one head of {inner}. \
+         It does take more of everything that is a number a pair: {heads} times the scores, exponentials and weights \
+         to compute and to hold{held}."
+    )
+}
+
+fn count(n: usize) -> String {
+    thousands(n as u64)
+}
+
 /// One line a head: how spread, how sharp, and its strongest pair of tokens. The measures are those of `trace`.
 fn entropy_and_peak(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let path = format!("{CROSS}.weights");
     let (Some(run), Some(kept)) = (&subject.run, subject.kept(&path)) else { return Vec::new() };
     let batch = Batch { ready: run.ready, input: &run.input, row: 0 };
-    let Some(cross) = batch.cross_attention(&path, kept) else { return Vec::new() };
+    let map = subject.graph().find(&path).and_then(|id| batch.map(id, kept, DrawnHeads::Mean));
+    let Some(cross) = map else { return Vec::new() };
     let row = |(h, m): (usize, &attnscope_diagnose::HeadMeasures)| {
         let entropy = m.entropy.map_or_else(|| "–".to_owned(), |e| format!("{e:.3}"));
         vec![h.to_string(), entropy, format!("{:.2}", m.peak), pair(subject, kept, h)]
@@ -125,13 +151,13 @@ fn label(subject: &Subject<'_>, side: Side, at: usize) -> String {
 }
 
 pub(super) fn masks(subject: &Subject<'_>, page: &mut Page) {
-    page.formula("masked_scores = scores + mask, mask = 0 where open, −∞ where shut");
+    page.formula("masked_scores = scores + mask, mask = 0 where visible, −∞ where masked");
     page.words(
-        "e^−∞ is 0: a shut key gets no weight, and the others' weights still add up to 1. Multiplying the scores by 0 \
-         instead leaves e^0 = 1 for every hidden key; multiplying the weights by 0 after the softmax leaves rows that \
+        "e^−∞ is 0: a masked key gets no weight, and the others' weights still add up to 1. Multiplying the scores by 0 \
+         instead leaves e^0 = 1 for every masked key; multiplying the weights by 0 after the softmax leaves rows that \
          no longer add up to 1.",
     );
-    page.table(&["attention", "hides", "shape", "#open", "#shut"], mask_rows(subject));
+    page.table(&["attention", "hides", "shape", "#visible", "#masked"], mask_rows(subject));
     page.words(
         "A causal mask belongs to the decoder's self-attention alone. In cross-attention the whole source is known, \
          and hiding its end from early target positions is a mistake. `attnscope masks` draws them for your input \

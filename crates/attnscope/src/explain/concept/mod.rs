@@ -1,6 +1,7 @@
 //! The ideas behind an encoder-decoder, each told with the numbers of the model at hand.
 
 mod attention;
+mod parts;
 mod stream;
 
 use super::Concept;
@@ -30,4 +31,7 @@ pub(super) const CONCEPTS: &[Concept] = &[
         tell: stream::forcing,
     },
     Concept { id: "output-projection", title: "from d_model to the vocabulary", tell: stream::output },
+    Concept { id: "embeddings", title: "from tokens to vectors", tell: parts::embeddings },
+    Concept { id: "feed-forward", title: "what each position does by itself", tell: parts::feed_forward },
+    Concept { id: "decoding", title: "how a sentence is generated", tell: parts::decoding },
 ];

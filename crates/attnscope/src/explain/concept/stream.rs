@@ -1,7 +1,7 @@
 //! Ideas about what flows from embeddings to logits.
 
 use attnscope_graph::{
-    Dim, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, Side, Stack, Switch, words,
+    Dim, EmbeddingScale, LogitScale, Node, NormKind, NormPlace, Op, Positions, Side, Stack, Switch, words,
 };
 use attnscope_render::page::Page;
 use attnscope_render::{thousands, trace::number};
@@ -19,7 +19,8 @@ pub(super) fn residual(subject: &Subject<'_>, page: &mut Page) {
     let width = subject.size(Dim::Model);
     page.words(format!(
         "A sublayer does not replace the stream, it adds to it: both are {width} wide, and that is why d_model never \
-         changes. The sum gives gradients a straight way through all layers."
+         changes. {}",
+        way_back(subject)
     ));
     let norm = match wiring.norm {
         NormKind::Layer => "subtracts the mean of a position's features, divides by their standard deviation",
@@ -27,9 +28,10 @@ pub(super) fn residual(subject: &Subject<'_>, page: &mut Page) {
             "divides a position's features by their root mean square, without subtracting a mean"
         }
     };
+    let bias = if wiring.biases.norm { ", and adds a learned bias" } else { "; it has no bias" };
     page.words(format!(
-        "The norm works on each position by itself, over its {width} features: it {norm}, and multiplies by a learned \
-         gain. It does not mix positions, sentences or features of other positions. eps is {:e}.",
+        "The norm works on each position by itself, over its {width} features: it {norm}, multiplies by a learned \
+         gain{bias}. It does not mix positions, sentences or features of other positions. eps is {:e}.",
         wiring.norm_eps
     ));
     if wiring.residual_gain != 1.0 {
@@ -39,6 +41,28 @@ pub(super) fn residual(subject: &Subject<'_>, page: &mut Page) {
     if !rows.is_empty() {
         page.words("The stream on this input, layer by layer:");
         page.table(&["node", "shape", "#standard deviation"], rows);
+    }
+}
+
+/// What gradients pass on their way from the last layer to the embeddings.
+fn way_back(subject: &Subject<'_>) -> String {
+    let norms = |stack: Stack| {
+        let graph = subject.graph();
+        let of_stack = |node: &&Node| node.path.layer().is_some_and(|(s, _)| s == stack);
+        graph.nodes().iter().filter(of_stack).filter(|n| matches!(n.op, Op::Norm { .. })).count()
+    };
+    let [encoder, decoder] = Stack::ALL.map(norms);
+    match subject.model.wiring.norm_place {
+        NormPlace::Pre => {
+            "Norms stand before the sublayers, not between the sums: the sums of all layers are one \
+                           straight way, on which gradients pass nothing but additions."
+                .to_owned()
+        }
+        NormPlace::Post => format!(
+            "Every sum is normed before it goes on, so there is no straight way through the layers: gradients pass \
+             {decoder} norms in the decoder's and {encoder} in the encoder's. Deep models of this kind need a slow \
+             start in training."
+        ),
     }
 }
 
@@ -59,8 +83,8 @@ fn stream_rows(subject: &Subject<'_>) -> Vec<Vec<String>> {
 
 pub(super) fn positions(subject: &Subject<'_>, page: &mut Page) {
     page.words(
-        "Attention sees a set: without positions, a sentence and its words shuffled would give the same weights. \
-         Something has to mark where each token stands.",
+        "Attention sees a set: without positions, a sentence with its tokens in another order would give the same \
+         weights, with their rows and columns in that other order. Something has to mark where each token stands.",
     );
     let wiring = &subject.model.wiring;
     for side in [Side::Source, Side::Target] {
@@ -157,7 +181,7 @@ fn best_tokens(subject: &Subject<'_>) -> Vec<(String, String)> {
     logits.values.chunks(vocabulary.max(1)).take(positions).map(of_row).collect()
 }
 
-fn piece(ready: &crate::Ready<'_>, id: usize) -> String {
+pub(super) fn piece(ready: &crate::Ready<'_>, id: usize) -> String {
     let id = u32::try_from(id).unwrap_or(u32::MAX);
     let piece = ready.tokenizer.as_ref().and_then(|t| t.piece(Side::Target, id));
     piece.unwrap_or_else(|| id.to_string())
