@@ -191,7 +191,7 @@ fn a_query_with_nothing_to_see_is_shown() {
     assert_eq!(value["masks"][1]["blind"], serde_json::json!([[], [0, 1]]));
     let output = attnscope(&[&BATCH[..], &["--pad", "left", "--width", "100"]].concat());
     let text = stdout(&output);
-    assert!(text.contains("queries with nothing to see: 0, 1; by definition their weights are 0"), "{text}");
+    assert!(text.contains("queries with no visible key: 0, 1; by definition their weights are 0"), "{text}");
     // The toy numbers places, so its tokens get other positions: said, and no success.
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("src.positions is the first tensor that moves"), "{text}");
@@ -448,7 +448,8 @@ fn pad_ids_that_are_given_are_tokens_and_said_to_be() {
         assert!(notes.contains(words), "{words}\n{notes}");
     }
     let text = stdout(&output);
-    let legend = "(pad) was added to fill its row: shut. 98, the pad id as a token, is open like any other.";
+    let legend =
+        "(pad) was added to fill its row: masked. 98, the pad id as a token, is visible like any other.";
     assert!(text.contains(legend), "{text}");
     let output = run("5,6,98,7", "98,4");
     assert_eq!(stderr(&output), "");

@@ -175,18 +175,18 @@ fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<Mask
     let keys = attention.keys().word();
     let position = match (attention, causal) {
         (Attention::Encoder, false) => "position: the whole source is known, so every token sees every other",
-        (Attention::Encoder, true) => "position: shut by mistake: the whole source is known from the start",
+        (Attention::Encoder, true) => "position: masked by mistake: the whole source is known from the start",
         (Attention::Decoder, true) => {
             "position: a token sees itself and those before it: what comes later is what it is to predict"
         }
         (Attention::Decoder, false) => {
-            "position: nothing is shut: every token sees those after it, and in training the answer with them"
+            "position: nothing is masked: every token sees those after it, and in training the answer with them"
         }
         (Attention::Cross, false) => {
             "position: the whole source is known before the first target token is written"
         }
         (Attention::Cross, true) => {
-            "position: shut by mistake: the whole source is known, and the first target tokens cannot see its end"
+            "position: masked by mistake: the whole source is known, and the first target tokens cannot see its end"
         }
     };
     let audio = attention.keys() == Side::Source && model.wiring.front == Front::Audio;
@@ -198,9 +198,9 @@ fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<Mask
     let padding = match (padding, padded()) {
         _ if audio => "padding: no mask: a recording always fills its window, silence included".to_owned(),
         (true, true) => {
-            format!("padding: {keys} padding fills a row and means nothing, so its columns are shut")
+            format!("padding: {keys} padding fills a row and means nothing, so its columns are masked")
         }
-        (true, false) => format!("padding: its columns would be shut; no {keys} row of this input has any"),
+        (true, false) => format!("padding: its columns would be masked; no {keys} row of this input has any"),
         (false, _)
             if attention == Attention::Decoder && causal && model.wiring.padding_mask == Switch::Off =>
         {

@@ -48,10 +48,10 @@ impl Mistake {
     pub fn formula(self) -> &'static str {
         match self {
             Self::CausalCross => "softmax(scores + causal mask)",
-            Self::MultiplyAfter => "softmax(scores) × (1 open, 0 shut)",
-            Self::MultiplyBefore => "softmax(scores × (1 open, 0 shut))",
-            Self::NoPadding => "softmax(scores), padding open",
-            Self::NoCausal => "softmax(scores), the future open",
+            Self::MultiplyAfter => "softmax(scores) × (1 visible, 0 masked)",
+            Self::MultiplyBefore => "softmax(scores × (1 visible, 0 masked))",
+            Self::NoPadding => "softmax(scores), padding visible",
+            Self::NoCausal => "softmax(scores), the future visible",
         }
     }
 }
@@ -157,7 +157,7 @@ impl Compared {
                 )
             }
             Mistake::MultiplyBefore => format!(
-                "a score of 0 is not −∞: exp(0) = 1, so shut keys keep {leaked:.3} of the weight of query {leaking}"
+                "a score of 0 is not −∞: exp(0) = 1, so masked keys keep {leaked:.3} of the weight of query {leaking}"
             ),
             Mistake::NoPadding => {
                 format!(

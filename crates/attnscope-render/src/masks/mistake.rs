@@ -67,7 +67,7 @@ pub fn mistake(
         out += &joined(&draw(options, &compared.wrong, &wrong_sums, wrong_formula, style));
     }
     let leaks = compared.rows.iter().any(|row| row.leaked > 0.0);
-    let mark = if leaks { "; ! marks weight on keys that should be shut" } else { "" };
+    let mark = if leaks { "; ! marks weight on keys that should be masked" } else { "" };
     let difference = format!("{}{mark}", compared.difference());
     out + &joined(&wrap(&shown(&difference, options.glyphs), options.width))
 }

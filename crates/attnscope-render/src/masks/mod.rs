@@ -88,15 +88,16 @@ fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
 /// What the cells of a mask mean, and the words for padding that stand at its sides: what was added, and the name of the
 /// model's pad id where that was given as a token.
 pub fn legend(added: bool, given: Option<&str>, options: Options) -> String {
-    let [open, future, padding] =
+    let [visible, future, padding] =
         [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, options.glyphs));
-    let mut text =
-        format!("Queries down, keys across: {open} open, {future} shut: future, {padding} shut: padding.");
+    let mut text = format!(
+        "Queries down, keys across: {visible} visible, {future} masked: future, {padding} masked: padding."
+    );
     if added {
-        text += " (pad) was added to fill its row: shut.";
+        text += " (pad) was added to fill its row: masked.";
     }
     if let Some(name) = given {
-        text += &format!(" {name}, the pad id as a token, is open like any other.");
+        text += &format!(" {name}, the pad id as a token, is visible like any other.");
     }
     joined(&wrap_plain(&shown(&text, options.glyphs), options.width))
 }
@@ -115,7 +116,7 @@ pub fn mask_heading(mask: &Mask, options: Options) -> String {
             mask.heads,
             mask.layers
         ),
-        None => format!("  no mask: every cell of the scores, {}, is open", shape_text(&whole)),
+        None => format!("  no mask: every cell of the scores, {}, is visible", shape_text(&whole)),
     };
     let mut out = format!("{title}\n");
     for line in std::iter::once(shape).chain(mask.reasons.iter().map(|reason| format!("  {reason}"))) {
@@ -138,12 +139,12 @@ pub fn mask_drawing(
     let [queries, keys] = labels;
     let large = cells.len() > PLAIN_CELLS || queries.len() > MOST_QUERIES;
     if large && cells.iter().all(Option::is_none) {
-        return format!("  every one of its {} × {} cells is open\n", mask.shape[2], mask.shape[3]);
+        return format!("  every one of its {} × {} cells is visible\n", mask.shape[2], mask.shape[3]);
     }
     if cells.len() > MOST_CELLS || queries.len() > MOST_QUERIES {
-        let shut = cells.iter().filter(|cell| cell.is_some()).count();
+        let masked = cells.iter().filter(|cell| cell.is_some()).count();
         return format!(
-            "  {shut} of {} cells are shut: too many to draw, --format json has them\n",
+            "  {masked} of {} cells are masked: too many to draw, --format json has them\n",
             cells.len()
         );
     }
@@ -158,7 +159,7 @@ pub fn mask_drawing(
     if !blind.is_empty() {
         let list: Vec<String> = blind.iter().map(usize::to_string).collect();
         let text = format!(
-            "! queries with nothing to see: {}; by definition their weights are 0 (a softmax of −∞ alone is 0/0)",
+            "! queries with no visible key: {}; by definition their weights are 0 (a softmax of −∞ alone is 0/0)",
             list.join(", ")
         );
         out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
