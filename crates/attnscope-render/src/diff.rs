@@ -1,6 +1,6 @@
 //! Where two runs part: the verdict first, then the nodes around it.
 
-use attnscope_diagnose::diff::{Compared, Divergence, Grounds, Judged, Kind, Report, State};
+use attnscope_diagnose::diff::{Compared, Divergence, Grounds, Judged, Kind, Order, Report, State};
 use serde_json::{Value, json};
 
 use crate::glyphs::Glyphs;
@@ -33,6 +33,7 @@ pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options)
     out.push('\n');
     match &report.first {
         Some(first) => out += &divergence(report, first, options),
+        None if report.differs() => out += &ranked(report, options),
         None => out += &fill(&agreement(report), options, 0),
     }
     if let Some(remark) = judged(report) {
@@ -42,7 +43,9 @@ pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options)
     if !table.is_empty() {
         out += &format!("\n{table}");
     }
-    out + &not_compared(report, options)
+    out += &not_compared(report, options);
+    out += &unused_lines(report, options);
+    out + &proposal(report, options)
 }
 
 fn heading(parties: &[Party; 2], options: Options) -> String {
@@ -136,6 +139,17 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     lines.iter().enumerate().map(indented).collect()
 }
 
+/// What differs, where nothing says what was computed first.
+fn ranked(report: &Report, options: Options) -> String {
+    let (count, all) = (report.largest.len(), report.nodes.len());
+    let text = format!(
+        "{count} of {all} nodes differ. No order of computation is known: the tensors are listed by name, and the names are those \
+         of no known model. So none is called the first; the largest differences come first."
+    );
+    let help = "--model FILE gives an order; so does a dump in one .pt or .npz that is written as modules are called.";
+    format!("{}{}", fill(&text, options, 0), fill(help, options, 0))
+}
+
 /// What is compared.
 fn noun(report: &Report) -> &'static str {
     if report.judged == Judged::Weights { "weights" } else { "nodes" }
@@ -178,18 +192,12 @@ fn judged(report: &Report) -> Option<&'static str> {
 
 fn table(report: &Report, full: bool, options: Options) -> String {
     let (from, to) = match &report.first {
+        None if !report.largest.is_empty() => return by_size(report, full, options),
         _ if full => (0, report.nodes.len()),
         Some(first) => (first.row.saturating_sub(BEFORE), (first.row + 1 + AFTER).min(report.nodes.len())),
         None => return String::new(),
     };
-    let columns = vec![
-        Column::left(if report.judged == Judged::Weights { "weight" } else { "node" }),
-        Column::left("shape"),
-        Column::right("max |A−B|"),
-        Column::right("of largest"),
-        Column::left(""),
-    ];
-    let mut table = Table::new(columns, options.glyphs);
+    let mut table = node_table(report, options);
     for row in report.nodes.get(from..to).unwrap_or_default() {
         table.row(cells(row));
     }
@@ -207,6 +215,37 @@ fn table(report: &Report, full: bool, options: Options) -> String {
     if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
 }
 
+/// The nodes that differ, the largest difference first; with `full` all of them, and then the others.
+fn by_size(report: &Report, full: bool, options: Options) -> String {
+    let mut table = node_table(report, options);
+    let shown = if full { report.largest.len() } else { BEFORE + AFTER };
+    report
+        .largest
+        .iter()
+        .take(shown)
+        .filter_map(|&i| report.nodes.get(i))
+        .for_each(|row| table.row(cells(row)));
+    if full {
+        report.nodes.iter().filter(|row| row.state != State::Apart).for_each(|row| table.row(cells(row)));
+    }
+    let mut out = table.render(options.width);
+    if report.largest.len() > shown {
+        out += &format!("\n{} more differ; --full shows them\n", report.largest.len() - shown);
+    }
+    if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
+}
+
+fn node_table(report: &Report, options: Options) -> Table {
+    let columns = vec![
+        Column::left(if report.judged == Judged::Weights { "weight" } else { "node" }),
+        Column::left("shape"),
+        Column::right("max |A−B|"),
+        Column::right("of largest"),
+        Column::left(""),
+    ];
+    Table::new(columns, options.glyphs)
+}
+
 fn cells(row: &Compared) -> [String; 5] {
     let m = &row.measure;
     let (difference, relative) = match (m.max_abs, m.apart) {
@@ -218,7 +257,7 @@ fn cells(row: &Compared) -> [String; 5] {
         State::Same => "same",
         State::Rounding => "rounding",
         State::First => "◀ first",
-        State::After => "differs",
+        State::After | State::Apart => "differs",
     };
     let state = match &row.seen_as {
         Some(words) => format!("{state} ({words})"),
@@ -239,6 +278,28 @@ fn not_compared(report: &Report, options: Options) -> String {
     if left.is_empty() { String::new() } else { format!("\n{}", left.concat()) }
 }
 
+fn unused_lines(report: &Report, options: Options) -> String {
+    let line = |line: &attnscope_diagnose::diff::UnusedLine| {
+        let [a, b] = &line.names;
+        fill(&format!("line {} of the map matched nothing ({a} = {b}): {}", line.line, line.why), options, 0)
+    };
+    let lines: Vec<String> = report.unused_lines.iter().map(line).collect();
+    if lines.is_empty() { String::new() } else { format!("\n{}", lines.concat()) }
+}
+
+/// Lines of a map, whole however wide: they are to be copied.
+fn proposal(report: &Report, options: Options) -> String {
+    let Some(proposal) = &report.proposal else { return String::new() };
+    let [paired, unmatched] = proposal.tensors;
+    let text = format!(
+        "{unmatched} tensors have names that mean no node. For {paired} of them this map may fit; it was not used. Read it, put \
+         what is right into a file, and give it with --map FILE:"
+    );
+    let lines: String =
+        proposal.lines.iter().map(|line| format!("{}\n", shown(line, options.glyphs))).collect();
+    format!("\n{}\n{lines}", fill(&text, options, 0))
+}
+
 /// The comparison for programs.
 pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
     let side = |party: &Party| json!({ "path": party.path, "kind": party.kind, "tensors": party.tensors });
@@ -255,9 +316,25 @@ pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
             Judged::NotRebuilt => "not_rebuilt",
             Judged::Weights => "weights",
         },
+        "order": report.order.name(),
+        "largest_differences": ranked_json(report),
+        "map": {
+            "unused": report.unused_lines.iter().map(unused_json).collect::<Vec<Value>>(),
+            "proposed": report.proposal.as_ref().map(|p| &p.lines),
+        },
         "nodes": nodes,
         "not_compared": { "a": report.left[0], "b": report.left[1] },
     })
+}
+
+/// Where no order is known: what differs, the largest first.
+fn ranked_json(report: &Report) -> Option<Vec<&str>> {
+    let names = || report.largest.iter().filter_map(|&i| report.nodes.get(i)).map(|row| row.node.as_str());
+    (report.order == Order::Unknown).then(|| names().collect())
+}
+
+fn unused_json(line: &attnscope_diagnose::diff::UnusedLine) -> Value {
+    json!({ "line": line.line, "names": line.names, "why": line.why })
 }
 
 fn first_json(report: &Report, first: &Divergence) -> Value {

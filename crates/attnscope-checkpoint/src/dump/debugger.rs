@@ -40,8 +40,8 @@ pub(super) fn find(folder: &Path) -> Result<Option<PathBuf>, Error> {
 }
 
 /// The tensors that a tree names, in the order of the calls, then those of layers that it leaves out: by default the tree
-/// keeps the first and the last layer, and the files are there all the same.
-pub(super) fn read(tree: &Path) -> Result<Vec<DumpTensor>, Error> {
+/// keeps the first and the last layer, and the files are there all the same. With them the number of the former.
+pub(super) fn read(tree: &Path) -> Result<(Vec<DumpTensor>, usize), Error> {
     let root = small_json(tree, MAX_TREE)?;
     let mut calls = Calls { named: Vec::new(), times: HashMap::new(), printed: 0 };
     calls.visit(&root, 0);
@@ -69,8 +69,9 @@ pub(super) fn read(tree: &Path) -> Result<Vec<DumpTensor>, Error> {
             tensors.push(tensor(&folder.join(file), calls.once(name))?);
         }
     }
+    let in_order = tensors.len();
     tensors.extend(left_out(folder, &seen, &calls)?);
-    Ok(tensors)
+    Ok((tensors, in_order))
 }
 
 struct Calls {

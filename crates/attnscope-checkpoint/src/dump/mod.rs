@@ -58,6 +58,8 @@ pub struct Dump {
     kind: DumpKind,
     tensors: Vec<DumpTensor>,
     by_name: HashMap<String, usize>,
+    /// How many tensors, from the first on, stand in the order in which they were written.
+    written: usize,
     /// Where an archive was unpacked, for as long as it is read.
     _unpacked: Option<tempfile::TempDir>,
 }
@@ -119,33 +121,41 @@ impl Dump {
             return Ok(dump);
         }
         let tensors = files::file(path, &start)?;
-        Self::new(path, DumpKind::Arrays, tensors, None)
+        let written = tensors.len();
+        Self::new(path, DumpKind::Arrays, tensors, written, None)
     }
 
     fn folder(path: &Path, unpacked: Option<tempfile::TempDir>) -> Result<Self, Error> {
         if let Some(tree) = debugger::find(path)? {
-            return Self::new(path, DumpKind::Debugger, debugger::read(&tree)?, unpacked);
+            let (tensors, written) = debugger::read(&tree)?;
+            return Self::new(path, DumpKind::Debugger, tensors, written, unpacked);
         }
-        Self::new(path, DumpKind::Arrays, files::folder(path)?, unpacked)
+        // A folder lists its files by name.
+        Self::new(path, DumpKind::Arrays, files::folder(path)?, 0, unpacked)
     }
 
     fn text(path: &Path, source: &Source) -> Result<Self, Error> {
         if debugger::is_tree(path) {
-            return Self::new(path, DumpKind::Debugger, debugger::read(path)?, None);
+            let (tensors, written) = debugger::read(path)?;
+            return Self::new(path, DumpKind::Debugger, tensors, written, None);
         }
         let item = scan::scan(source.bytes()).map_err(|kind| source.error(kind))?;
         let file: Arc<Path> = path.into();
         if polygraphy::is(&item, source.bytes()) {
             let tensors = polygraphy::tensors(&item, source, &file)?;
-            return Self::new(path, DumpKind::Polygraphy, tensors, None);
+            let written = tensors.len();
+            return Self::new(path, DumpKind::Polygraphy, tensors, written, None);
         }
-        Self::new(path, DumpKind::Json, json::tensors(&item, source, &file)?, None)
+        let tensors = json::tensors(&item, source, &file)?;
+        let written = tensors.len();
+        Self::new(path, DumpKind::Json, tensors, written, None)
     }
 
     fn new(
         path: &Path,
         kind: DumpKind,
         tensors: Vec<DumpTensor>,
+        written: usize,
         unpacked: Option<tempfile::TempDir>,
     ) -> Result<Self, Error> {
         let refuse = |what: String, help: &str| {
@@ -165,7 +175,7 @@ impl Dump {
         for (i, tensor) in tensors.iter().enumerate() {
             by_name.entry(tensor.name.clone()).or_insert(i);
         }
-        Ok(Self { path: path.to_owned(), kind, tensors, by_name, _unpacked: unpacked })
+        Ok(Self { path: path.to_owned(), kind, tensors, by_name, written, _unpacked: unpacked })
     }
 
     /// What was opened.
@@ -181,6 +191,12 @@ impl Dump {
     /// Every tensor, in the order of the files.
     pub fn tensors(&self) -> &[DumpTensor] {
         &self.tensors
+    }
+
+    /// How many tensors, from the first on, stand in the order in which the program wrote them; 0 for a folder of files.
+    /// Some writers sort by name first: whether the order says anything is for the caller to find out.
+    pub fn written_in_order(&self) -> usize {
+        self.written
     }
 
     /// The tensor of that name.

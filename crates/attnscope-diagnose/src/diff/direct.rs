@@ -102,15 +102,22 @@ fn zero(two: &Two<'_>) -> Option<Relation> {
     (all(two.found) && !all(two.expected)).then_some(Relation::AllZero { weight: None })
 }
 
+/// A factor this close to 1 is no mistake that anybody makes.
+const NEAR_ONE: f64 = 1e-3;
+
 fn scale(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
     let factor = ratio(two.found, two.expected);
-    if !factor.is_finite() || factor.abs() < 1e-12 || (factor - 1.0).abs() < 1e-9 {
+    if !factor.is_finite() || factor.abs() < 1e-12 || (factor - 1.0).abs() < NEAR_ONE {
         return None;
     }
     let scaled: Vec<f64> = two.expected.iter().map(|x| x * factor).collect();
-    let allowed: Vec<f64> = two.allowed.iter().map(|x| x * factor.abs().max(1.0) * 4.0).collect();
+    // The candidate's own rounding: what was expected may be off by, times the factor, and so may the factor.
+    let allowed: Vec<f64> = two.allowed.iter().map(|x| x * (1.0 + factor.abs())).collect();
     let fits = worst(&scaled, two.found, &allowed, two.masked) <= 1.0;
-    fits.then(|| Relation::Scale { factor, known: known(factor, frame) })
+    // Within what is allowed, 1 may fit as well: then the factor says nothing.
+    let tells = |i: &usize| ((factor - 1.0) * two.expected[*i]).abs() > 2.0 * allowed[*i];
+    let telling = (0..two.expected.len()).filter(|i| allowed[*i].is_finite()).any(|i| tells(&i));
+    (fits && telling).then(|| Relation::Scale { factor, known: known(factor, frame) })
 }
 
 /// What a factor is of the model's sizes.
@@ -122,6 +129,7 @@ fn known(factor: f64, frame: &Frame) -> Option<String> {
     ];
     let is = |x: f64| (factor.abs() / x - 1.0).abs() < 1e-5;
     let sign = if factor < 0.0 { "−" } else { "" };
+    // −1 is a sign that was lost; 1 itself is no relation.
     let mut roots: Vec<(String, f64)> = vec![("1".into(), 1.0), ("2".into(), 2.0), ("1/2".into(), 0.5)];
     for (name, dim) in dims {
         let Some(n) = frame.sizes.get(dim) else { continue };
@@ -297,6 +305,29 @@ mod tests {
     fn named(expected: &[f64], found: &[f64]) -> Option<Relation> {
         let (shape, allowed) = ([1, expected.len() / 2, 2], vec![1e-6; expected.len()]);
         shifted(&Two { shape: &shape, expected, found, allowed: &allowed, masked: false, heads: None })
+    }
+
+    #[test]
+    fn a_factor_of_one_is_no_relation() {
+        let expected: Vec<f64> = (0..64).map(|i| f64::from(i) - 20.5).collect();
+        let of = |factor: f64, allowed: f64| {
+            let found: Vec<f64> = expected.iter().map(|x| x * factor).collect();
+            let allowed = vec![allowed; expected.len()];
+            let two = Two {
+                shape: &[1, 8, 8],
+                expected: &expected,
+                found: &found,
+                allowed: &allowed,
+                masked: false,
+                heads: None,
+            };
+            scale(&two, &Frame::of_sizes(attnscope_graph::Sizes::default()))
+        };
+        assert_eq!(of(2.0, 1e-6), Some(Relation::Scale { factor: 2.0, known: Some("2".into()) }));
+        assert_eq!(of(-1.0, 1e-6), Some(Relation::Scale { factor: -1.0, known: Some("−1".into()) }));
+        assert_eq!(of(1.000_001, 1e-7), None);
+        // Rounding explains 1 as well.
+        assert_eq!(of(1.01, 10.0), None);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum DiffError {
         a: (PathBuf, String),
         /// B, and its first names.
         b: (PathBuf, String),
+        /// Lines of a map that may fit.
+        proposal: Vec<String>,
     },
     /// A map that cannot be understood.
     #[error("{}: {place}: expected {expected}, found {found}", .path.display())]

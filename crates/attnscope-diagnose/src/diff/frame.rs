@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, NodePath, Op, Sizes, Stack, Wiring, build};
+use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, Op, Sizes, Stack, Wiring, build};
 use attnscope_run::trace::Trace;
 use attnscope_run::{Input, Rows, sizes_of};
 
+use super::order::{Order, Scheme, place};
 use super::side::Side;
 
 /// Nodes in the order of computation.
@@ -18,25 +19,11 @@ pub(super) struct Frame {
     pub(super) sizes: Sizes,
     /// What the traced model was given to read.
     pub(super) input: Option<Input>,
-}
-
-/// Layers of a graph that is built for the order of its names alone.
-const MOST_LAYERS: usize = 256;
-
-/// Names that are node paths, in the order in which any model computes them; files list theirs by the alphabet. Other names
-/// stay as they are, after them.
-fn in_order<T>(mut named: Vec<(&str, T)>) -> Vec<(&str, T)> {
-    let layers = |stack: Stack| {
-        let of =
-            |(name, _): &(&str, T)| NodePath::from((*name).to_owned()).layer().filter(|(s, _)| *s == stack);
-        named.iter().filter_map(of).map(|(_, n)| n + 1).max().unwrap_or(0).min(MOST_LAYERS)
-    };
-    let layers = Layers { encoder: layers(Stack::Encoder), decoder: layers(Stack::Decoder) };
-    // Every node that a family may have beside the paper's.
-    let wiring = Wiring { gated: true, relative_bias: true, ..Wiring::VASWANI };
-    let graph = build(layers, &wiring);
-    named.sort_by_key(|(name, _)| graph.find(name).map_or(usize::MAX, NodeId::index));
-    named
+    /// Where the order of the nodes comes from.
+    pub(super) order: Order,
+    /// Where no model is known: the nodes, by what their names mean.
+    meant: HashMap<NodeId, usize>,
+    scheme: Option<Scheme>,
 }
 
 /// The cells of a node's tensor that stand for tokens. What is computed at padding is nobody's business, and programs
@@ -93,7 +80,7 @@ impl Frame {
         }
         match trace.and_then(rebuilt) {
             Some((graph, sizes)) => Self::of_graph(graph, sizes, input),
-            None => Self::of_names(trace, a),
+            None => Self::of_names(trace, a, b),
         }
     }
 
@@ -104,45 +91,66 @@ impl Frame {
             shape: sizes.shape(&node.dims),
         };
         let nodes: Vec<FrameNode> = graph.iter().map(node).collect();
-        Self { by_path: index(&nodes), nodes, graph: Some(graph), sizes, input }
+        Self { graph: Some(graph), sizes, input, ..Self::of_nodes(nodes, Order::Graph) }
     }
 
     /// A trace of a graph that is not known to this version, or two dumps of others: each after the one before.
-    fn of_names(trace: Option<&Trace>, a: &Side) -> Self {
+    fn of_names(trace: Option<&Trace>, a: &Side, b: &Side) -> Self {
+        let Some(trace) = trace else { return Self::of_dumps(a, b) };
         let mut nodes: Vec<FrameNode> = Vec::new();
-        match trace {
-            Some(trace) => {
-                for node in &trace.nodes {
-                    let place = |path: &String| nodes.iter().position(|n| n.path == *path);
-                    let inputs = node.inputs.iter().filter_map(place).collect();
-                    nodes.push(FrameNode {
-                        path: node.path.clone(),
-                        inputs,
-                        shape: Some(node.shape.clone()),
-                    });
-                }
-            }
-            None => {
-                let named = a.dump.tensors().iter().map(|t| (t.name.as_str(), t.shape.clone()));
-                for (i, (name, shape)) in in_order(named.collect()).into_iter().enumerate() {
-                    nodes.push(FrameNode {
-                        path: name.to_owned(),
-                        inputs: i.checked_sub(1).into_iter().collect(),
-                        shape: Some(shape),
-                    });
-                }
+        for node in &trace.nodes {
+            let place = |path: &String| nodes.iter().position(|n| n.path == *path);
+            let inputs = node.inputs.iter().filter_map(place).collect();
+            nodes.push(FrameNode { path: node.path.clone(), inputs, shape: Some(node.shape.clone()) });
+        }
+        Self::of_nodes(nodes, Order::Graph)
+    }
+
+    /// The names of A, in the order in which they were computed, where one is known.
+    fn of_dumps(a: &Side, b: &Side) -> Self {
+        let (ours, theirs) = (a.dump.tensors(), b.dump.tensors());
+        let scheme = Scheme::of(ours.iter().chain(theirs).map(|tensor| tensor.name.as_str()));
+        let placed = place(a, b, &scheme);
+        let node = |(i, &tensor): (usize, &usize)| FrameNode {
+            path: ours[tensor].name.clone(),
+            inputs: i.checked_sub(1).filter(|_| i < placed.known).into_iter().collect(),
+            shape: Some(ours[tensor].shape.clone()),
+        };
+        let mut frame = Self::of_nodes(placed.tensors.iter().enumerate().map(node).collect(), placed.order);
+        for (i, node) in frame.nodes.iter().enumerate() {
+            if let Some(meaning) = scheme.meaning(&node.path) {
+                frame.meant.entry(meaning).or_insert(i);
             }
         }
-        Self { by_path: index(&nodes), nodes, graph: None, sizes: Sizes::default(), input: None }
+        frame.scheme = Some(scheme);
+        frame
+    }
+
+    fn of_nodes(nodes: Vec<FrameNode>, order: Order) -> Self {
+        Self {
+            by_path: index(&nodes),
+            nodes,
+            graph: None,
+            sizes: Sizes::default(),
+            input: None,
+            order,
+            meant: HashMap::new(),
+            scheme: None,
+        }
     }
 
     /// No nodes: sizes alone, for weights.
     pub(super) fn of_sizes(sizes: Sizes) -> Self {
-        Self { nodes: Vec::new(), by_path: HashMap::new(), graph: None, sizes, input: None }
+        Self { sizes, ..Self::of_nodes(Vec::new(), Order::Graph) }
     }
 
     pub(super) fn find(&self, path: &str) -> Option<usize> {
         self.by_path.get(path).copied()
+    }
+
+    /// The node whose name means the same as this one, where no model is known and names of two schemes are compared.
+    pub(super) fn same_meaning(&self, name: &str) -> Option<usize> {
+        self.meant.get(&self.scheme.as_ref()?.meaning(name)?).copied()
     }
 
     /// The first node that a node reads.

@@ -16,21 +16,34 @@ const MAX_AXES: usize = 5;
 impl Layout {
     /// The values in the node's order.
     pub(super) fn apply(&self, values: Vec<f64>) -> Vec<f64> {
-        let Self::Permuted { shape, axes } = self else { return values };
-        let mut strides = vec![1; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis] * shape[axis];
+        if *self == Self::Same {
+            return values;
         }
-        let node: Vec<(usize, usize)> = axes.iter().map(|&axis| (shape[axis], strides[axis])).collect();
-        let place = |mut i: usize| {
+        let place = self.places();
+        (0..values.len()).map(|i| values[place(i)]).collect()
+    }
+
+    /// Where in the tensor each of the node's values lies.
+    pub(super) fn places(&self) -> impl Fn(usize) -> usize {
+        let node: Option<Vec<(usize, usize)>> = match self {
+            Self::Same => None,
+            Self::Permuted { shape, axes } => {
+                let mut strides = vec![1; shape.len()];
+                for axis in (1..shape.len()).rev() {
+                    strides[axis - 1] = strides[axis] * shape[axis];
+                }
+                Some(axes.iter().map(|&axis| (shape[axis], strides[axis])).collect())
+            }
+        };
+        move |mut i: usize| {
+            let Some(node) = &node else { return i };
             let mut at = 0;
             for &(length, stride) in node.iter().rev() {
                 at += i % length * stride;
                 i /= length;
             }
             at
-        };
-        (0..values.len()).map(|i| values[place(i)]).collect()
+        }
     }
 
     /// In words, for a layout that is not the node's.

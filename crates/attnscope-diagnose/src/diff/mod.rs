@@ -9,9 +9,12 @@ mod layout;
 mod map;
 mod measure;
 mod names;
+mod order;
 mod pair;
+mod propose;
 mod relation;
 mod rewired;
+mod sentence;
 mod side;
 mod walk;
 mod weights;
@@ -20,9 +23,12 @@ use attnscope_graph::Model;
 use attnscope_run::{Formula, Weights};
 
 pub use error::DiffError;
-pub use map::parse_map;
+pub use map::NameMap;
 pub use measure::Measure;
-pub use relation::Relation;
+pub use order::Order;
+pub use pair::UnusedLine;
+pub use propose::Proposal;
+pub use relation::{Relation, WeightAxis};
 pub use side::Side;
 pub use weights::{File, compare_weights};
 
@@ -39,12 +45,12 @@ pub struct Options {
     /// The difference, in terms of a tensor's largest value, from which drift counts.
     pub tolerance: f64,
     /// Names that belong together, as the user says.
-    pub map: Vec<(String, String)>,
+    pub map: NameMap,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tolerance: TOLERANCE, map: Vec::new() }
+        Self { tolerance: TOLERANCE, map: NameMap::default() }
     }
 }
 
@@ -138,6 +144,8 @@ pub enum State {
     First,
     /// Apart, after the first divergence.
     After,
+    /// Apart, where no order says what comes first.
+    Apart,
 }
 
 impl State {
@@ -148,6 +156,7 @@ impl State {
             Self::Rounding => "rounding",
             Self::First => "first",
             Self::After => "after",
+            Self::Apart => "apart",
         }
     }
 }
@@ -180,6 +189,37 @@ pub struct Report {
     pub left: [Vec<String>; 2],
     /// Whether nodes could be computed again: with weights, without, not at all.
     pub judged: Judged,
+    /// Where the order of the nodes comes from.
+    pub order: Order,
+    /// Where no order is known, and so none is the first: the nodes that differ by more than the tolerance, by their numbers
+    /// in [`Report::nodes`], the largest difference first.
+    pub largest: Vec<usize>,
+    /// Lines of the user's map that matched nothing.
+    pub unused_lines: Vec<UnusedLine>,
+    /// A map for names that mean nothing here.
+    pub proposal: Option<Proposal>,
+}
+
+impl Report {
+    /// Whether the two sides part.
+    pub fn differs(&self) -> bool {
+        self.first.is_some() || !self.largest.is_empty()
+    }
+
+    /// Where no order is known, nothing is the first: what differs is ranked by size.
+    fn without_order(mut self, tolerance: f64) -> Self {
+        let far = |row: &Compared| row.measure.apart > 0 || row.measure.relative() > tolerance;
+        self.largest = (0..self.nodes.len()).filter(|&i| far(&self.nodes[i])).collect();
+        let size = |i: &usize| (self.nodes[*i].measure.apart > 0, self.nodes[*i].measure.relative());
+        self.largest.sort_by(|a, b| size(b).partial_cmp(&size(a)).unwrap_or(std::cmp::Ordering::Equal));
+        self.first = None;
+        for (i, row) in self.nodes.iter_mut().enumerate() {
+            if row.state != State::Same {
+                row.state = if self.largest.contains(&i) { State::Apart } else { State::Rounding };
+            }
+        }
+        self
+    }
 }
 
 /// What could be computed again.
@@ -203,8 +243,11 @@ pub enum Judged {
 /// When a tensor cannot be read, or no tensor of one side belongs to one of the other.
 pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) -> Result<Report, DiffError> {
     let frame = Frame::new(a, b, known.map(|known| known.model));
-    let mut bindings = [a, b].map(|side| Bindings::by_name(side, &frame, &options.map));
+    let [(of_a, lines_a), (of_b, lines_b)] = [a, b].map(|side| Bindings::by_name(side, &frame, &options.map));
+    let mut bindings = [of_a, of_b];
+    let unused_lines = pair::unused(&options.map, &frame, [a, b], &[lines_a, lines_b]);
     identify(&frame, a, b, &mut bindings)?;
+    let proposal = proposed(&frame, a, b, &bindings)?;
     let formula = frame.graph.as_ref().zip(frame.input.as_ref());
     // Shapes that do not fit the tokens beside them: nothing can be computed again, and the report says so.
     let formula = formula
@@ -224,6 +267,7 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         return Err(DiffError::NothingMatched {
             a: (a.path().to_owned(), some_names(a)),
             b: (b.path().to_owned(), some_names(b)),
+            proposal: proposal.map(|proposal| proposal.lines).unwrap_or_default(),
         });
     }
     let left = [(a, 0), (b, 1)].map(|(side, which)| {
@@ -231,7 +275,26 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         let names = side.dump.tensors().iter().map(|t| t.name.clone());
         names.filter(|name| !used.contains(name.as_str())).collect()
     });
-    Ok(Report { first, nodes, left, judged })
+    let order = frame.order;
+    let report = Report { first, nodes, left, judged, order, largest: Vec::new(), unused_lines, proposal };
+    Ok(if order == Order::Unknown { report.without_order(options.tolerance) } else { report })
+}
+
+/// A map for the side that is not ours, where its names mean nothing.
+fn proposed(
+    frame: &Frame,
+    a: &Side,
+    b: &Side,
+    bindings: &[Bindings; 2],
+) -> Result<Option<Proposal>, DiffError> {
+    let [of_a, of_b] = bindings;
+    let (own, other) = match (&a.trace, &b.trace) {
+        (Some(_), Some(_)) => return Ok(None),
+        (None, Some(_)) => ((b, of_b), (a, of_a)),
+        _ => ((a, of_a), (b, of_b)),
+    };
+    let ordered = frame.order != Order::Unknown && order::is_call_order(other.0);
+    Ok(propose::propose(frame, own, other, ordered)?)
 }
 
 /// What no name explains on the side that is not ours is looked for by its values.

@@ -147,6 +147,13 @@ impl Names {
     }
 }
 
+/// The name of the module alone, without what says which side of it was kept.
+pub(super) fn module_of(name: &str) -> String {
+    let name = plain(name);
+    let parts: Vec<&str> = name.split('.').collect();
+    split(&parts).0.join(".")
+}
+
 /// Slashes, colons and the number of an output become dots.
 fn plain(name: &str) -> String {
     let name = name.strip_suffix(":0").unwrap_or(name);

@@ -6,6 +6,7 @@ use attnscope_checkpoint::{DumpTensor, Error};
 
 use super::frame::Frame;
 use super::layout::{Layout, layouts};
+use super::map::NameMap;
 use super::measure::{Cells, Measure, Pieces, measure};
 use super::names::Names;
 use super::side::{InMemory, Side};
@@ -28,35 +29,47 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
-    /// By the user's map, then by names.
-    pub(super) fn by_name(side: &Side, frame: &Frame, map: &[(String, String)]) -> Self {
+    /// By the user's map, then by names. With them, for each line of the map, what became of it.
+    pub(super) fn by_name(side: &Side, frame: &Frame, map: &NameMap) -> (Self, Vec<LineUse>) {
         let names = Names::new();
         let mut best: Vec<Option<(u8, Bound)>> = (0..frame.nodes.len()).map(|_| None).collect();
+        let mut lines = vec![LineUse::NotUsed; map.lines.len()];
         let is_node = |path: &str| frame.find(path).is_some();
         let reads = |path: &str| frame.reads(path);
         for (i, tensor) in side.dump.tensors().iter().enumerate() {
-            let mapped = map.iter().find_map(|(a, b)| match tensor.name.as_str() {
-                name if name == a => frame.find(b),
-                name if name == b => frame.find(a),
-                _ => None,
-            });
+            // Rank, node, line of the map.
+            let mut meanings: Vec<(u8, usize, Option<usize>)> = Vec::new();
+            for (line, other) in map.partners(&tensor.name) {
+                let meant = || names.meanings(&other, &is_node, &reads).into_iter().next();
+                let node = frame.find(&other).or_else(|| frame.find(&meant()?.node));
+                meanings.extend(node.map(|node| (0, node, Some(line))));
+            }
             // Where no model is known, the names of A are the nodes.
-            let meanings = match mapped.or_else(|| frame.find(&tensor.name)) {
-                Some(node) => vec![(0, node)],
+            match frame.find(&tensor.name) {
+                Some(node) => meanings.push((1, node, None)),
                 None => {
                     let all = names.meanings(&tensor.name, &is_node, &reads);
-                    all.iter().filter_map(|m| Some((m.rank + 1, frame.find(&m.node)?))).collect()
+                    meanings
+                        .extend(all.iter().filter_map(|m| Some((m.rank + 2, frame.find(&m.node)?, None))));
+                    meanings.extend(frame.same_meaning(&tensor.name).map(|node| (u8::MAX, node, None)));
                 }
-            };
-            for (rank, node) in meanings {
+            }
+            for (rank, node, line) in meanings {
+                let layout = fitting(frame, node, tensor).into_iter().next();
+                if let Some(line) = line {
+                    lines[line] = match (&layout, lines[line]) {
+                        (Some(_), _) | (_, LineUse::Used) => LineUse::Used,
+                        (None, _) => LineUse::ShapeDiffers,
+                    };
+                }
                 let taken = best[node].as_ref().is_some_and(|(other, _)| *other <= rank);
-                if !taken && let Some(layout) = fitting(frame, node, tensor).into_iter().next() {
+                if !taken && let Some(layout) = layout {
                     best[node] = Some((rank, Bound { tensor: i, layout, scale: 1.0, by_values: false }));
                     break;
                 }
             }
         }
-        Self { of: best.into_iter().map(|b| b.map(|(_, bound)| bound)).collect() }
+        (Self { of: best.into_iter().map(|b| b.map(|(_, bound)| bound)).collect() }, lines)
     }
 
     /// The tensors that belong to no node.
@@ -66,8 +79,60 @@ impl Bindings {
     }
 }
 
+/// What became of a line of the map on one side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineUse {
+    /// It named a tensor's node.
+    Used,
+    /// It did, but their shapes do not fit.
+    ShapeDiffers,
+    NotUsed,
+}
+
+/// A line of the map that matched nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedLine {
+    /// Its number in the file.
+    pub line: usize,
+    /// Its two names.
+    pub names: [String; 2],
+    /// Why it matched nothing.
+    pub why: String,
+}
+
+/// The lines of the map that no tensor of either side was found by.
+pub(super) fn unused(
+    map: &NameMap,
+    frame: &Frame,
+    sides: [&Side; 2],
+    uses: &[Vec<LineUse>; 2],
+) -> Vec<UnusedLine> {
+    let is = |i: usize, what: LineUse| uses.iter().any(|lines| lines.get(i) == Some(&what));
+    let idle = map.lines.iter().enumerate().filter(|(i, _)| !is(*i, LineUse::Used));
+    let mut unused: Vec<UnusedLine> = idle
+        .map(|(i, line)| {
+            let known = |which: usize| {
+                let tensors = sides.iter().flat_map(|side| side.dump.tensors()).map(|t| t.name.as_str());
+                let mut all = tensors.chain(frame.nodes.iter().map(|node| node.path.as_str()));
+                all.any(|name| line.fits(which, name))
+            };
+            let [a, b] = line.names();
+            let why = match (known(0), known(1)) {
+                _ if is(i, LineUse::ShapeDiffers) => "the shapes of the two do not fit each other".to_owned(),
+                (false, false) => format!("no tensor or node is called {a} or {b}"),
+                (false, true) => format!("no tensor or node is called {a}"),
+                (true, false) => format!("no tensor or node is called {b}"),
+                (true, true) => "no tensor of one side belongs to a node of the other by it".to_owned(),
+            };
+            UnusedLine { line: line.number, names: [a.to_owned(), b.to_owned()], why }
+        })
+        .collect();
+    unused.sort_by_key(|line| line.line);
+    unused
+}
+
 /// The layouts in which a tensor can be a node's.
-fn fitting(frame: &Frame, node: usize, tensor: &DumpTensor) -> Vec<Layout> {
+pub(super) fn fitting(frame: &Frame, node: usize, tensor: &DumpTensor) -> Vec<Layout> {
     match &frame.nodes[node].shape {
         Some(shape) => layouts(shape, &tensor.shape, frame.heads(node)),
         None => vec![Layout::Same],

@@ -138,6 +138,13 @@ pub enum Relation {
         /// Which.
         positions: Vec<usize>,
     },
+    /// Only a part of a weight differs: some of its rows, columns or elements.
+    WeightSlice {
+        /// The weight.
+        weight: String,
+        /// The axes along which not everything differs, each with the places that do.
+        axes: Vec<(WeightAxis, Vec<usize>)>,
+    },
     /// A weight that one file does not have.
     MissingWeight,
     /// Values that are not numbers on one side.
@@ -152,43 +159,83 @@ pub enum Relation {
     },
 }
 
-impl Relation {
-    /// Its name in JSON.
-    pub fn name(&self) -> &'static str {
+/// Names every relation once: `name` is exhaustive, and the table in docs/diff.md is made of the same rows.
+macro_rules! named {
+    ($($variant:ident $name:literal: $meaning:literal;)*) => {
+        impl Relation {
+            /// Every relation: its name in JSON and what it means.
+            pub const KINDS: &'static [(&'static str, &'static str)] = &[$(($name, $meaning)),*];
+
+            /// Its name in JSON.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $name,)*
+                }
+            }
+        }
+    };
+}
+
+named! {
+    Cast "cast": "the same values, rounded to a shorter type";
+    Scale "scale": "every value times one number, which is named where the model's sizes explain it";
+    Transpose "transpose": "rows and columns exchanged, of the tensor or of a square weight";
+    PermutedHeads "permuted_heads": "heads in another order";
+    SwappedHalves "swapped_halves": "the two halves of the features exchanged";
+    Interleaved "interleaved": "features alternate where they should stand in two halves, or the other way round";
+    OffByOnePosition "off_by_one_position": "positions moved along the sequence, or another row of the position table for position 0";
+    MissingBias "missing_bias": "a bias that is not added";
+    AddedVector "added_vector": "the same vector added at every position, which is no weight of the node";
+    OtherEps "other_eps": "a norm with another epsilon";
+    OtherNorm "other_norm": "LayerNorm in place of RMSNorm, or the other way round";
+    NotApplied "not_applied": "a step that hands on its input";
+    OtherActivation "other_activation": "another activation";
+    OtherSquash "other_squash": "a sigmoid in place of the softmax, or the other way round";
+    MaskNotApplied "mask_not_applied": "a mask that is not added, or only in part";
+    MaskTooWide "mask_too_wide": "a mask that hides more than it should";
+    BiasNotAdded "bias_not_added": "the relative bias is not added";
+    OtherPositions "other_positions": "positions computed in another way";
+    OtherResidualGain "other_residual_gain": "a sublayer's output added another number of times";
+    OtherResidual "other_residual": "another stream is added";
+    OtherInput "other_input": "computed from another tensor than the wiring says";
+    OtherWeights "other_weights": "computed with the weights of another node of the same layer";
+    OtherLayer "other_layer": "computed with the weights of another layer";
+    CorruptedRow "corrupted_row": "a few features differ, at every position: rows of a weight";
+    SomeHeads "some_heads": "only some heads differ";
+    SomeRows "some_rows": "only some rows of the batch differ";
+    SomePositions "some_positions": "only some positions differ";
+    WeightSlice "weight_slice": "only some rows, columns or elements of a weight differ (`--checkpoint`)";
+    MissingWeight "missing_weight": "a weight that one file does not have";
+    NotANumber "not_a_number": "NaN on one side alone";
+    AllZero "all_zero": "nothing but zeros on one side";
+}
+
+/// An axis of a weight, as the weight's own shape has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightAxis {
+    /// The first: output features, or the entries of a table.
+    Rows,
+    /// The second: input features.
+    Columns,
+    /// The third: the taps of a convolution.
+    Taps,
+    /// The only one of a vector.
+    Elements,
+}
+
+impl WeightAxis {
+    /// Its name in JSON, and in words for several places.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Cast { .. } => "cast",
-            Self::Scale { .. } => "scale",
-            Self::Transpose { .. } => "transpose",
-            Self::PermutedHeads { .. } => "permuted_heads",
-            Self::SwappedHalves => "swapped_halves",
-            Self::Interleaved => "interleaved",
-            Self::OffByOnePosition { .. } => "off_by_one_position",
-            Self::MissingBias { .. } => "missing_bias",
-            Self::AddedVector => "added_vector",
-            Self::OtherEps { .. } => "other_eps",
-            Self::OtherNorm { .. } => "other_norm",
-            Self::NotApplied => "not_applied",
-            Self::OtherActivation { .. } => "other_activation",
-            Self::OtherSquash { .. } => "other_squash",
-            Self::MaskNotApplied { .. } => "mask_not_applied",
-            Self::MaskTooWide { .. } => "mask_too_wide",
-            Self::BiasNotAdded => "bias_not_added",
-            Self::OtherPositions { .. } => "other_positions",
-            Self::OtherResidualGain { .. } => "other_residual_gain",
-            Self::OtherResidual { .. } => "other_residual",
-            Self::OtherInput { .. } => "other_input",
-            Self::OtherWeights { .. } => "other_weights",
-            Self::OtherLayer { .. } => "other_layer",
-            Self::CorruptedRow { .. } => "corrupted_row",
-            Self::SomeHeads { .. } => "some_heads",
-            Self::SomeRows { .. } => "some_rows",
-            Self::SomePositions { .. } => "some_positions",
-            Self::MissingWeight => "missing_weight",
-            Self::NotANumber { .. } => "not_a_number",
-            Self::AllZero { .. } => "all_zero",
+            Self::Rows => "rows",
+            Self::Columns => "columns",
+            Self::Taps => "taps",
+            Self::Elements => "elements",
         }
     }
+}
 
+impl Relation {
     /// What is particular about it, for programs.
     pub fn detail(&self) -> Value {
         match self {
@@ -216,6 +263,11 @@ impl Relation {
             Self::SomeHeads { heads } => json!({ "heads": heads }),
             Self::SomeRows { rows } => json!({ "rows": rows }),
             Self::SomePositions { positions } => json!({ "positions": positions }),
+            Self::WeightSlice { weight, axes } => {
+                let axes: Vec<Value> =
+                    axes.iter().map(|(axis, at)| json!({ "axis": axis.name(), "at": at })).collect();
+                json!({ "weight": weight, "axes": axes })
+            }
             Self::NotANumber { cells } => json!({ "cells": cells }),
             Self::AllZero { weight } => json!({ "weight": weight }),
             Self::SwappedHalves
@@ -227,107 +279,8 @@ impl Relation {
         }
     }
 
-    /// A sentence about the side that is called `it`: "B".
-    pub fn sentence(&self, it: &str) -> String {
-        match self {
-            Self::Cast { to } => format!("{it} holds the same values, rounded to {to}"),
-            Self::Scale { factor, known: Some(known) } => {
-                format!("{it} is the other times {factor:.6}, which is {known}")
-            }
-            Self::Scale { factor, known: None } => format!("{it} is the other times {factor:.6}"),
-            Self::Transpose { weight: Some(weight) } => format!("{it} is what {weight} gives, transposed"),
-            Self::Transpose { weight: None } => format!("{it} has rows and columns exchanged"),
-            Self::PermutedHeads { order, weight: None } => {
-                format!("{it} has its heads in another order: {}", list(order))
-            }
-            Self::PermutedHeads { order, weight: Some(weight) } => {
-                format!("{it} is what {weight} gives with its heads in another order: {}", list(order))
-            }
-            Self::SwappedHalves => format!("{it} has the two halves of its features exchanged"),
-            Self::Interleaved => {
-                format!(
-                    "{it} has features that alternate where the other has two halves, or the other way round"
-                )
-            }
-            Self::OffByOnePosition { by, offset: Some(offset) } => {
-                format!("{it} takes positions that are off by {by}: position 0 has row {offset} of the table")
-            }
-            Self::OffByOnePosition { by, offset: None } => {
-                let (n, way) = (by.abs(), if *by > 0 { "later" } else { "earlier" });
-                format!("{it} has every position {n} {way}")
-            }
-            Self::MissingBias { weight } => format!("{it} is what comes out when {weight} is not added"),
-            Self::AddedVector => format!("{it} differs by the same vector at every position"),
-            Self::OtherEps { eps, expected } => {
-                format!("{it} is what the norm gives with eps {eps:e} in place of {expected:e}")
-            }
-            Self::OtherNorm { kind: NormKind::Rms } => {
-                format!("{it} is what the norm gives when the mean is not subtracted")
-            }
-            Self::OtherNorm { kind: NormKind::Layer } => {
-                format!("{it} is what the norm gives when the mean is subtracted")
-            }
-            Self::NotApplied => format!("{it} is the input of this step: the step is not applied"),
-            Self::OtherActivation { activation, expected } => {
-                format!("{it} is what {} gives in place of {}", activation.name(), expected.name())
-            }
-            Self::OtherSquash { squash: Squash::Sigmoid } => {
-                format!("{it} is what a sigmoid gives in place of a softmax")
-            }
-            Self::OtherSquash { squash: Squash::Softmax } => {
-                format!("{it} is what a softmax gives in place of a sigmoid")
-            }
-            Self::MaskNotApplied { which } => format!("{it} does not hide {which}"),
-            Self::MaskTooWide { mask } => format!("{it} hides too much: its mask is {mask}"),
-            Self::BiasNotAdded => format!("{it} is what comes out when the relative bias is not added"),
-            Self::OtherPositions { kind } => {
-                let word = serde_json::to_value(kind).ok();
-                let word = word.as_ref().and_then(Value::as_str).unwrap_or("other").replace('_', " ");
-                format!("{it} has other positions: {word}")
-            }
-            Self::OtherResidualGain { gain: 0.0 } => {
-                format!("{it} leaves the sublayer's output out of the sum")
-            }
-            Self::OtherResidualGain { gain } => format!("{it} adds the sublayer's output {gain} times"),
-            Self::OtherResidual { node } => format!("{it} adds {node} in place of the stream"),
-            Self::OtherInput { node } => format!("{it} is computed from {node}"),
-            Self::OtherWeights { node } => format!("{it} is what the weights of {node} give"),
-            Self::OtherLayer { node } => format!("{it} is what the weights of another layer give, of {node}"),
-            Self::CorruptedRow { rows, weight: Some(weight) } => {
-                format!("in {it} only {}", numbered("row", rows, &format!(" of {weight}")))
-            }
-            Self::CorruptedRow { rows, weight: None } => {
-                format!("in {it} only {}", numbered("feature", rows, ", at every position,"))
-            }
-            Self::SomeHeads { heads } => format!("only {}", numbered("head", heads, "")),
-            Self::SomeRows { rows } => format!("only {}", numbered("row", rows, " of the batch")),
-            Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
-            Self::MissingWeight => format!("{it} does not have it"),
-            Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
-            Self::AllZero { weight: None } => format!("{it} is all zero"),
-            Self::AllZero { weight: Some(weight) } => {
-                format!("{it} is what comes out when {weight} is all zero")
-            }
-        }
-    }
-
     /// Whether the two tensors say the same all the same: a shorter type keeps what it can.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Cast { .. })
     }
-}
-
-/// `row 3 of it differs`, `rows 3, 4 of it differ`.
-fn numbered(noun: &str, numbers: &[usize], of: &str) -> String {
-    match numbers {
-        [one] => format!("{noun} {one}{of} differs"),
-        several => format!("{noun}s {}{of} differ", list(several)),
-    }
-}
-
-/// The first few numbers.
-fn list(numbers: &[usize]) -> String {
-    let shown: Vec<String> = numbers.iter().take(12).map(usize::to_string).collect();
-    let more = if numbers.len() > 12 { ", …" } else { "" };
-    format!("{}{more}", shown.join(", "))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use attnscope_diagnose::diff::{
-    File, Known, Options, Report, Side, TOLERANCE, compare, compare_weights, parse_map,
+    DiffError, File, Known, NameMap, Options, Report, Side, TOLERANCE, compare, compare_weights,
 };
 use attnscope_render::diff::Party;
 use attnscope_render::{diff, json};
@@ -30,7 +30,8 @@ pub(super) struct Diff {
     /// A and B are weight files or models: compare their weights
     #[arg(long, conflicts_with_all = ["map", "model", "tolerance"])]
     checkpoint: bool,
-    /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML
+    /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML; `{n}`
+    /// stands for the same on both sides, as in `enc.layer.{n}.attn = encoder.{n}.self_attn.out`
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
     /// The model that was traced [default: the one that the trace names]
@@ -68,9 +69,9 @@ impl Diff {
         let (a, b) = (open(&self.a)?, open(&self.b)?);
         let map = match &self.map {
             Some(file) => {
-                parse_map(file, &read_text(file, MOST_MAP_BYTES, "give a file of names, two a line")?)?
+                NameMap::parse(file, &read_text(file, MOST_MAP_BYTES, "give a file of names, two a line")?)?
             }
-            None => Vec::new(),
+            None => NameMap::default(),
         };
         let model = self.model(&a, &b, &output)?;
         let ready = match &model {
@@ -81,7 +82,14 @@ impl Diff {
             None => None,
         };
         let known = ready.as_ref().map(|(model, weights)| Known { model, weights });
-        let report = compare(&a, &b, known, &Options { tolerance: self.tolerance, map })?;
+        let compared = compare(&a, &b, known, &Options { tolerance: self.tolerance, map });
+        if let Err(DiffError::NothingMatched { proposal, .. }) = &compared
+            && !proposal.is_empty()
+        {
+            output.note("no name fits, but this map may; read it before it is used");
+            proposal.iter().for_each(|line| output.note(line));
+        }
+        let report = compared?;
         let party = |side: &Side| Party {
             path: side.path().display().to_string(),
             kind: side.kind().to_owned(),
@@ -109,7 +117,7 @@ impl Diff {
             TextOrJson::Json => json::pretty(&diff::json(report, parties)),
         };
         output.write(&text)?;
-        Ok(if report.first.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        Ok(if report.differs() { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
     /// The model that was given, or the one that a trace names, if it is still there and the same.

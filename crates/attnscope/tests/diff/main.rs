@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod names;
 
 use std::path::Path;
 
@@ -75,6 +77,17 @@ impl Case {
         assert!(made.status.success(), "{}", stderr(&made));
         folder
     }
+}
+
+/// Our trace of token ids, without padding.
+fn traced_ids(model: &str, source: &[u32], target: &[u32], to: &Path) -> (String, Input) {
+    let folder = to.join("ours").display().to_string();
+    let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let (from, into) = (ids(source), ids(target));
+    let made = attnscope(&["trace", model, "--src-ids", &from, "--tgt-ids", &into, "--save", &folder, "-q"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let rows = |ids: &[u32]| Rows::new(&[ids.to_vec()], 0);
+    (folder, Input { source: Source::Tokens(rows(source)), target: rows(target) })
 }
 
 type Tensor = (String, Vec<usize>, Vec<u8>);
@@ -786,4 +799,21 @@ fn dumps_of_node_paths_are_walked_in_the_order_of_computation() {
     let (_, report) = diff(&[&wrong, &right, "--model", &model, "--heads", "4"]);
     let sentence = report["first_divergence"]["sentence"].as_str().unwrap();
     assert_eq!(sentence, "A adds the sublayer's output 2 times");
+}
+
+/// The table of relations in the documentation is that of the code.
+#[test]
+fn every_relation_is_documented() {
+    let page = include_str!("../../../../docs/diff.md");
+    let section = page.split("## Relations").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+    let expected: Vec<String> = attnscope::diagnose::diff::Relation::KINDS
+        .iter()
+        .map(|(name, meaning)| format!("| `{name}` | {meaning} |"))
+        .collect();
+    assert_eq!(rows, expected);
+    let schema = include_str!("../../../../docs/json.md");
+    for (name, _) in attnscope::diagnose::diff::Relation::KINDS {
+        assert!(schema.contains(&format!("`{name}`")), "{name} is not in docs/json.md");
+    }
 }

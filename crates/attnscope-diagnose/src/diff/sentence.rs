@@ -1,0 +1,176 @@
+//! Each relation as a sentence.
+
+use attnscope_graph::{NormKind, Squash};
+use serde_json::Value;
+
+use super::relation::{Relation, WeightAxis};
+
+/// Numbers, or ranges of them, that a sentence lists before it breaks off.
+const MOST_WORDS: usize = 12;
+
+impl Relation {
+    /// A sentence about the side that is called `it`: "B".
+    pub fn sentence(&self, it: &str) -> String {
+        match self {
+            Self::Cast { to } => format!("{it} holds the same values, rounded to {to}"),
+            Self::Scale { factor, known: Some(known) } => {
+                format!("{it} is the other times {factor:.6}, which is {known}")
+            }
+            Self::Scale { factor, known: None } => format!("{it} is the other times {factor:.6}"),
+            Self::Transpose { weight: Some(weight) } => format!("{it} is what {weight} gives, transposed"),
+            Self::Transpose { weight: None } => format!("{it} has rows and columns exchanged"),
+            Self::PermutedHeads { order, weight: None } => {
+                format!("{it} has its heads in another order: {}", list(order))
+            }
+            Self::PermutedHeads { order, weight: Some(weight) } => {
+                format!("{it} is what {weight} gives with its heads in another order: {}", list(order))
+            }
+            Self::SwappedHalves => format!("{it} has the two halves of its features exchanged"),
+            Self::Interleaved => {
+                format!(
+                    "{it} has features that alternate where the other has two halves, or the other way round"
+                )
+            }
+            Self::OffByOnePosition { by, offset: Some(offset) } => {
+                format!("{it} takes positions that are off by {by}: position 0 has row {offset} of the table")
+            }
+            Self::OffByOnePosition { by, offset: None } => {
+                let (n, way) = (by.abs(), if *by > 0 { "later" } else { "earlier" });
+                format!("{it} has every position {n} {way}")
+            }
+            Self::MissingBias { weight } => format!("{it} is what comes out when {weight} is not added"),
+            Self::AddedVector => format!("{it} differs by the same vector at every position"),
+            Self::OtherEps { eps, expected } => {
+                format!("{it} is what the norm gives with eps {eps:e} in place of {expected:e}")
+            }
+            Self::OtherNorm { kind: NormKind::Rms } => {
+                format!("{it} is what the norm gives when the mean is not subtracted")
+            }
+            Self::OtherNorm { kind: NormKind::Layer } => {
+                format!("{it} is what the norm gives when the mean is subtracted")
+            }
+            Self::NotApplied => format!("{it} is the input of this step: the step is not applied"),
+            Self::OtherActivation { activation, expected } => {
+                format!("{it} is what {} gives in place of {}", activation.name(), expected.name())
+            }
+            Self::OtherSquash { squash: Squash::Sigmoid } => {
+                format!("{it} is what a sigmoid gives in place of a softmax")
+            }
+            Self::OtherSquash { squash: Squash::Softmax } => {
+                format!("{it} is what a softmax gives in place of a sigmoid")
+            }
+            Self::MaskNotApplied { which } => format!("{it} does not hide {which}"),
+            Self::MaskTooWide { mask } => format!("{it} hides too much: its mask is {mask}"),
+            Self::BiasNotAdded => format!("{it} is what comes out when the relative bias is not added"),
+            Self::OtherPositions { kind } => {
+                let word = serde_json::to_value(kind).ok();
+                let word = word.as_ref().and_then(Value::as_str).unwrap_or("other").replace('_', " ");
+                format!("{it} has other positions: {word}")
+            }
+            Self::OtherResidualGain { gain: 0.0 } => {
+                format!("{it} leaves the sublayer's output out of the sum")
+            }
+            Self::OtherResidualGain { gain } => format!("{it} adds the sublayer's output {gain} times"),
+            Self::OtherResidual { node } => format!("{it} adds {node} in place of the stream"),
+            Self::OtherInput { node } => format!("{it} is computed from {node}"),
+            Self::OtherWeights { node } => format!("{it} is what the weights of {node} give"),
+            Self::OtherLayer { node } => format!("{it} is what the weights of another layer give, of {node}"),
+            Self::CorruptedRow { rows, weight: Some(weight) } => {
+                format!("in {it} only {}", numbered("row", rows, &format!(" of {weight}")))
+            }
+            Self::CorruptedRow { rows, weight: None } => {
+                format!("in {it} only {}", numbered("feature", rows, ", at every position,"))
+            }
+            Self::SomeHeads { heads } => format!("only {}", numbered("head", heads, "")),
+            Self::SomeRows { rows } => format!("only {}", numbered("row", rows, " of the batch")),
+            Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
+            Self::WeightSlice { weight, axes } => {
+                let words: Vec<String> = axes.iter().map(|(axis, at)| places(*axis, at)).collect();
+                let one = matches!(axes.as_slice(), [(_, at)] if at.len() == 1);
+                let differ = if one { "differs" } else { "differ" };
+                format!("in {it} only {} of {weight} {differ}", words.join(" × "))
+            }
+            Self::MissingWeight => format!("{it} does not have it"),
+            Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
+            Self::AllZero { weight: None } => format!("{it} is all zero"),
+            Self::AllZero { weight: Some(weight) } => {
+                format!("{it} is what comes out when {weight} is all zero")
+            }
+        }
+    }
+}
+
+/// `row 3 of it differs`, `rows 3, 4 of it differ`.
+fn numbered(noun: &str, numbers: &[usize], of: &str) -> String {
+    match numbers {
+        [one] => format!("{noun} {one}{of} differs"),
+        several => format!("{noun}s {}{of} differ", ranges(several)),
+    }
+}
+
+/// Places along an axis of a weight: `column 3`, `rows 0–31`.
+fn places(axis: WeightAxis, at: &[usize]) -> String {
+    let nouns = axis.name();
+    match at {
+        [one] => format!("{} {one}", nouns.trim_end_matches('s')),
+        several => format!("{nouns} {}", ranges(several)),
+    }
+}
+
+/// Numbers in their order, the first few.
+fn list(numbers: &[usize]) -> String {
+    let shown: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    first_few(&shown)
+}
+
+/// Sorted numbers, neighbours together: `0–31, 40, 41`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for &n in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => runs.push((n, n)),
+        }
+    }
+    let shown: Vec<String> = runs
+        .into_iter()
+        .flat_map(|(first, last)| match last - first {
+            0 => vec![first.to_string()],
+            1 => vec![first.to_string(), last.to_string()],
+            _ => vec![format!("{first}–{last}")],
+        })
+        .collect();
+    first_few(&shown)
+}
+
+fn first_few(words: &[String]) -> String {
+    let more = if words.len() > MOST_WORDS { ", …" } else { "" };
+    format!("{}{more}", words[..words.len().min(MOST_WORDS)].join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_written_as_a_range() {
+        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(ranges(&[3, 4]), "3, 4");
+        assert_eq!(ranges(&[0, 1, 2, 7, 9, 10, 11, 12]), "0–2, 7, 9–12");
+        let odd: Vec<usize> = (0..40).map(|n| 2 * n).collect();
+        assert_eq!(ranges(&odd).split(", ").count(), MOST_WORDS + 1);
+    }
+
+    #[test]
+    fn a_part_of_a_weight_is_named_by_its_own_axes() {
+        let slice = |axes| Relation::WeightSlice { weight: "w".into(), axes }.sentence("B");
+        let columns: Vec<usize> = (32..64).collect();
+        assert_eq!(
+            slice(vec![(WeightAxis::Columns, columns.clone())]),
+            "in B only columns 32–63 of w differ"
+        );
+        let both = vec![(WeightAxis::Rows, vec![3]), (WeightAxis::Columns, columns)];
+        assert_eq!(slice(both), "in B only row 3 × columns 32–63 of w differ");
+        assert_eq!(slice(vec![(WeightAxis::Elements, vec![5])]), "in B only element 5 of w differs");
+    }
+}
