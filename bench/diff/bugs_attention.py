@@ -140,10 +140,7 @@ BUGS = [
     ),
     Bug(
         "fp16 attention only",
-        (
-            "lower_precision",
-            "cast",
-        ),
+        ("lower_precision",),
         attentions,
         planted(half_core),
     ),

@@ -191,10 +191,7 @@ BUGS = [
     Bug("dropout left on", ("dropout",), nodes("ffn.act", "self_attn.out", "cross_attn.out"), dropout),
     Bug(
         "fp16 feed-forward only",
-        (
-            "lower_precision",
-            "cast",
-        ),
+        ("lower_precision", "precision"),
         nodes("ffn"),
         in_half,
     ),

@@ -10,7 +10,7 @@ import names
 
 @dataclass(frozen=True)
 class Bug:
-    """A mistake. `relations` are the names in diff's JSON that describe it rightly; none: no relation is expected.
+    """A mistake. `relations` are the names in diff's JSON that describe it rightly; `precision` is the key of that name.
 
     `sites(subject)` gives the nodes or sublayers it can be put at, `plant(place)` puts it there.
     """

@@ -8,26 +8,17 @@ import torch
 
 import names
 
-# From best to worst, as the table has them.
-OUTCOMES = [
-    "named right",
-    "right node only",
-    "late",
-    "hidden",
-    "missed",
-    "wrong place",
-    "false alarm",
-    "right",
-    "failed",
-]
-
 # A bug that changes no value by more than this share of the tensor's largest is what rounding does, too: 8 u.
 HIDDEN = 2.0**-21
 
 
 @dataclass
 class Outcome:
-    what: str  # one of OUTCOMES
+    """Of a planted bug: named right (node and relation), right node only, late (a later node), unusual (listed as such, and
+    not proven), hidden (no larger than rounding, and nothing said), missed, wrong place. Of a run without one: right,
+    missed (another input that was not noticed), false alarm. Of both: failed."""
+
+    what: str
     said: str
     seconds: float = 0.0
 
@@ -54,7 +45,9 @@ def first_changed(right, planted):
 
 
 def said(report):
-    first = report and report.get("first_divergence")
+    first = report.get("first_divergence")
+    if report.get("inputs") == "different":
+        return "not the same input"
     if not first:
         return "nothing"
     words = [first["node"], first["kind"], first.get("relation") or "no relation"]
@@ -82,10 +75,15 @@ def same_node(scheme, truth, node):
 def of_planted(scheme, bug, truth, code, report):
     """Named right, node only, late, missed, or another place."""
     first = report.get("first_divergence")
-    if not first or code == 0:
-        return Outcome("missed", said(report))
-    if first["kind"] != "bug":
-        return Outcome("missed", said(report))
+    if report.get("inputs") == "different" and truth.endswith(("embed_tokens", "token_embedding")):
+        # Another row of the table: without the ids nobody can tell whose mistake it is.
+        return Outcome("right node only", said(report))
+    if "precision" in bug.relations and report.get("precision"):
+        # The values of some tensors fit in half precision, which is said and explains the difference.
+        return Outcome("named right", f"computed in {report['precision'][0]['computed_in']}")
+    if not first or code == 0 or first["kind"] != "bug":
+        unusual = any(same_node(scheme, truth, u["node"]) for u in report.get("unusual") or [])
+        return Outcome("unusual" if unusual else "missed", said(report))
     if same_node(scheme, truth, first["node"]):
         also = [other["relation"] for other in first.get("also") or []]
         right = not set(bug.relations).isdisjoint([first.get("relation"), *also])
