@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind};
 use crate::folder::{self, Weights};
 use crate::format::Format;
+use crate::list::StoredList;
 use crate::listing::{Check, Config, Listing, Placeholder};
 use crate::read;
 use crate::source::Source;
@@ -29,6 +30,7 @@ pub struct Checkpoint {
     configs: Vec<Config>,
     placeholders: Vec<Placeholder>,
     checks: Vec<Check>,
+    lists: Vec<StoredList>,
     companions: Vec<Companion>,
     ignored: Vec<PathBuf>,
     left_out: Vec<String>,
@@ -72,7 +74,7 @@ impl Checkpoint {
         }
         let own = std::mem::take(&mut opened.configs);
         if let Some(dir) = &chosen.beside {
-            for name in folder::CONFIGS {
+            for name in folder::CONFIGS.into_iter().filter(|name| folder::is_about(name, &chosen.weights)) {
                 let file = dir.join(name);
                 if file.is_file() {
                     let bytes = folder::read_capped(&file, folder::MAX_CONFIG)?;
@@ -122,6 +124,7 @@ impl Checkpoint {
             configs: Vec::new(),
             placeholders: Vec::new(),
             checks: Vec::new(),
+            lists: Vec::new(),
             companions: Vec::new(),
             ignored: Vec::new(),
             left_out: Vec::new(),
@@ -136,8 +139,10 @@ impl Checkpoint {
             return Err(source.error(kind));
         }
         self.format = format;
-        let Listing { mut tensors, configs, placeholders, checks, left_out } = listing;
+        let Listing { mut tensors, configs, placeholders, checks, lists, left_out } = listing;
         self.left_out.extend(left_out);
+        let source_number = self.sources.len();
+        self.lists.extend(lists.into_iter().map(|list| StoredList { source: source_number, ..list }));
         for tensor in &mut tensors {
             tensor.place.source = self.sources.len();
         }
@@ -250,6 +255,10 @@ impl Checkpoint {
     /// For a check that is made later.
     pub(crate) fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    pub(crate) fn lists(&self) -> &[StoredList] {
+        &self.lists
     }
 
     pub(crate) fn sources_and_checks(&mut self) -> (&[Source], &mut [Check]) {

@@ -95,7 +95,9 @@ impl Error {
     pub fn help(&self) -> String {
         match &self.kind {
             ErrorKind::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                "give a checkpoint file, a folder that holds one, or `demo`".into()
+                "give a checkpoint file, a folder that holds one, or `demo`; a model of the Hugging Face hub is fetched first, \
+                 with `hf download NAME --local-dir FOLDER`"
+                    .into()
             }
             ErrorKind::Io(_) => "check that the file can be read by you".into(),
             ErrorKind::Write(_) => {

@@ -10,12 +10,24 @@ use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind};
+use crate::format::ONNX_HELP;
+use crate::hub;
 use crate::listing::Config;
 use crate::read::clip;
 use crate::source::Source;
 
-/// Facts beside the weights, the model's own first.
-pub(crate) const CONFIGS: [&str; 2] = ["config.json", "generation_config.json"];
+/// Facts beside the weights, the model's own first. The last is an adapter's, and is read beside one.
+pub(crate) const CONFIGS: [&str; 3] = ["config.json", "generation_config.json", ADAPTER_CONFIG];
+
+/// What the PEFT library writes beside the weights of an adapter.
+const ADAPTER_CONFIG: &str = "adapter_config.json";
+
+/// Whether a document speaks of weights of this name.
+pub(crate) fn is_about(config: &str, weights: &Weights) -> bool {
+    let (Weights::File(path) | Weights::Index(path)) = weights;
+    let adapter = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("adapter_model"));
+    config != ADAPTER_CONFIG || adapter
+}
 
 /// The most that is read of a configuration, whose values may take some thirty times their bytes in memory.
 pub(crate) const MAX_CONFIG: u64 = 4 << 20;
@@ -64,7 +76,10 @@ pub(crate) struct Chosen {
 
 /// Decides what to open for a path that the user gave.
 pub(crate) fn choose(path: &Path) -> Result<Chosen, Error> {
-    let meta = std::fs::metadata(path).map_err(|e| Error::new(path, e))?;
+    let meta = std::fs::metadata(path).map_err(|e| match hub::name(path) {
+        Some(name) if e.kind() == std::io::ErrorKind::NotFound => hub::no_path(path, &name),
+        _ => Error::new(path, e),
+    })?;
     if meta.is_dir() {
         let files = list(path).map_err(|e| Error::new(path, e))?;
         let weights = choose_in(path, &files)?;
@@ -136,6 +151,9 @@ fn nothing(dir: &Path, files: &BTreeSet<String>) -> Error {
     };
     let inner: Vec<&String> = files.iter().take(1000).filter(has_weights).collect();
     let help = match inner.as_slice() {
+        [] if files.iter().any(|name| has_ending(name, &["onnx"])) => {
+            format!("ONNX models are not read: {ONNX_HELP}")
+        }
         [] => "give a folder that holds a model's weights, or the weight file itself".into(),
         inner => format!(
             "give one of the folders in it that hold weights: {}",

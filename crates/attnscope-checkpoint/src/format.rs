@@ -103,6 +103,12 @@ fn describe(bytes: &[u8]) -> ErrorKind {
             help: "run `git lfs pull` where it was cloned".into(),
         };
     }
+    if is_onnx(start) {
+        return ErrorKind::Unsupported {
+            what: "an ONNX model: expected a table of weights, found a graph of operations of its own".into(),
+            help: ONNX_HELP.into(),
+        };
+    }
     if is_tar(start) && TORCH_TAR.iter().any(|name| start.starts_with(name)) {
         return ErrorKind::Unsupported {
             what: "a PyTorch file of before version 0.1.10, which is a tar archive".into(),
@@ -120,6 +126,39 @@ fn describe(bytes: &[u8]) -> ErrorKind {
     ErrorKind::Unrecognised { found }
 }
 
+/// What to do with an ONNX export.
+pub(crate) const ONNX_HELP: &str = "give the folder that it was exported from, with config.json and model.safetensors: the name on the Hugging Face hub is often the same without \"onnx\", and config.json has it under _name_or_path";
+
+/// The newest version of ONNX's format is 13; one byte is enough for those to come.
+const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 1..=31;
+
+/// A protobuf message of ONNX's ModelProto: the format's version, then who wrote it, then the graph or the operator set.
+fn is_onnx(start: &[u8]) -> bool {
+    let [0x08, version, rest @ ..] = start else { return false };
+    if !ONNX_VERSIONS.contains(version) {
+        return false;
+    }
+    let mut rest = rest;
+    // Producer, its version, domain, model version, documentation.
+    for _ in 0..5 {
+        match rest {
+            // The graph, or an operator set.
+            [0x3a | 0x42, ..] => return true,
+            [0x12 | 0x1a | 0x22 | 0x32, length @ 0..=127, tail @ ..] => {
+                match tail.get(usize::from(*length)..) {
+                    // A file that is cut short within a text of its writer's.
+                    None => return true,
+                    Some([]) => return true,
+                    Some(tail) => rest = tail,
+                }
+            }
+            [0x28, 0..=127, tail @ ..] => rest = tail,
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// What the tar archives of the first PyTorch hold.
 const TORCH_TAR: [&[u8]; 4] = [b"sys_info\0", b"pickle\0", b"tensors\0", b"storages\0"];
 
@@ -128,9 +167,6 @@ fn is_tar(start: &[u8]) -> bool {
 }
 
 fn binary(start: &[u8]) -> Option<String> {
-    let onnx = |b: &[u8]| {
-        b.windows(4).take(128).any(|w| w == b"onnx") || b.windows(7).take(128).any(|w| w == b"pytorch")
-    };
     let found = match start {
         [] => "the file is empty",
         _ if start.iter().all(|&b| b == 0) => "its first bytes are all zero: was the copy finished?",
@@ -144,9 +180,6 @@ fn binary(start: &[u8]) -> Option<String> {
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => "a single NumPy array, not an .npz of named ones",
         [0x7f, b'E', b'L', b'F', ..] => "a program",
         [0x80, 2..=5, ..] => "a Python pickle that torch.save did not write",
-        [0x08, 0..=16, 0x12, ..] if onnx(start) => {
-            "an ONNX model: its weights are wanted as one of the formats below"
-        }
         _ if is_tar(start) => "a tar archive: unpack it first",
         _ => return None,
     };

@@ -1,5 +1,6 @@
 //! What a reader gives back: everything in a file but the values.
 
+use crate::list::StoredList;
 use crate::tensor::TensorInfo;
 
 /// The contents of one file. A reader for a format is a function `read(&Source) -> Result<Listing, ErrorKind>`;
@@ -10,6 +11,8 @@ pub(crate) struct Listing {
     pub(crate) configs: Vec<Config>,
     pub(crate) placeholders: Vec<Placeholder>,
     pub(crate) checks: Vec<Check>,
+    /// Arrays of the header that may be asked for.
+    pub(crate) lists: Vec<StoredList>,
     /// What the file holds besides, which is neither tensor nor fact: a vocabulary, filters.
     pub(crate) left_out: Vec<String>,
 }

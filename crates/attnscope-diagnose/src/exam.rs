@@ -35,6 +35,8 @@ pub struct TooLong {
     pub length: usize,
     /// The positions that there are.
     pub room: usize,
+    /// They are computed, and go on here: only code that keeps them in a table has no more.
+    pub computed: bool,
 }
 
 /// A model, and everything that is known beside it.
@@ -56,7 +58,7 @@ pub struct Patient<'a> {
     pub sample: Option<&'a Sample>,
     /// Sentence pairs that it is judged on.
     pub corpus: Option<&'a Corpus>,
-    /// Pairs that were left out since the model has no positions for them.
+    /// Pairs for which the model has no positions, and which are left out, or for which Hugging Face has none.
     pub too_long: &'a [TooLong],
     /// The numbers that are decided by.
     pub thresholds: &'a Thresholds,

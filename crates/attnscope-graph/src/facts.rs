@@ -121,6 +121,12 @@ impl<'a> Configs<'a> {
         self.all(keys).into_iter().next()
     }
 
+    /// The same without generation_config.json, which says how a model is decoded and not how it is joined.
+    pub(crate) fn of_model(&self, keys: &[&str]) -> Option<Said<&'a Value>> {
+        let generation = |said: &Said<&Value>| said.place.0 == "generation_config.json";
+        self.all(keys).into_iter().find(|said| !generation(said))
+    }
+
     pub(crate) fn sizes(&self, keys: &[&str]) -> Result<Vec<Said<usize>>, FactError> {
         let size = |said: Said<&Value>| {
             let n = said.value.as_u64().or_else(|| {
@@ -263,12 +269,18 @@ pub(crate) fn layer_keys(stack: Stack) -> &'static [&'static str] {
     }
 }
 
-/// What configs call the token ids that a decoder needs.
-pub(crate) const TOKEN_KEYS: &[&str] = &[
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "decoder_start_token_id",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
+/// The token ids that a decoder needs, each with what configs and GGUF's metadata call it.
+pub(crate) const TOKEN_KEYS: &[(&str, &[&str])] = &[
+    ("pad_token_id", &["pad_token_id", "tokenizer.ggml.padding_token_id"]),
+    ("bos_token_id", &["bos_token_id", "tokenizer.ggml.bos_token_id"]),
+    ("eos_token_id", &["eos_token_id", "tokenizer.ggml.eos_token_id"]),
+    ("decoder_start_token_id", &["decoder_start_token_id", "t5.decoder_start_token_id"]),
+    ("forced_bos_token_id", &["forced_bos_token_id"]),
+    ("forced_eos_token_id", &["forced_eos_token_id"]),
 ];
+
+/// Every key under which a document may name a token that Hugging Face calls `name`.
+pub fn token_keys(name: &'static str) -> Vec<&'static str> {
+    let known = TOKEN_KEYS.iter().find(|(known, _)| *known == name);
+    known.map_or_else(|| vec![name], |(_, keys)| keys.to_vec())
+}

@@ -21,7 +21,8 @@ pub(crate) struct Identified {
     pub(crate) prefix: String,
     pub(crate) layers: Layers,
     pub(crate) facts: Vec<Fact>,
-    /// A config names the family.
+    /// A config names the family, so that keys which it leaves out have the family's own code's defaults. GGUF's word for
+    /// the architecture is no such config: its writer has no keys for most settings.
     pub(crate) named: bool,
     /// The config's own word for the model, where no family goes by it.
     pub(crate) unknown: Option<String>,
@@ -142,7 +143,11 @@ fn choose<'a>(
         let source =
             said.iter().find(|(word, _)| claims(candidate.0, word)).map(|(_, source)| source.clone());
         let fact = family_fact(candidate.0, source.unwrap_or_default(), &[]);
-        return Ok(Some(Choice { candidate, fact, named: true, unknown: None }));
+        let config = |(word, source): &(String, String)| {
+            claims(candidate.0, word) && !source.ends_with(": general.architecture")
+        };
+        let named = said.iter().any(config);
+        return Ok(Some(Choice { candidate, fact, named, unknown: None }));
     }
     let by_evidence = (0..candidates.len()).find(proven);
     let closest = || (0..candidates.len()).rev().max_by_key(|&i| holds(i));

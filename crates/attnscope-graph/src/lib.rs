@@ -14,6 +14,7 @@
 
 mod bind;
 mod build;
+mod contradiction;
 mod count;
 mod dim;
 mod facts;
@@ -29,24 +30,28 @@ mod recognise;
 mod rewire;
 mod select;
 mod snapshot;
+mod task_head;
 mod wiring;
 pub mod words;
 
 pub use bind::{Binding, Slot};
 pub use build::{Layers, build};
+pub use contradiction::{Contradiction, Outcome};
 pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
 pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
-pub use facts::{Config, Fact, FactError, Topic};
-pub use family::{Evidence, FAMILIES, Family, Sets, Setting, Start};
+pub use facts::{Config, Fact, FactError, Topic, token_keys};
+pub use family::{Evidence, FAMILIES, Family, Meant, Sets, Setting, Start};
 pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use names::{Found, NameScheme, Row, TensorSpec};
 pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
-pub use recognise::{Model, Recognised, recognise};
+pub use recognise::{ASSUMED, Model, Recognised, recognise};
+pub use rewire::WiringError;
 pub use select::Selector;
 pub use snapshot::{
     Cut, SNAPSHOTS, Snapshot, View, computed_before, order_note, snapshot_numbers, snapshots,
 };
+pub use task_head::TaskHead;
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
     NormPlace, PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,

@@ -38,7 +38,7 @@ pub(crate) fn configure(
 ) -> Result<Wiring, FactError> {
     let mut w = family.wiring;
     for setting in family.settings {
-        let said = configs.first(setting.keys);
+        let said = configs.of_model(setting.keys);
         let absent = setting
             .absent
             .filter(|_| named)
@@ -101,6 +101,11 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.norm_eps = eps.ok_or(Wrong::Type("a small positive number"))?;
             &["norm_eps"]
         }
+        Sets::PadPosition => {
+            let pad = value.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or(Wrong::Type("a token id"))?;
+            w.position_offset = (pad as usize).saturating_add(1);
+            &["position_offset"]
+        }
         Sets::RelativeMaxDistance => {
             let distance = value.as_u64().and_then(|n| usize::try_from(n).ok());
             w.relative_max_distance = distance.ok_or(Wrong::Type("a whole number"))?;
@@ -151,6 +156,11 @@ pub(crate) fn observe(
         sources.set("shared_embeddings", TENSORS);
     }
     observe_output(lookup, w, sources);
+    // T5 scales the logits of a tied output only; where no config says so, the tensors do.
+    if w.logit_scale != LogitScale::None && !w.tied_output && sources.get("logit_scale").is_none() {
+        w.logit_scale = LogitScale::None;
+        sources.set("logit_scale", "tensors: the output is not tied");
+    }
     if family.flexible {
         observe_flexible(lookup, layers, w, sources);
     }

@@ -19,6 +19,8 @@ pub enum OtherKind {
     DecoderOnly,
     /// A model that only reads: BERT, T5's encoder alone.
     EncoderOnly,
+    /// No model: what is added to the weights of another, as LoRA does.
+    Adapter,
     /// It has cross-attention, under names that are not known here.
     EncoderDecoder,
     /// Nothing is known about it.
@@ -31,6 +33,7 @@ impl OtherKind {
         match self {
             Self::DecoderOnly => "decoder-only",
             Self::EncoderOnly => "encoder-only",
+            Self::Adapter => "adapter",
             Self::EncoderDecoder => "encoder-decoder",
             Self::Unknown => "unknown",
         }
@@ -89,6 +92,38 @@ const NAME_PARTS: &[(&str, OtherKind)] = &[
     ("encoder.blocks.0.", OtherKind::EncoderOnly),
     ("transformer.layer.0.attention.", OtherKind::EncoderOnly),
 ];
+
+/// Parts of the names of LoRA's matrices.
+const LORA: [&str; 3] = ["lora_A", "lora_B", "lora_embedding_"];
+
+/// An adapter, by what the PEFT library writes beside it or by its tensors: most of them are LoRA's.
+pub(crate) fn adapter(tensors: &[TensorSpec], configs: &Configs<'_>) -> Option<Other> {
+    let lora = tensors.iter().filter(|t| LORA.iter().any(|part| t.name.contains(part)));
+    let (first, count) = (lora.clone().next(), lora.count());
+    let mut because = match (configs.first(&["peft_type"]), first) {
+        (Some(said), _) => format!("{} is {}", said.source, said.value),
+        (None, Some(first)) if 2 * count > tensors.len() => format!("it has {:?}", first.name),
+        _ => return None,
+    };
+    if let Some(base) = configs.first(&["base_model_name_or_path"]) {
+        because.push_str(&format!("; its base model is {}", base.value));
+    }
+    Some(Other { kind: OtherKind::Adapter, because })
+}
+
+/// Models with cross-attention that only look like a known family, and why they are not taken for it.
+const NOT_SUPPORTED: &[(&str, &str)] = &[(
+    "speech_to_text",
+    "Speech2Text reads audio through convolutions of its own; of audio models only Whisper is run",
+)];
+
+/// A model that is known by name and not run.
+pub(crate) fn not_supported(configs: &Configs<'_>) -> Option<Other> {
+    let said = configs.first(&["model_type"])?;
+    let (_, why) = NOT_SUPPORTED.iter().find(|(word, _)| said.value.as_str() == Some(word))?;
+    let because = format!("{} is {}: {why}", said.source, said.value);
+    Some(Other { kind: OtherKind::EncoderDecoder, because })
+}
 
 pub(crate) fn classify(tensors: &[TensorSpec], configs: &Configs<'_>) -> Other {
     let has = |part: &str| tensors.iter().find(|t| t.name.contains(part));

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::bind::{Binding, Slot, bind, elements};
 use crate::build::build;
+use crate::contradiction::{note_absent, note_gate};
 use crate::dim::{Dim, Sizes, Stack};
 use crate::facts::{Config, Configs, Fact, FactError, TOKEN_KEYS, Topic};
 use crate::family::Family;
@@ -12,7 +13,7 @@ use crate::identify::Identified;
 use crate::measure::measure;
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe::{self, Sources};
-use crate::other::{Other, OtherKind, classify};
+use crate::other::{Other, OtherKind, adapter, classify, not_supported};
 use crate::wiring::{CrossMask, EmbeddingScale, PositionCount, Positions, Switch, Wiring};
 
 /// An encoder-decoder: everything that is known without running it.
@@ -58,6 +59,9 @@ pub fn recognise(
     heads: Option<usize>,
 ) -> Result<Recognised, FactError> {
     let configs = Configs(configs);
+    if let Some(other) = adapter(&tensors, &configs).or_else(|| not_supported(&configs)) {
+        return Ok(Recognised::Other(other));
+    }
     let Some(found) = Identified::find(&tensors, &configs)? else {
         return Ok(Recognised::Other(classify(&tensors, &configs)));
     };
@@ -84,6 +88,10 @@ pub fn recognise(
     }
     facts.extend(wiring_facts(&wiring, found.family, &sources));
     note_tie(&configs, &wiring, &mut facts)?;
+    if found.named {
+        note_absent(found.family, &configs, &mut facts);
+        note_gate(found.family, &configs, &mut facts);
+    }
     facts.extend(token_facts(&configs));
     let (family, scheme, prefix) = (found.family, found.scheme, found.prefix);
     obstacles.extend(obstacles_of(&graph, &sizes, &binding, &facts));
@@ -158,6 +166,9 @@ impl Model {
     }
 }
 
+/// The source of a fact that nobody knows from the file.
+pub const ASSUMED: &str = "not known from the file, assumed";
+
 /// A fact for each field of the wiring that has a say, in its order.
 fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact> {
     let Ok(Value::Object(fields)) = serde_json::to_value(wiring) else { return Vec::new() };
@@ -177,7 +188,8 @@ fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact
         .into_iter()
         .filter(|(name, _)| !idle(name))
         .map(|(name, value)| {
-            let source = sources.get(&name).cloned().unwrap_or_else(|| default.clone());
+            let usual = if family.unsaid.contains(&name.as_str()) { ASSUMED } else { &default };
+            let source = sources.get(&name).cloned().unwrap_or_else(|| usual.to_owned());
             Fact { topic: Topic::Wiring, name, value, source, disagree: Vec::new() }
         })
         .collect()
@@ -194,11 +206,11 @@ fn note_tie(configs: &Configs<'_>, wiring: &Wiring, facts: &mut [Fact]) -> Resul
 }
 
 fn token_facts(configs: &Configs<'_>) -> Vec<Fact> {
-    let token = |key: &&str| {
-        let said = configs.first(&[key])?;
+    let token = |&(name, keys): &(&str, &[&str])| {
+        let said = configs.first(keys)?;
         Some(Fact {
             topic: Topic::Tokens,
-            name: (*key).into(),
+            name: name.into(),
             value: said.value.clone(),
             source: said.source,
             disagree: Vec::new(),

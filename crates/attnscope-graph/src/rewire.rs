@@ -5,12 +5,60 @@ use serde_json::Value;
 use crate::bind::bind;
 use crate::build::{Layers, build};
 use crate::dim::{Dim, Stack};
-use crate::facts::Topic;
+use crate::facts::{Fact, Topic};
 use crate::names::Lookup;
 use crate::recognise::{Model, obstacles_of};
 use crate::wiring::Wiring;
 
+/// A field of the wiring that cannot be set so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WiringError {
+    /// There is no such field.
+    #[error("the wiring has no field {field:?}")]
+    Field {
+        /// The name that was given.
+        field: String,
+    },
+    /// The field has no such value.
+    #[error("{field}: {why}")]
+    Value {
+        /// The field.
+        field: String,
+        /// What it can be, and what was found.
+        why: String,
+    },
+}
+
 impl Model {
+    /// The model with some fields of its wiring as the user says, who outranks every document.
+    pub fn with_wiring(&self, edits: &[(String, Value)]) -> Result<Self, WiringError> {
+        let mut wiring = self.wiring;
+        for (field, value) in edits {
+            let mut fields = serde_json::to_value(wiring).unwrap_or_default();
+            let Some(slot) = fields.get_mut(field) else {
+                return Err(WiringError::Field { field: field.clone() });
+            };
+            *slot = value.clone();
+            wiring = serde_json::from_value(fields)
+                .map_err(|e| WiringError::Value { field: field.clone(), why: e.to_string() })?;
+        }
+        let mut model = self.rewired(&wiring, None);
+        for (field, value) in edits {
+            let source = "--wiring".to_owned();
+            match model.facts.iter_mut().find(|fact| fact.topic == Topic::Wiring && fact.name == *field) {
+                Some(fact) => (fact.source, fact.disagree) = (source, Vec::new()),
+                None => model.facts.push(Fact {
+                    topic: Topic::Wiring,
+                    name: field.clone(),
+                    value: value.clone(),
+                    source,
+                    disagree: Vec::new(),
+                }),
+            }
+        }
+        Ok(model)
+    }
+
     /// The model with another wiring and, where one is given, another head count. The graph is built anew and bound to
     /// the same tensors; what the new graph asks for and the file does not have is among the obstacles.
     pub fn rewired(&self, wiring: &Wiring, heads: Option<usize>) -> Self {

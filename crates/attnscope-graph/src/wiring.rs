@@ -155,13 +155,15 @@ impl Activation {
 
     /// The activation that a config means by a word; `None` if the word is not known.
     pub fn from_config(word: &str) -> Option<Self> {
-        Some(match word {
-            "relu" | "gated-relu" => Self::Relu,
+        // T5 means the tanh form by its gate's plain "gelu".
+        if word == "gated-gelu" {
+            return Some(Self::GeluTanh);
+        }
+        Some(match word.strip_prefix("gated-").unwrap_or(word) {
+            "relu" => Self::Relu,
             "gelu" | "gelu_python" => Self::Gelu,
             "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_tanh" | "gelu_accurate" => Self::GeluTanh,
-            // T5 means the tanh form by its gate's plain "gelu".
-            "gated-gelu" => Self::GeluTanh,
-            "swish" | "silu" | "gated-silu" => Self::Swish,
+            "swish" | "silu" => Self::Swish,
             "quick_gelu" => Self::QuickGelu,
             "tanh" => Self::Tanh,
             _ => return None,

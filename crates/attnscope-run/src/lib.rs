@@ -25,8 +25,8 @@ pub use change::Change;
 pub use error::RunError;
 pub use formula::Formula;
 pub use input::{
-    Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows, pad_token,
-    parse_ids, parse_pairs, position_room, read_pairs,
+    Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows,
+    computed_positions, pad_token, parse_ids, parse_pairs, position_room, read_pairs,
 };
 pub use native::{BETAS, Decoding, Native, Report, log_sum_exps};
 pub use position::{bucket as relative_bucket, used_buckets};

@@ -5,12 +5,20 @@ use attnscope_graph::{Positions, Stack};
 /// The number of a position; none for padding where only tokens are counted.
 pub(crate) type Place = Option<usize>;
 
-/// Which token of its row each position is.
-pub(crate) fn places(open: &[bool]) -> impl Iterator<Item = Place> + '_ {
-    let mut before = 0;
-    open.iter().map(move |&open| {
-        before += usize::from(open);
-        open.then(|| before - 1)
+/// Which token of its row each position is, after `before` tokens. A pad id is not counted even where it stands as a
+/// token: M2M-100 and fairseq count ids that are not the pad id, and begin with the row after it, so that the offset
+/// names it.
+pub(crate) fn places<'a>(
+    ids: &'a [u32],
+    open: impl Iterator<Item = bool> + 'a,
+    offset: usize,
+    mut before: usize,
+) -> impl Iterator<Item = Place> + 'a {
+    let pad = offset.checked_sub(1).and_then(|pad| u32::try_from(pad).ok());
+    ids.iter().zip(open).map(move |(&id, open)| {
+        let counted = open && Some(id) != pad;
+        before += usize::from(counted);
+        counted.then(|| before - 1)
     })
 }
 

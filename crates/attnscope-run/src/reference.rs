@@ -9,7 +9,7 @@ use crate::change::{Change, Changes};
 use crate::error::RunError;
 use crate::input::{Input, Source};
 use crate::native::Report;
-use crate::position::{Place, bucket, places, sinusoid, table_row, used_buckets};
+use crate::position::{Place, bucket, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
@@ -176,7 +176,7 @@ impl Step<'_> {
             (_, None) => 0.0,
         };
         let numbers: Vec<Place> = match self.prepared.rows(side).filter(|_| count == PositionCount::Tokens) {
-            Some(rows) => rows.open().chunks(length).flat_map(places).collect(),
+            Some(rows) => (0..rows.batch()).flat_map(|row| rows.token_numbers(row, offset)).collect(),
             None => (0..length).map(Some).collect(),
         };
         numbers.into_iter().flat_map(|place| (0..width).map(move |i| value(place, i))).collect()

@@ -7,6 +7,7 @@ use std::path::Path;
 use attnscope_checkpoint::{Checkpoint, TensorInfo};
 use attnscope_graph::{Config, Dim, Front, Model, OtherKind, Recognised, Side, TensorSpec, recognise};
 use attnscope_run::Tokenizer;
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::toy;
@@ -55,7 +56,7 @@ impl Opened {
         Ok(Self { words: Some([source, target]), ..opened })
     }
 
-    /// The tokenizer beside the weights, if there is one; for a Whisper model of a vocabulary of OpenAI's, theirs.
+    /// The tokenizer beside the weights or among them, if there is one; for a Whisper model of a vocabulary of OpenAI's, theirs.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, Failure> {
         if let Some(words) = &self.words {
             let [source, target] = words.each_ref().map(|s| s.iter().map(String::as_str).collect::<Vec<_>>());
@@ -63,7 +64,10 @@ impl Opened {
         }
         let model = self.encoder_decoder()?;
         let rows = model.sizes.get(Dim::Vocab(Side::Target));
-        let beside = Tokenizer::for_vocabulary(self.checkpoint.tokenizer(), rows)?;
+        let beside = match Tokenizer::for_vocabulary(self.checkpoint.tokenizer(), rows)? {
+            None => Tokenizer::embedded(&self.checkpoint)?,
+            beside => beside,
+        };
         match (beside, rows) {
             (None, Some(rows)) if model.wiring.front == Front::Audio => Ok(Tokenizer::whisper(rows)?),
             (beside, _) => Ok(beside),
@@ -85,21 +89,56 @@ impl Opened {
         Ok(Self { name: name.to_owned(), checkpoint, recognised, words: None })
     }
 
+    /// Sets fields of the wiring, each written `norm_place=pre`, whatever the documents say.
+    pub fn set_wiring(&mut self, edits: &[String]) -> Result<(), Failure> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let parsed = |edit: &String| match edit.split_once('=') {
+            // A word, or a number or true and false as JSON has them.
+            Some((field, value)) => {
+                let value = value.trim();
+                let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+                Ok((field.trim().to_owned(), value))
+            }
+            None => Err(Failure::new(
+                format!("--wiring {edit}: expected FIELD=VALUE, found no ="),
+                "write it as in --wiring norm_place=pre,activation=gelu",
+            )),
+        };
+        let edits = edits.iter().map(parsed).collect::<Result<Vec<_>, _>>()?;
+        let model = self.encoder_decoder()?.with_wiring(&edits).map_err(|e| {
+            let help =
+                format!("`attnscope inspect {}` lists the fields of its wiring and their values", self.name);
+            Failure::new(format!("--wiring: {e}"), help)
+        })?;
+        self.recognised = Recognised::EncoderDecoder(Box::new(model));
+        Ok(())
+    }
+
     /// The model, or why there is nothing to draw.
     pub fn encoder_decoder(&self) -> Result<&Model, Failure> {
         match &self.recognised {
             Recognised::EncoderDecoder(model) => Ok(model),
             Recognised::Other(other) => {
                 let what = match other.kind {
+                    OtherKind::Adapter => {
+                        "an adapter, not a model: it holds what is added to another's weights"
+                    }
                     OtherKind::Unknown => "not recognised as an encoder-decoder",
                     OtherKind::EncoderDecoder => "an encoder-decoder of a family that is not known",
                     OtherKind::DecoderOnly => "a decoder-only model: there is no cross-attention in it",
                     OtherKind::EncoderOnly => "an encoder-only model: there is no cross-attention in it",
                 };
-                Err(Failure::new(
-                    format!("{}: {what} ({})", self.name, other.because),
-                    format!("`attnscope inspect {} --tensors` lists what it holds", self.name),
-                ))
+                let help = match other.kind {
+                    OtherKind::Adapter => format!(
+                        "merge it into its base model with the PEFT library and give the folder that this writes: \
+                         PeftModel.from_pretrained(base, {:?}).merge_and_unload().save_pretrained(\"merged\")",
+                        self.name
+                    ),
+                    _ => format!("`attnscope inspect {} --tensors` lists what it holds", self.name),
+                };
+                Err(Failure::new(format!("{}: {what} ({})", self.name, other.because), help))
             }
         }
     }

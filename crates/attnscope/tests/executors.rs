@@ -7,11 +7,11 @@ mod common;
 use attnscope::graph::{Dim, Model, Node};
 use attnscope::run::{Input, Keep, Kept, Native, Rows, Source, Weights, run_reference};
 use common::trace::Trace;
-use common::{MODELS, fixture, open};
+use common::{fixture, models_and_variants, open};
 
 #[test]
 fn every_tensor_equals_the_original_s() {
-    for &(path, _, heads) in MODELS {
+    for (path, _, heads) in models_and_variants() {
         let trace = Trace::open(path);
         let opened = open(&fixture(path), heads);
         let model = opened.encoder_decoder().unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use attnscope::graph::{Model, Node, NormKind, NormPlace, Op, Stack};
-use common::{MODELS, expected, fixture, open, shared};
+use common::{expected, fixture, models_and_variants, open, shared};
 use serde_json::Value;
 
 fn node<'m>(model: &'m Model, path: &str) -> &'m Node {
@@ -23,7 +23,7 @@ fn close(a: f64, b: f64) -> bool {
 
 #[test]
 fn everything_is_bound_and_counted() {
-    for &(path, family, heads) in MODELS {
+    for (path, family, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
         let model = opened.encoder_decoder().unwrap();
         let expected = expected(path);
@@ -48,7 +48,7 @@ fn everything_is_bound_and_counted() {
 
 #[test]
 fn norms_are_where_the_source_has_them() {
-    for &(path, _, heads) in MODELS {
+    for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
         let model = opened.encoder_decoder().unwrap();
         let expected = expected(path);
@@ -78,7 +78,7 @@ fn norms_are_where_the_source_has_them() {
 
 #[test]
 fn scales_are_the_numbers_the_source_uses() {
-    for &(path, _, heads) in MODELS {
+    for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
         let model = opened.encoder_decoder().unwrap();
         let expected = expected(path);
@@ -104,7 +104,7 @@ fn scales_are_the_numbers_the_source_uses() {
 
 #[test]
 fn activations_and_positions_agree() {
-    for &(path, _, heads) in MODELS {
+    for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
         let model = opened.encoder_decoder().unwrap();
         let expected = expected(path);

@@ -32,7 +32,7 @@ impl Cell<'_> {
         let width = self.cells.tensor(self.id)?.shape[2];
         let place = match count {
             PositionCount::Places => p.to_string(),
-            PositionCount::Tokens => self.token_number(side, b, p),
+            PositionCount::Tokens => self.token_number(side, offset, b, p),
         };
         let place = if offset > 0 { format!("{place} + {offset}") } else { place };
         let formula = match kind {
@@ -43,17 +43,14 @@ impl Cell<'_> {
     }
 
     /// Which token of its row stands at a place, where padding does not count.
-    fn token_number(&self, side: Side, b: usize, p: usize) -> String {
+    fn token_number(&self, side: Side, offset: usize, b: usize, p: usize) -> String {
         let rows = match (side, &self.cells.input.source) {
             (Side::Source, Source::Tokens(rows)) => rows,
             (Side::Source, Source::Features(_)) => return p.to_string(),
             (Side::Target, _) => &self.cells.input.target,
         };
-        let row = rows.open().get(b * rows.length()..(b + 1) * rows.length()).unwrap_or_default();
-        match row.get(p) {
-            Some(true) => row[..p].iter().filter(|&&open| open).count().to_string(),
-            _ => "padding".to_owned(),
-        }
+        let number = rows.token_numbers(b, offset).get(p).copied().flatten();
+        number.map_or_else(|| "padding".to_owned(), |number| number.to_string())
     }
 
     /// out[b, o, t] = bias[o] + Σ over c, k of w[o, c, k] · x[b, c, t · stride + k − 1]

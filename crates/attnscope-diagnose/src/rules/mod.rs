@@ -2,6 +2,7 @@
 
 mod attention_sink;
 mod causal_leak;
+mod config_contradicts_tensors;
 mod constant_weight;
 mod cross_mask_fault;
 mod dead_head;
@@ -31,6 +32,7 @@ use crate::rule::Rule;
 
 /// Every rule, in the order in which they are checked.
 static RULES: &[&Rule] = &[
+    &config_contradicts_tensors::RULE,
     &missing_weight::RULE,
     &mismatched_weight::RULE,
     &nonfinite_weight::RULE,

@@ -9,9 +9,9 @@ use crate::rule::{Checked, Rule};
 pub(super) const RULE: Rule = Rule {
     id: "past-positions",
     severity: Severity::Error,
-    what: "Sentences or clips that are longer than the position table.",
+    what: "Sentences or clips that are longer than the position table, or than the table that Hugging Face makes of computed positions.",
     why: "Past its end there is nothing to add: a crash, a read of foreign memory, or a silent cut.",
-    how: "The length of every given sentence in tokens, or of every clip in encoder positions, against the rows of the table, without those that an offset skips. Computed and relative positions have no end.",
+    how: "The length of every given sentence in tokens, or of every clip in encoder positions, against the rows of the table, without those that an offset skips. Computed positions go on here; where Hugging Face computes them once, into a table of max_position_embeddings rows (Marian), that is the length. M2M-100's and relative positions have no end.",
     threshold: "None: there is a row for a position or there is not.",
     try_next: "Split the sentences that are named, or cut them where the model's own tokenizer does.",
     check,
@@ -32,13 +32,17 @@ fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
     let lines: Vec<String> = long.iter().take(SHOWN).map(|l| l.line.to_string()).collect();
     let more = if long.len() > SHOWN { " and others" } else { "" };
     let longest = long.iter().map(|l| l.length).max().unwrap_or(0);
-    let evidence = format!(
-        "{} {}{} longer than the table of {room} positions (the longest needs {longest}) and left out: line {}{more}",
-        long.len(),
-        side.word(),
-        if long.len() == 1 { " is" } else { "s are" },
-        lines.join(", ")
-    );
+    let are = if long.len() == 1 { " is" } else { "s are" };
+    let (count, side_word, lines) = (long.len(), side.word(), lines.join(", "));
+    let evidence = match long.iter().all(|l| l.computed) {
+        false => format!(
+            "{count} {side_word}{are} longer than the table of {room} positions (the longest needs {longest}) and left \
+             out: line {lines}{more}"
+        ),
+        true => format!(
+            "{count} {side_word}{are} longer than the {room} positions that the config speaks of (the longest needs {longest}): the sinusoids go on here, and Hugging Face raises an error beyond its table: line {lines}{more}"
+        ),
+    };
     let node = format!("{}.positions", side.name());
     Some(RULE.finding(evidence).at(node).number(longest as f64, room as f64))
 }
@@ -49,12 +53,15 @@ mod tests {
 
     #[test]
     fn each_side_is_measured_by_its_own_table() {
-        let long = |line, side, length, room| TooLong { line, side, length, room };
+        let long = |line, side, length, room| TooLong { line, side, length, room, computed: false };
         assert_eq!(finding(Side::Source, &[]), None);
         let found =
             finding(Side::Target, &[long(3, Side::Target, 12, 9), long(7, Side::Target, 10, 9)]).unwrap();
         assert_eq!((found.number, found.threshold), (Some(12.0), Some(9.0)));
         assert!(found.evidence.starts_with("2 targets are longer than the table of 9"), "{}", found.evidence);
         assert!(found.evidence.ends_with("line 3, 7"), "{}", found.evidence);
+        let computed = TooLong { computed: true, ..long(2, Side::Source, 12, 9) };
+        let found = finding(Side::Source, &[computed]).unwrap();
+        assert!(found.evidence.contains("Hugging Face raises an error"), "{}", found.evidence);
     }
 }

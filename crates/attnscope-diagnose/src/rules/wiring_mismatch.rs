@@ -1,6 +1,6 @@
 //! The weights make more sense joined in another way than the config or the family says.
 
-use attnscope_graph::Model;
+use attnscope_graph::{ASSUMED, Model};
 use serde_json::Value;
 
 use crate::exam::Exam;
@@ -115,6 +115,7 @@ fn who(model: &Model, field: &str) -> String {
     match source {
         "" => format!("{}'s default is", model.family.title),
         "--heads" => "--heads says".into(),
+        ASSUMED => "nothing says, and assumed is".into(),
         source if source.ends_with("'s default") => format!("{source} is"),
         source if source.contains("config") => "the config says".into(),
         source => format!("{source} says"),

@@ -3,29 +3,34 @@
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
-/// bart-base, bart-large and their fine-tunes; PLBart is joined the same way.
+/// bart-base, bart-large and their fine-tunes.
 pub(super) const FAMILY: Family = Family {
     id: "bart",
     title: "BART",
-    model_types: &["bart", "BartForConditionalGeneration", "BartModel", "plbart"],
+    model_types: &["bart", "BartForConditionalGeneration", "BartModel"],
     schemes: &[&naming::HUGGING_FACE],
     evidence: &[
         Evidence::Has("src.embed_pos.weight"),
         Evidence::Lacks("encoder.out.weight"),
         Evidence::PositionRows(2),
     ],
-    wiring: Wiring {
-        activation: Activation::Gelu,
-        source_embedding_norm: EmbeddingNorm::AfterPositions,
-        target_embedding_norm: EmbeddingNorm::AfterPositions,
-        source_positions: Positions::Table,
-        target_positions: Positions::Table,
-        position_offset: 2,
-        embedding_scale: EmbeddingScale::None,
-        ..Wiring::VASWANI
-    },
+    wiring: WIRING,
     settings: &hugging_face("gelu", "false"),
     start: Start::End,
     end: Some(2),
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
+};
+
+/// How BART is joined, and PLBart but for the scale.
+pub(super) const WIRING: Wiring = Wiring {
+    activation: Activation::Gelu,
+    source_embedding_norm: EmbeddingNorm::AfterPositions,
+    target_embedding_norm: EmbeddingNorm::AfterPositions,
+    source_positions: Positions::Table,
+    target_positions: Positions::Table,
+    position_offset: 2,
+    embedding_scale: EmbeddingScale::None,
+    ..Wiring::VASWANI
 };

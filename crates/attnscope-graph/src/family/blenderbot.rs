@@ -24,5 +24,7 @@ pub(super) const FAMILY: Family = Family {
     settings: &hugging_face("gelu", "false"),
     start: Start::Token { key: "bos_token_id", usual: Some(1) },
     end: None,
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
 };

@@ -27,5 +27,7 @@ pub(super) const FAMILY: Family = Family {
     ],
     start: Start::End,
     end: Some(2),
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: true,
 };

@@ -1,6 +1,6 @@
-//! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids behind an offset of two.
+//! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids, whose first position comes after the pad id.
 
-use crate::family::{Evidence, Family, Start, hugging_face, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, hugging_face, naming};
 use crate::wiring::{NormPlace, PositionCount, Positions, Wiring};
 
 /// m2m100_418M, nllb-200 (dense).
@@ -25,8 +25,15 @@ pub(super) const FAMILY: Family = Family {
         position_count: PositionCount::Tokens,
         ..Wiring::VASWANI
     },
-    settings: &hugging_face("relu", "true"),
+    settings: &SETTINGS,
     start: Start::End,
     end: Some(2),
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
+};
+
+const SETTINGS: [Setting; 3] = {
+    let [activation, scale] = hugging_face("relu", "true");
+    [activation, scale, Setting { keys: &["pad_token_id"], sets: Sets::PadPosition, absent: Some("1") }]
 };

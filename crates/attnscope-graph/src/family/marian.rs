@@ -19,5 +19,7 @@ pub(super) const FAMILY: Family = Family {
     settings: &hugging_face("gelu", "false"),
     start: Start::Token { key: "pad_token_id", usual: None },
     end: None,
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
 };

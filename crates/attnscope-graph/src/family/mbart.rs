@@ -25,5 +25,7 @@ pub(super) const FAMILY: Family = Family {
     settings: &hugging_face("gelu", "false"),
     start: Start::LastOfSentence,
     end: None,
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
 };

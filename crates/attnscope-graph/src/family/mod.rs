@@ -9,6 +9,7 @@ mod marian;
 mod mbart;
 mod mt5;
 mod pegasus;
+mod plbart;
 mod t5;
 mod t5_v1_1;
 mod tiny_transformer;
@@ -28,6 +29,7 @@ pub const FAMILIES: &[&Family] = &[
     &fairseq::FAMILY,
     &mbart::FAMILY,
     &bart::FAMILY,
+    &plbart::FAMILY,
     &blenderbot_small::FAMILY,
     &pegasus::FAMILY,
     &m2m100::FAMILY,
@@ -61,6 +63,10 @@ pub struct Family {
     pub start: Start,
     /// The token that ends a sentence where no document names it, if all models of the family have the same.
     pub end: Option<u32>,
+    /// Sizes that a config may leave out: the key, the fact that it is about, and what its absence means.
+    pub absent_sizes: &'static [(&'static str, &'static str, Meant)],
+    /// Fields of the wiring that its makers choose and its files do not hold: what no config says is assumed.
+    pub unsaid: &'static [&'static str],
     /// The family has no fixed shape: biases, norms and position tables are what the file has, and their absence
     /// is no fault.
     pub flexible: bool,
@@ -123,6 +129,15 @@ pub struct Setting {
     pub absent: Option<&'static str>,
 }
 
+/// What a size is that a config leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meant {
+    /// This number.
+    Size(usize),
+    /// What another key says.
+    As(&'static str),
+}
+
 /// What the value of a config key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sets {
@@ -138,6 +153,8 @@ pub enum Sets {
     NormBefore,
     /// true: positions are a learned table.
     LearnedPositions,
+    /// The pad id, which is also the position before the first.
+    PadPosition,
     /// Distances from here on share a bucket.
     RelativeMaxDistance,
     /// true: the output projection is the target's table, even where a file stores it again.

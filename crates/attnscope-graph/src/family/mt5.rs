@@ -21,8 +21,8 @@ pub(super) const FAMILY: Family = Family {
         ..t5::WIRING
     },
     settings: &[
-        Setting { keys: &["feed_forward_proj"], sets: Sets::Activation, absent: Some("gated-gelu") },
-        Setting { keys: &["layer_norm_epsilon"], sets: Sets::NormEps, absent: Some("1e-6") },
+        Setting { keys: t5::ACTIVATION, sets: Sets::Activation, absent: Some("gated-gelu") },
+        Setting { keys: t5::NORM_EPS, sets: Sets::NormEps, absent: Some("1e-6") },
         Setting {
             keys: &["relative_attention_max_distance"],
             sets: Sets::RelativeMaxDistance,
@@ -31,5 +31,7 @@ pub(super) const FAMILY: Family = Family {
     ],
     start: Start::Id(0),
     end: None,
+    absent_sizes: t5::ABSENT_SIZES,
+    unsaid: &[],
     flexible: false,
 };

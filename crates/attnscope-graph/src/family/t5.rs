@@ -1,6 +1,6 @@
 //! T5: no scale in the scores, a relative bias instead of positions, root-mean-square norms.
 
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Meant, Sets, Setting, Start, naming};
 use crate::wiring::{
     Activation, Biases, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, ScoreScale, Wiring,
 };
@@ -16,6 +16,8 @@ pub(super) const FAMILY: Family = Family {
     settings: &settings("relu"),
     start: Start::Id(0),
     end: None,
+    absent_sizes: ABSENT_SIZES,
+    unsaid: &[],
     flexible: false,
 };
 
@@ -38,16 +40,25 @@ pub(super) const WIRING: Wiring = Wiring {
     ..Wiring::VASWANI
 };
 
+/// The activation: Hugging Face derives the first from the second, and then lets a config overwrite it.
+pub(super) const ACTIVATION: &[&str] = &["dense_act_fn", "feed_forward_proj"];
+
+/// The number added to a norm's variance.
+pub(super) const NORM_EPS: &[&str] = &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"];
+
+/// What Hugging Face's T5 and mT5 take for sizes that a config leaves out.
+pub(super) const ABSENT_SIZES: &[(&str, &str, Meant)] = &[
+    ("d_kv", "d_head", Meant::Size(64)),
+    ("relative_attention_num_buckets", "relative buckets", Meant::Size(32)),
+    ("num_decoder_layers", "decoder layers", Meant::As("num_layers")),
+];
+
 /// The keys that T5 and its descendants share, each with the value that its absence means; the second names are
 /// GGUF's.
 pub(super) const fn settings(feed_forward: &'static str) -> [Setting; 4] {
     [
-        Setting { keys: &["feed_forward_proj"], sets: Sets::Activation, absent: Some(feed_forward) },
-        Setting {
-            keys: &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"],
-            sets: Sets::NormEps,
-            absent: Some("1e-6"),
-        },
+        Setting { keys: ACTIVATION, sets: Sets::Activation, absent: Some(feed_forward) },
+        Setting { keys: NORM_EPS, sets: Sets::NormEps, absent: Some("1e-6") },
         Setting {
             keys: &["relative_attention_max_distance"],
             sets: Sets::RelativeMaxDistance,

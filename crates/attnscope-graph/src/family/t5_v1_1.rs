@@ -23,5 +23,7 @@ pub(super) const FAMILY: Family = Family {
     settings: &t5::settings("relu"),
     start: Start::Id(0),
     end: None,
+    absent_sizes: t5::ABSENT_SIZES,
+    unsaid: &[],
     flexible: false,
 };

@@ -54,5 +54,7 @@ pub(super) const FAMILY: Family = Family {
     settings: &[],
     start: Start::Sentence,
     end: None,
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: true,
 };

@@ -80,5 +80,7 @@ pub(super) const FAMILY: Family = Family {
     ],
     start: Start::Token { key: "bos_token_id", usual: None },
     end: None,
+    absent_sizes: &[],
+    unsaid: &["activation", "norm_place", "norm_eps", "embedding_scale"],
     flexible: true,
 };

@@ -14,6 +14,8 @@ pub(super) const FAMILY: Family = Family {
     settings: &[Setting { keys: &["activation_function"], sets: Sets::Activation, absent: Some("gelu") }],
     start: Start::Prompt,
     end: None,
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
 };
 

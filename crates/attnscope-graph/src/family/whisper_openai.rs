@@ -13,5 +13,7 @@ pub(super) const FAMILY: Family = Family {
     settings: &[],
     start: Start::Prompt,
     end: None,
+    absent_sizes: &[],
+    unsaid: &[],
     flexible: false,
 };

@@ -1,7 +1,7 @@
 //! How a model wants to be decoded: generation_config.json and config.json, read as Hugging Face reads them.
 
 use attnscope_checkpoint::Config;
-use attnscope_graph::{Model, Side};
+use attnscope_graph::{Model, Side, token_keys};
 use serde_json::Value;
 
 use super::rules::TokenRules;
@@ -197,7 +197,7 @@ struct Documents<'a> {
 }
 
 /// Settings that ask for something else than greedy or beam search, with the value that asks for nothing.
-const UNSUPPORTED: [(&str, &str, &str); 11] = [
+const UNSUPPORTED: [(&str, &str, &str); 14] = [
     ("do_sample", "false", "sampling is not done: the likeliest token is taken"),
     ("num_beam_groups", "1", "groups of beams are not kept apart"),
     ("penalty_alpha", "0", "contrastive search is not done"),
@@ -209,6 +209,9 @@ const UNSUPPORTED: [(&str, &str, &str); 11] = [
     ("force_words_ids", "", "words are not required"),
     ("stop_strings", "", "sentences end at an end token only"),
     ("watermarking_config", "", "nothing is watermarked"),
+    ("dola_layers", "", "layers are not contrasted (DoLa): the last layer's logits are taken"),
+    ("token_healing", "false", "the last token of what the decoder begins with is not completed"),
+    ("max_time", "", "generation is not stopped by the clock"),
 ];
 
 impl<'a> Documents<'a> {
@@ -243,9 +246,10 @@ impl<'a> Documents<'a> {
     }
 
     /// One token id or a list of them. `anywhere`: also where generation is not spoken of.
-    fn tokens(&self, key: &str, anywhere: bool) -> Result<Vec<u32>, SettingsError> {
+    fn tokens(&self, name: &'static str, anywhere: bool) -> Result<Vec<u32>, SettingsError> {
         let among = if anywhere { &self.all } else { &self.said };
-        let Some((document, value)) = find(among, key) else { return Ok(Vec::new()) };
+        let said = token_keys(name).into_iter().find_map(|key| Some((key, find(among, key)?)));
+        let Some((key, (document, value))) = said else { return Ok(Vec::new()) };
         token_ids(value).ok_or_else(|| SettingsError::wrong(document, key, "token ids", value))
     }
 

@@ -4,9 +4,13 @@ mod parse;
 mod shift;
 
 pub(crate) use parse::check_padded;
-pub use parse::{InputError, Pair, check_rows, parse_ids, parse_pairs, position_room, read_pairs};
+pub use parse::{
+    InputError, Pair, check_rows, computed_positions, parse_ids, parse_pairs, position_room, read_pairs,
+};
 pub(crate) use shift::token_ids;
 pub use shift::{Shift, ShiftError, pad_token};
+
+use crate::position::places;
 
 /// Where padding stands in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +87,14 @@ impl Rows {
             batch: rows.len(),
             length: self.length,
         }
+    }
+
+    /// Which token of its row each position is, where the position before the first is the pad id's; none for padding.
+    pub fn token_numbers(&self, row: usize, offset: usize) -> Vec<Option<usize>> {
+        let span = row * self.length..(row + 1) * self.length;
+        let (ids, open) = (self.ids.get(span.clone()), self.open.get(span));
+        let open = open.unwrap_or_default().iter().copied();
+        places(ids.unwrap_or_default(), open, offset, 0).collect()
     }
 
     /// All ids, [batch, length].

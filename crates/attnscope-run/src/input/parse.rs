@@ -195,6 +195,14 @@ pub fn position_room(model: &Model, side: Side) -> Option<usize> {
     Limits::of(model, side).positions
 }
 
+/// Positions of a side that are computed, and go on here without end, where Hugging Face makes a table of so many rows and
+/// raises an error beyond it.
+pub fn computed_positions(model: &Model, side: Side) -> Option<usize> {
+    let wiring = &model.wiring;
+    let table = wiring.positions(side).is_sinusoid() && wiring.position_count == PositionCount::Places;
+    model.sizes.get(Dim::Positions(side)).filter(|_| table)
+}
+
 /// What a side of a model has room for. None: no limit, as with computed or relative positions.
 #[derive(Debug, Clone, Copy)]
 struct Limits {

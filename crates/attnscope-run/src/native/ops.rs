@@ -37,7 +37,7 @@ impl Pass<'_> {
             }
             Op::Embed { scale } => self.embed(node, self.factor(scale), width, out),
             Op::Positions { kind, offset, count, side } => {
-                let places = self.window.places(side, count, shape);
+                let places = self.window.places(side, count, offset, shape);
                 self.positions(node, kind, offset, &places, out);
             }
             Op::AddPositions => {

@@ -51,20 +51,31 @@ impl Window<'_> {
     }
 
     /// The number of every position of a side: of one row where all are alike, else [row, position].
-    pub(super) fn places(&self, side: Side, count: PositionCount, shape: &[usize]) -> Vec<Place> {
+    pub(super) fn places(
+        &self,
+        side: Side,
+        count: PositionCount,
+        offset: usize,
+        shape: &[usize],
+    ) -> Vec<Place> {
         let (rows, first) = (shape.first().copied().unwrap_or(1), self.first(side));
         let length = shape.get(1).copied().unwrap_or(0);
-        let open = match side {
-            Side::Source => self.source_open,
-            Side::Target => self.target_open,
+        let (ids, open) = match (side, self.source) {
+            (Side::Source, Some(Source::Tokens(tokens))) => (tokens.ids(), self.source_open),
+            (Side::Source, _) => (&[][..], None),
+            (Side::Target, _) => (self.target, self.target_open),
         };
-        match open.filter(|_| count == PositionCount::Tokens) {
-            Some(open) => {
-                let row = |open: &[bool]| places(open).skip(first).collect::<Vec<_>>();
-                open.chunks((first + length).max(1)).flat_map(row).collect()
-            }
-            None => (0..rows).flat_map(|_| (first..first + length).map(Some)).collect(),
+        if count == PositionCount::Places || ids.is_empty() {
+            return (0..rows).flat_map(|_| (first..first + length).map(Some)).collect();
         }
+        let row = |(row, ids)| {
+            let start = row * (first + length);
+            let is_open = move |at: usize| open.is_none_or(|open| open.get(start + at) == Some(&true));
+            // As Hugging Face counts with a cache: every token that is known, pad ids too.
+            let before = (0..first).filter(|&at| is_open(at)).count();
+            places(ids, (first..first + length).map(is_open), offset, before).collect::<Vec<_>>()
+        };
+        ids.chunks(length.max(1)).enumerate().flat_map(row).collect()
     }
 
     /// The row of `keys` that a row of `queries` looks at.

@@ -1,6 +1,7 @@
 //! Tokenizers: from text to token ids and back, as the model's own tools do it.
 
 mod error;
+mod gguf;
 mod guard;
 mod huggingface;
 mod merge;
@@ -12,7 +13,7 @@ mod words;
 
 use std::path::Path;
 
-use attnscope_checkpoint::Companion;
+use attnscope_checkpoint::{Checkpoint, Companion};
 use attnscope_graph::Side;
 use serde_json::{Map, Value};
 
@@ -72,6 +73,11 @@ impl Tokenizer {
             }
         }
         refused.map_or(Ok(None), Err)
+    }
+
+    /// The tokenizer that a GGUF file holds itself, if it does and its kind is known.
+    pub fn embedded(checkpoint: &Checkpoint) -> Result<Option<Self>, TokenError> {
+        Ok(gguf::read(checkpoint)?.map(Self))
     }
 
     /// OpenAI's own tokenizer for a Whisper model whose embedding has so many rows, where it is one of theirs: their

@@ -89,6 +89,9 @@ impl Flow {
         for obstacle in &model.obstacles {
             output.note(&format!("this model draws and does not run: {obstacle}"));
         }
+        if let Some(head) = model.task_head() {
+            output.note(&head.sentence());
+        }
         let unused = model.unused_of_model();
         if unused > 0 {
             output.note(&format!(

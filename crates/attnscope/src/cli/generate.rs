@@ -54,6 +54,7 @@ impl Generate {
         let output = Output::new(&self.output);
         let opened = self.source.open(&self.model, None)?;
         let mut ready = self.source.ready(&opened)?;
+        notes::of_model(ready.model).iter().for_each(|note| output.note(note));
         if let Some(ids) = &self.tgt_ids {
             let row = one_row(ids)?;
             let note = notes::pads(&ready, Side::Target, &Rows::new(std::slice::from_ref(&row), ready.pad));

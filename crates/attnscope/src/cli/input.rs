@@ -118,7 +118,9 @@ impl SourceArgs {
         let sources = [self.given_texts()?, of(|p| &p.source)].concat();
         let target = target.map(TargetArgs::texts).transpose()?;
         let targets = [target.unwrap_or_default(), of(|p| &p.target)].concat();
-        Opened::toy(or(sources, toy::SOURCE), or(targets, toy::TARGET))
+        let mut opened = Opened::toy(or(sources, toy::SOURCE), or(targets, toy::TARGET))?;
+        opened.set_wiring(&model.wiring)?;
+        Ok(opened)
     }
 
     /// Weights and tokenizer, with the languages that were asked for.

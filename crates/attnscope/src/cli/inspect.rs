@@ -1,7 +1,7 @@
 //! `inspect`: what a checkpoint is, who says so, and what is missing.
 
 use attnscope_checkpoint::{CheckState, Stats, TensorInfo};
-use attnscope_graph::{Fact, Model, OtherKind, Recognised};
+use attnscope_graph::{Fact, Model, OtherKind, Recognised, TaskHead};
 use attnscope_render::{Column, Table, json, thousands};
 use clap::Args;
 use serde_json::{Value, json as value};
@@ -64,6 +64,7 @@ fn text(output: &Output<'_>, opened: &Opened, listed: bool, stats: Option<&[Opti
         Recognised::Other(other) => {
             let what = match other.kind {
                 OtherKind::Unknown => "This is no model that is recognised",
+                OtherKind::Adapter => "This is an adapter: what is added to the weights of a base model",
                 OtherKind::EncoderDecoder => "This is an encoder-decoder of a family that is not known",
                 OtherKind::DecoderOnly => "This is a decoder-only model, without cross-attention",
                 OtherKind::EncoderOnly => "This is an encoder-only model, without cross-attention",
@@ -178,11 +179,13 @@ fn plain(value: &Value) -> String {
 fn binding(output: &Output<'_>, model: &Model) -> String {
     let b = &model.binding;
     let (missing, mismatched) = (b.missing().count(), b.mismatched().count());
+    let head = model.task_head();
+    let in_head = head.as_ref().map_or(0, |head| head.tensors.len());
     let mut text = format!(
         "Binding: {} of {} weights bound, {missing} missing, {mismatched} of the wrong shape; {} tensors unused\n",
         b.bound(),
         model.graph.weights().len(),
-        b.unused.len()
+        b.unused.len() - in_head
     );
     let mut table =
         Table::new(vec![Column::left(""), Column::left(""), Column::left("")], output.glyphs()).flexible(1);
@@ -197,10 +200,17 @@ fn binding(output: &Output<'_>, model: &Model) -> String {
         let same = format!("another name of {}", model.graph.weight(id).path);
         table.row(["alias", &model.tensors[tensor].name, &same]);
     }
-    for (name, what) in unused(model) {
+    for &i in head.iter().flat_map(|head| &head.tensors) {
+        table.row(["head", &model.tensors[i].name, &format!("{:?}", model.tensors[i].shape)]);
+    }
+    for (name, what) in unused(model, head.as_ref()) {
         table.row(["unused", &name, &what]);
     }
     text += &table.render(output.width());
+    if let Some(head) = head {
+        text += &output.glyphs().text(&format!("Note: {}.", head.sentence()));
+        text.push('\n');
+    }
     for obstacle in &model.obstacles {
         text += &output.glyphs().text(&format!("Draws, does not run: {obstacle}"));
         text.push('\n');
@@ -209,10 +219,11 @@ fn binding(output: &Output<'_>, model: &Model) -> String {
 }
 
 /// Tensors that no node uses; an optimizer's hundreds under one name.
-fn unused(model: &Model) -> Vec<(String, String)> {
+fn unused(model: &Model, head: Option<&TaskHead>) -> Vec<(String, String)> {
     const LISTED: usize = 12;
     let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
-    for &i in &model.binding.unused {
+    let in_head = |i: &usize| head.is_some_and(|head| head.tensors.contains(i));
+    for &i in model.binding.unused.iter().filter(|i| !in_head(i)) {
         let name = model.tensors[i].name.as_str();
         let own = !model.prefix.is_empty() && name.starts_with(&model.prefix);
         let top = if own { model.prefix.as_str() } else { name.split('.').next().unwrap_or(name) };

@@ -75,6 +75,10 @@ struct ModelArgs {
     /// The number of attention heads, where the file does not say (or says it wrongly)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     heads: Option<u32>,
+    /// How the parts are joined, where the file does not say (or says it wrongly): fields that `inspect` lists, as in
+    /// `norm_place=pre,activation=gelu`
+    #[arg(long, value_name = "FIELD=VALUE", value_delimiter = ',')]
+    wiring: Vec<String>,
     /// Threads to work with [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -116,7 +120,9 @@ enum TextOrJson {
 impl ModelArgs {
     fn open(&self) -> Result<crate::Opened, Failure> {
         self.set_threads()?;
-        crate::Opened::open(&self.model, self.heads.map(|n| n as usize))
+        let mut opened = crate::Opened::open(&self.model, self.heads.map(|n| n as usize))?;
+        opened.set_wiring(&self.wiring)?;
+        Ok(opened)
     }
 
     fn set_threads(&self) -> Result<(), Failure> {

@@ -1,13 +1,34 @@
 //! What a user may not expect of an input. It is no part of the result, and is said on standard error.
 
-use attnscope_graph::{Dim, PositionCount, Side};
+use attnscope_graph::{ASSUMED, Contradiction, Dim, Model, PositionCount, Side};
 use attnscope_run::{Input, Rows, Shift, Source};
 
 use crate::ready::Ready;
 
-/// Of both sides; a target that the model wrote itself holds no ids that anybody gave.
+/// Of the model: where its config contradicts its tensors, which head is not run, and what nothing says.
+pub(super) fn of_model(model: &Model) -> Vec<String> {
+    let mut notes: Vec<String> = model.contradictions().iter().map(Contradiction::sentence).collect();
+    notes.extend(model.task_head().map(|head| head.sentence()));
+    let assumed = |name: &str| {
+        let fact = model.facts.iter().find(|fact| fact.name == name && fact.source == ASSUMED)?;
+        let value = fact.value.as_str().map_or_else(|| fact.value.to_string(), str::to_owned);
+        Some(format!("{name}={value}"))
+    };
+    let assumed: Vec<String> = model.family.unsaid.iter().filter_map(|name| assumed(name)).collect();
+    if !assumed.is_empty() {
+        notes.push(format!(
+            "assumed, since the file does not say: {}; set what is otherwise with --wiring, or let `attnscope doctor --pairs` \
+             find it",
+            assumed.join(", ")
+        ));
+    }
+    notes
+}
+
+/// Of the model and of both sides; a target that the model wrote itself holds no ids that anybody gave.
 pub(super) fn of_input(ready: &Ready<'_>, input: &Input, generated: bool) -> Vec<String> {
-    let mut notes = of_source(ready, &input.source);
+    let mut notes = of_model(ready.model);
+    notes.extend(of_source(ready, &input.source));
     if !generated {
         notes.extend(pads(ready, Side::Target, &input.target));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use attnscope_diagnose::{Corpus, PairSource, TooLong};
 use attnscope_graph::{Front, Side};
-use attnscope_run::{Pair, Shift, audio, check_rows, position_room};
+use attnscope_run::{Pair, Shift, audio, check_rows, computed_positions, position_room};
 
 use crate::failure::Failure;
 use crate::ready::Ready;
@@ -74,15 +74,14 @@ impl ReadPairs {
         let written = read.len().max(target.len());
         let target_room = position_room(ready.model, Side::Target).unwrap_or(usize::MAX);
         let sides = [(Side::Source, source.length, source.room), (Side::Target, written, target_room)];
-        let long = sides.into_iter().filter(|(_, length, room)| length > room);
+        let long = sides.into_iter().filter_map(|(side, length, room)| {
+            let long = |room, computed| TooLong { line: pair.line, side, length, room, computed };
+            let computed = || computed_positions(ready.model, side).filter(|&room| length > room);
+            if length > room { Some(long(room, false)) } else { Some(long(computed()?, true)) }
+        });
         let before = self.too_long.len();
-        self.too_long.extend(long.map(|(side, length, room)| TooLong {
-            line: pair.line,
-            side,
-            length,
-            room,
-        }));
-        if self.too_long.len() > before {
+        self.too_long.extend(long);
+        if self.too_long[before..].iter().any(|long| !long.computed) {
             return Ok(());
         }
         // An id past the vocabulary is another matter.

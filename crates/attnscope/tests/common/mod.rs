@@ -57,6 +57,15 @@ pub const MODELS: &[(&str, &str, Option<usize>)] = &[
     ("tiny-transformer/tiny.pt", "tiny-transformer", Some(4)),
 ];
 
+/// Checkpoints that differ from one of `MODELS` in what their config says: run and recognised, not drawn again.
+pub const VARIANTS: &[(&str, &str, Option<usize>)] =
+    &[("m2m100-pad0", "m2m_100", None), ("plbart", "plbart", None)];
+
+/// Both.
+pub fn models_and_variants() -> impl Iterator<Item = (&'static str, &'static str, Option<usize>)> {
+    MODELS.iter().chain(VARIANTS).copied()
+}
+
 pub fn open(path: &str, heads: Option<usize>) -> Opened {
     Opened::open(path, heads).unwrap_or_else(|e| panic!("{path}: {e}"))
 }

@@ -460,3 +460,17 @@ fn a_recording_that_stops_the_decoder_is_an_error_and_no_more() {
     let error = refused(&[fixture("whisper").as_str(), "--audio", file.to_str().unwrap()]);
     assert!(error.starts_with("error: "), "{error}");
 }
+
+#[test]
+fn settings_that_are_not_followed_are_announced() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(fixture(&format!("marian/{file}")), folder.path().join(file)).unwrap();
+    }
+    let asked = r#"{"dola_layers": "high", "token_healing": true, "max_time": 2.5, "max_new_tokens": 2}"#;
+    std::fs::write(folder.path().join("generation_config.json"), asked).unwrap();
+    let output = attnscope(&["generate", &folder.path().display().to_string(), "--src-ids", "5,6,0"]);
+    for key in ["dola_layers: \"high\"", "token_healing: true", "max_time: 2.5"] {
+        assert!(stderr(&output).contains(&format!("generation_config.json: {key}: ")), "{}", stderr(&output));
+    }
+}

@@ -6,6 +6,7 @@ use crate::common::trace::Trace;
 use crate::common::{MODELS, fixture, open};
 use attnscope::Opened;
 use attnscope::checkpoint::Checkpoint;
+use attnscope::graph::PositionCount;
 use attnscope::run::Source;
 use attnscope::run::generate::{Decode, Uncached};
 use attnscope::run::generate::{Generator, Hypothesis, Limit, Settings};
@@ -102,6 +103,10 @@ fn keys_and_values_that_are_kept_change_nothing() {
         // Some fixtures do not say how the decoder begins, and random weights never end.
         settings.start = vec![input.target.ids()[0]];
         settings.limit = Limit::New(8);
+        if model.wiring.position_count == PositionCount::Tokens {
+            // A pad id that was generated takes a position with a cache and none in a whole pass, as in Hugging Face.
+            settings.rules.suppressed.push(model.wiring.position_offset as u32 - 1);
+        }
         // Buffers of one search are used again by the next.
         let mut native = Native::new();
         for beams in [1, 3] {
@@ -138,5 +143,26 @@ fn one_row(source: &Source, row: usize) -> Source {
     match source {
         Source::Tokens(rows) => Source::Tokens(Rows::new(&[rows.tokens()[row].clone()], 0)),
         Source::Features(_) => source.select(&[row]),
+    }
+}
+
+/// With a cache, Hugging Face counts the pad id that starts the decoder; in a whole pass it does not. One source has a
+/// pad id in it that is not hidden.
+#[test]
+fn positions_after_a_pad_id_are_hugging_face_s() {
+    let said: Value =
+        serde_json::from_str(&std::fs::read_to_string(fixture("m2m100-pad0/generate.json")).unwrap())
+            .unwrap();
+    let opened = open(&fixture("m2m100-pad0"), None);
+    let model = opened.encoder_decoder().unwrap();
+    assert_eq!(model.wiring.position_offset, 1);
+    let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
+    settings.limit = Limit::New(said["max_new_tokens"].as_u64().unwrap() as usize);
+    let made = generate("m2m100-pad0", &said, &opened, &settings);
+    for (ours, theirs) in made.iter().zip(said["greedy"].as_array().unwrap()) {
+        assert_eq!([&settings.start[..], &ours[0].tokens].concat(), ids(&theirs["ids"]));
+        for (a, b) in ours[0].log_probs.iter().zip(theirs["token_log_probs"].as_array().unwrap()) {
+            assert!((a - b.as_f64().unwrap()).abs() < 1e-4, "{a} and {b}");
+        }
     }
 }

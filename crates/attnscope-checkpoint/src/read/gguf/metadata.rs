@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::ErrorKind;
+use crate::list::{List, StoredList};
 use crate::listing::Config;
 use crate::read::fields::Fields;
 
@@ -20,14 +21,21 @@ const SHORT_ARRAY: u64 = 64;
 const FIRST_FEW: u64 = 8;
 /// Arrays of arrays exist in the format and in no file seen; the depth bounds the recursion.
 const MAX_DEPTH: u32 = 4;
+/// More pieces than any vocabulary has, and more bytes than any table of normalisation.
+const MOST_ELEMENTS: u64 = 4_000_000;
+/// The format's numbers for the types of values that are told apart here.
+const TEXT: u32 = 8;
+const ARRAY: u32 = 9;
+/// The keys whose arrays may be asked for.
+const TOKENIZER: &str = "tokenizer.";
 
-/// Reads `count` pairs. A long array becomes `{"length": n, "first": […]}`.
-pub(super) fn read(f: &mut Fields<'_>, count: u64) -> Result<Facts, ErrorKind> {
+/// Reads `count` pairs. A long array becomes `{"length": n, "first": […]}`; where each array of the tokenizer lies is kept.
+pub(super) fn read(f: &mut Fields<'_>, count: u64) -> Result<(Facts, Vec<StoredList>), ErrorKind> {
     if count > MAX_KEYS {
         return Err(ErrorKind::invalid("metadata count", format!("at most {MAX_KEYS}"), count));
     }
     f.check_count(count, SMALLEST_PAIR, "metadata")?;
-    let mut facts = Map::new();
+    let (mut facts, mut lists) = (Map::new(), Vec::new());
     let mut budget = Budget(MAX_KEPT);
     for _ in 0..count {
         let length = f.u64("length of a metadata key")?;
@@ -37,12 +45,38 @@ pub(super) fn read(f: &mut Fields<'_>, count: u64) -> Result<Facts, ErrorKind> {
         budget.spend(length)?;
         let key = f.text(length, "a metadata key")?.to_owned();
         let kind = f.u32(format_args!("type of {key:?}"))?;
+        let start = f.position();
         let value = value(f, kind, &key, 0, Some(&mut budget))?;
+        if kind == ARRAY && key.starts_with(TOKENIZER) {
+            lists.push(StoredList { key: key.clone(), source: 0, range: start..f.position() });
+        }
         if facts.insert(key.clone(), value).is_some() {
             return Err(ErrorKind::invalid("metadata", "each key once", format!("{key:?} twice")));
         }
     }
-    Ok(facts)
+    Ok((facts, lists))
+}
+
+/// The elements of an array, the type and number of which come first.
+pub(super) fn list(f: &mut Fields<'_>, key: &str) -> Result<List, ErrorKind> {
+    let kind = f.u32(key)?;
+    let count = f.u64(key)?;
+    if count > MOST_ELEMENTS {
+        return Err(ErrorKind::invalid(key, format!("at most {MOST_ELEMENTS} elements"), count));
+    }
+    if kind == TEXT {
+        let text = |f: &mut Fields<'_>| {
+            let length = f.u64(key)?;
+            Ok(String::from_utf8_lossy(f.take(length, key)?).into_owned())
+        };
+        return Ok(List::Texts((0..count).map(|_| text(f)).collect::<Result<_, ErrorKind>>()?));
+    }
+    let number = |f: &mut Fields<'_>| {
+        let value = value(f, kind, key, MAX_DEPTH, None)?;
+        let number = value.as_f64().or_else(|| value.as_bool().map(|b| f64::from(u8::from(b))));
+        number.ok_or_else(|| ErrorKind::invalid(key, "texts or finite numbers", format!("type {kind}")))
+    };
+    Ok(List::Numbers((0..count).map(|_| number(f)).collect::<Result<_, _>>()?))
 }
 
 pub(super) fn config(facts: Facts) -> Vec<Config> {

@@ -7,6 +7,7 @@
 mod metadata;
 
 use crate::error::ErrorKind;
+use crate::list::{List, StoredList};
 use crate::listing::Listing;
 use crate::read::fields::{Fields, MAX_TENSORS, check_disjoint, check_unique, elements};
 use crate::read::ggml_types;
@@ -30,7 +31,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     check_version(f.u32("version")?)?;
     let tensor_count = f.u64("tensor count")?;
     let key_count = f.u64("metadata count")?;
-    let facts = metadata::read(&mut f, key_count)?;
+    let (facts, lists) = metadata::read(&mut f, key_count)?;
 
     if tensor_count > MAX_TENSORS {
         return Err(ErrorKind::invalid("tensor count", format!("at most {MAX_TENSORS}"), tensor_count));
@@ -49,7 +50,13 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let facts = configs.iter().flat_map(|c| &c.facts);
     let left_out =
         facts.filter(|(_, value)| long(value)).map(|(key, _)| format!("the list {key:?}")).collect();
-    Ok(Listing { tensors, configs, left_out, ..Listing::default() })
+    Ok(Listing { tensors, configs, lists, left_out, ..Listing::default() })
+}
+
+/// The elements of an array of the header.
+pub(crate) fn list(bytes: &[u8], stored: &StoredList) -> Result<List, ErrorKind> {
+    let mut f = Fields::section(bytes, stored.range.start, stored.range.end, &stored.key)?;
+    metadata::list(&mut f, &stored.key)
 }
 
 fn check_version(version: u32) -> Result<(), ErrorKind> {

@@ -5,7 +5,7 @@ mod languages;
 mod normalise;
 mod pieces;
 mod prefix;
-mod proto;
+pub(super) mod proto;
 mod segment;
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use self::languages::Languages;
 use self::pieces::{Assembly, Pieces};
-use self::proto::Kind;
+use self::proto::{Kind, ModelProto};
 use super::error::TokenError;
 
 /// Text through SentencePiece, numbered as the model's embedding rows are.
@@ -23,6 +23,8 @@ pub(super) struct SentencePiece {
     /// Where the target has pieces of its own.
     target: Option<Pieces>,
     ids: Ids,
+    /// What comes before a text that no language does.
+    bos: Option<u32>,
     eos: Option<u32>,
     /// Where each text begins with its language: M2M100.
     languages: Option<Languages>,
@@ -71,7 +73,17 @@ impl SentencePiece {
                 Ids::Shifted { by: offset, first, unknown: source.unknown.saturating_add(offset) }
             }
         };
-        Ok(Self { source, target: None, ids, eos: None, languages: None }.with_eos())
+        Ok(Self { source, target: None, ids, bos: None, eos: None, languages: None }.with_eos())
+    }
+
+    /// A model that is numbered as it is, with what comes before and after a text.
+    pub(super) fn of_model(
+        file: &Path,
+        model: ModelProto,
+        [bos, eos]: [Option<u32>; 2],
+    ) -> Result<Self, TokenError> {
+        let source = Pieces::new(file, model)?;
+        Ok(Self { source, target: None, ids: Ids::Own { extra: 0 }, bos, eos, languages: None })
     }
 
     /// Marian: a file for each side, and a list of rows.
@@ -83,7 +95,7 @@ impl SentencePiece {
         let ids = Ids::listed(read_list(list)?, list.0)?;
         let target = Some(Pieces::read(target.0, target.1)?);
         let source = Pieces::read(source.0, source.1)?;
-        Ok(Self { source, target, ids, eos: None, languages: None }.with_eos())
+        Ok(Self { source, target, ids, bos: None, eos: None, languages: None }.with_eos())
     }
 
     /// M2M100: a list of rows, and a token for each language after it.
@@ -96,7 +108,7 @@ impl SentencePiece {
         let languages = Languages::list(&mut rows, wmt21);
         let ids = Ids::listed(rows, list.0)?;
         let source = Pieces::read(model.0, model.1)?;
-        Ok(Self { source, target: None, ids, eos: None, languages }.with_eos())
+        Ok(Self { source, target: None, ids, bos: None, eos: None, languages }.with_eos())
     }
 
     /// Sets the languages of the texts by their codes; false for a code that the model does not have.
@@ -144,7 +156,7 @@ impl SentencePiece {
             (Ids::Listed { rows, unknown, .. }, Some(text)) => rows.get(&text).copied().unwrap_or(*unknown),
             _ => self.row(pieces, id),
         });
-        language.into_iter().chain(rows).chain(self.eos).collect()
+        language.or(self.bos).into_iter().chain(rows).chain(self.eos).collect()
     }
 
     /// Marian's models of several languages are told which one by `>>fra<<` before the text.

@@ -28,7 +28,10 @@ pub(super) struct Pieces {
 
 impl Pieces {
     pub(super) fn read(file: &Path, bytes: &[u8]) -> Result<Self, TokenError> {
-        let proto = ModelProto::read(file, bytes)?;
+        Self::new(file, ModelProto::read(file, bytes)?)
+    }
+
+    pub(super) fn new(file: &Path, proto: ModelProto) -> Result<Self, TokenError> {
         let wrong = |place: String, expected: &str, found: &str| TokenError::Invalid {
             file: file.to_owned(),
             place,

@@ -9,7 +9,7 @@ const MOST_PIECES: usize = 4_000_000;
 
 /// What a piece is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::token) enum Kind {
     Normal,
     Unknown,
     Control,
@@ -18,36 +18,51 @@ pub(super) enum Kind {
     Byte,
 }
 
+impl Kind {
+    /// By SentencePiece's number, which GGUF has kept.
+    pub(in crate::token) fn numbered(number: u64) -> Option<Self> {
+        Some(match number {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            _ => return None,
+        })
+    }
+}
+
 #[derive(Debug, Clone)]
-pub(super) struct Piece {
-    pub(super) text: String,
-    pub(super) score: f32,
-    pub(super) kind: Kind,
+pub(in crate::token) struct Piece {
+    pub(in crate::token) text: String,
+    pub(in crate::token) score: f32,
+    pub(in crate::token) kind: Kind,
 }
 
 /// How text is cut into pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub(in crate::token) enum Algorithm {
     Unigram,
     Bpe,
 }
 
 /// How text is changed before it is cut.
 #[derive(Debug, Clone)]
-pub(super) struct NormaliserSpec {
-    pub(super) charsmap: Vec<u8>,
-    pub(super) add_dummy_prefix: bool,
-    pub(super) remove_extra_whitespaces: bool,
-    pub(super) escape_whitespaces: bool,
+pub(in crate::token) struct NormaliserSpec {
+    pub(in crate::token) charsmap: Vec<u8>,
+    pub(in crate::token) add_dummy_prefix: bool,
+    pub(in crate::token) remove_extra_whitespaces: bool,
+    pub(in crate::token) escape_whitespaces: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct ModelProto {
-    pub(super) pieces: Vec<Piece>,
-    pub(super) algorithm: Algorithm,
-    pub(super) byte_fallback: bool,
-    pub(super) whitespace_as_suffix: bool,
-    pub(super) normaliser: NormaliserSpec,
+pub(in crate::token) struct ModelProto {
+    pub(in crate::token) pieces: Vec<Piece>,
+    pub(in crate::token) algorithm: Algorithm,
+    pub(in crate::token) byte_fallback: bool,
+    pub(in crate::token) whitespace_as_suffix: bool,
+    pub(in crate::token) normaliser: NormaliserSpec,
 }
 
 /// One field's value, as the wire has it.
@@ -218,15 +233,8 @@ fn read_piece(mut reader: Reader<'_>) -> Result<Piece, TokenError> {
             (1, Value::Bytes(bytes)) => piece.text = reader.text(bytes)?,
             (2, Value::Fixed32(bytes)) => piece.score = f32::from_le_bytes(bytes),
             (3, Value::Varint(kind)) => {
-                piece.kind = match kind {
-                    1 => Kind::Normal,
-                    2 => Kind::Unknown,
-                    3 => Kind::Control,
-                    4 => Kind::UserDefined,
-                    5 => Kind::Unused,
-                    6 => Kind::Byte,
-                    n => return Err(reader.wrong("a type from 1 to 6", n.to_string())),
-                };
+                let known = Kind::numbered(kind);
+                piece.kind = known.ok_or_else(|| reader.wrong("a type from 1 to 6", kind.to_string()))?;
             }
             _ => {}
         }
