@@ -106,21 +106,25 @@ impl<'a> Exam<'a> {
     /// The pairs, or how to give some.
     pub(crate) fn corpus(&self) -> Result<&'a Corpus, NotChecked> {
         self.weights()?;
-        let how = match self.model().wiring.front {
-            Front::Tokens => {
-                "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for"
-            }
-            Front::Audio => {
-                "give --pairs FILE: the file of a clip, a tab and what is said in it a line, 50 lines or more"
-            }
+        let [one, many, how] = match self.model().wiring.front {
+            Front::Tokens => [
+                "sentence pair",
+                "sentence pairs",
+                "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for",
+            ],
+            Front::Audio => [
+                "clip with a transcript",
+                "clips with transcripts",
+                "give --pairs FILE: the file of a clip, a tab and what is said in it a line, 50 lines or more",
+            ],
         };
         let pairs = self.patient.corpus.filter(|c| !c.is_empty());
-        let corpus = pairs.ok_or_else(|| NotChecked::new("there are no sentence pairs", how))?;
+        let corpus = pairs.ok_or_else(|| NotChecked::new(format!("there are no {many}"), how))?;
         match corpus.len() {
             LEAST_PAIRS.. => Ok(corpus),
-            1 => Err(NotChecked::new("one sentence pair says nothing for sure", how)),
+            1 => Err(NotChecked::new(format!("one {one} says nothing for sure"), how)),
             n => Err(NotChecked::new(
-                format!("{n} sentence pairs are too few to be sure of anything: {LEAST_PAIRS} are the least"),
+                format!("{n} {many} are too few to be sure of anything: {LEAST_PAIRS} are the least"),
                 how,
             )),
         }

@@ -4,7 +4,6 @@ use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
-use crate::rules::least;
 
 pub(super) const RULE: Rule = Rule {
     id: "duplicate-heads",
@@ -19,14 +18,18 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(exam: &Exam<'_>) -> Checked {
     let (seen, limits) = (exam.behaviour()?, exam.thresholds());
-    let (mut findings, mut measures) = (Vec::new(), Vec::new());
+    let (mut findings, mut divergences, mut cosines) = (Vec::new(), Vec::new(), Vec::new());
     for attention in &seen.attentions {
         // Of each attention the pair that is most alike.
-        let nearest = attention.pairs.iter().min_by(|a, b| a.divergence.total_cmp(&b.divergence));
-        measures.extend(nearest.map(|p| {
-            let measure = RULE.measure("divergence", p.divergence).threshold(limits.duplicate_divergence);
-            measure.at(&attention.path).slice(format!("heads {} and {}", p.first, p.second))
-        }));
+        let Some(p) = attention.pairs.iter().min_by(|a, b| a.divergence.total_cmp(&b.divergence)) else {
+            continue;
+        };
+        let of = |name, number, limit| {
+            let measure = RULE.measure(name, number).threshold(limit).at(&attention.path);
+            measure.slice(format!("heads {} and {}", p.first, p.second))
+        };
+        divergences.push(of("divergence", p.divergence, limits.duplicate_divergence));
+        cosines.push(of("cosine", p.cosine, limits.duplicate_cosine));
         let alike = attention
             .pairs
             .iter()
@@ -43,9 +46,14 @@ fn check(exam: &Exam<'_>) -> Checked {
                 .with("cosine", p.cosine)
         }));
     }
-    least(&mut measures, |divergence| {
-        let limit = limits.duplicate_divergence;
-        format!("the heads that are most alike diverge by {divergence:.3} nats (threshold {limit})")
-    });
-    Ok(Outcome::from(findings).measured(measures))
+    // Both must be passed: heads that look at the same keys may still add different things.
+    let nearest = divergences.iter_mut().zip(&cosines).min_by(|(a, _), (b, _)| a.number.total_cmp(&b.number));
+    if let Some((divergence, cosine)) = nearest {
+        divergence.words = Some(format!(
+            "the heads that are most alike diverge by {:.3} nats, and what they add has a cosine of {:.2} (thresholds {} \
+             and {}, both)",
+            divergence.number, cosine.number, limits.duplicate_divergence, limits.duplicate_cosine
+        ));
+    }
+    Ok(Outcome::from(findings).measured(divergences).measured(cosines))
 }

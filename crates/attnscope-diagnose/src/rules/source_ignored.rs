@@ -52,13 +52,13 @@ fn check(exam: &Exam<'_>) -> Checked {
     }
     let cost = bootstrap(&costs, &corpus.tokens(), RESAMPLES);
     let limit = exam.thresholds().source_cost;
-    let words = format!(
-        "uses its source: swapping it costs {:.2} nats a token (95 %: {:.2} to {:.2}; threshold {limit}){wiring}",
-        cost.mean, cost.low, cost.high
-    );
-    let measure = RULE.measure("source_cost", cost.mean).threshold(limit).words(words);
+    let measure = RULE.measure("source_cost", cost.mean).threshold(limit);
     if cost.mean >= limit || (cost.low > 0.0 && cost.high >= limit) {
-        return Ok(Outcome::default().measured([measure]));
+        let words = format!(
+            "uses its source: swapping it costs {:.2} nats a token (95 %: {:.2} to {:.2}; threshold {limit}){wiring}",
+            cost.mean, cost.low, cost.high
+        );
+        return Ok(Outcome::default().measured([measure.words(words)]));
     }
     let evidence = format!(
         "a foreign source costs {:.3} nats a token (95 %: {:.3} to {:.3} over {} pairs){wiring}",
