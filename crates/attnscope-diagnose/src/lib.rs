@@ -15,6 +15,7 @@ pub mod masks;
 mod measure;
 mod observe;
 mod place;
+pub mod rounding;
 mod rule;
 mod rules;
 mod score;

@@ -1,6 +1,9 @@
 //! Where two runs part: the verdict first, then the nodes around it.
 
-use attnscope_diagnose::diff::{Compared, Divergence, Grounds, Judged, Kind, Order, Report, State};
+use attnscope_diagnose::diff::{
+    Compared, Divergence, Grounds, InputDifference, Judged, Kind, Order, Report, Short, State, Unusual,
+};
+use attnscope_graph::Side;
 use serde_json::{Value, json};
 
 use crate::glyphs::Glyphs;
@@ -31,10 +34,17 @@ pub struct Party {
 pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options) -> String {
     let mut out = heading(parties, options);
     out.push('\n');
+    if let Some(inputs) = &report.inputs {
+        out += &fill("the two runs did not read the same input", options, 0);
+        return out + &fill(&input_sentence(inputs), options, 2);
+    }
     match &report.first {
         Some(first) => out += &divergence(report, first, options),
-        None if report.differs() => out += &ranked(report, options),
+        None if !report.largest.is_empty() => out += &ranked(report, options),
         None => out += &fill(&agreement(report), options, 0),
+    }
+    for sentence in short_sentences(report).into_iter().chain(unusual_sentence(report)) {
+        out += &fill(&sentence, options, 0);
     }
     if let Some(remark) = judged(report) {
         out += &fill(remark, options, 0);
@@ -135,6 +145,14 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
         };
         lines.push(format!("{agree}: {}", first.reads.join(", ")));
     }
+    if !report.later.is_empty() {
+        let shown: Vec<&str> = report.later.iter().take(NAMES).map(String::as_str).collect();
+        let more = if report.later.len() > NAMES { ", …" } else { "" };
+        lines.push(format!(
+            "after it, these do not follow from their inputs, either: {}{more}",
+            shown.join(", ")
+        ));
+    }
     let indented = |(i, line): (usize, &String)| fill(line, options, if i == 0 { 0 } else { 2 });
     lines.iter().enumerate().map(indented).collect()
 }
@@ -150,6 +168,45 @@ fn ranked(report: &Report, options: Options) -> String {
     format!("{}{}", fill(&text, options, 0), fill(help, options, 0))
 }
 
+fn input_sentence(inputs: &InputDifference) -> String {
+    match inputs {
+        InputDifference::Ids { side, row, position, ids: [a, b] } => {
+            let of = if *side == Side::Source { "source" } else { "target" };
+            format!(
+                "{of}, row {row}, position {position}: id {a} in A, {b} in B; nothing after that can agree"
+            )
+        }
+        InputDifference::Length { what, lengths: [a, b] } => format!("{what}: {a} in A, {b} in B"),
+        InputDifference::Audio { relative } => {
+            format!("other audio, or other features of it: they differ by {} of their size", share(*relative))
+        }
+    }
+}
+
+/// What was computed in a shorter type, and what that explains.
+fn short_sentences(report: &Report) -> Vec<String> {
+    let explained = |row: &&Compared| row.state == State::Rounding;
+    let most = report.nodes.iter().filter(explained).map(|row| row.measure.relative()).fold(0.0, f64::max);
+    let sentence = |short: &Short| {
+        let (side, grain, nodes) = (short.side.name(), short.grain.name(), short.nodes);
+        format!(
+            "{side} was computed in {grain}: {nodes} of its tensors hold values of that type alone. Differences up to {} of the \
+             largest value are explained by it.",
+            share(most)
+        )
+    };
+    report.short.iter().map(sentence).collect()
+}
+
+fn unusual_sentence(report: &Report) -> Option<String> {
+    let one = |unusual: &Unusual| format!("{} ({:.1} × its bound)", unusual.node, unusual.share);
+    let all: Vec<String> = report.unusual.iter().take(NAMES).map(one).collect();
+    let more = if report.unusual.len() > NAMES { ", …" } else { "" };
+    (!all.is_empty()).then(|| {
+        format!("unusual, not proven: outside the bound of rounding, but not far: {}{more}", all.join(", "))
+    })
+}
+
 /// What is compared.
 fn noun(report: &Report) -> &'static str {
     if report.judged == Judged::Weights { "weights" } else { "nodes" }
@@ -162,13 +219,13 @@ fn agreement(report: &Report) -> String {
     let furthest = report.nodes.iter().max_by(|a, b| a.measure.relative().total_cmp(&b.measure.relative()));
     match furthest {
         Some(row) if same < count => format!(
-            "no divergence: {count} {noun} compared, {same} the same bit for bit, {} apart by rounding, at most {:.1e} of the \
-             largest value ({})",
+            "no difference beyond rounding: {count} {noun} compared, {same} the same bit for bit, {} apart by rounding, at \
+             most {:.1e} of the largest value ({})",
             count - same,
             row.measure.relative(),
             row.node
         ),
-        _ => format!("no divergence: {count} {noun} compared, all the same bit for bit"),
+        _ => format!("no difference: {count} {noun} compared, all the same bit for bit"),
     }
 }
 
@@ -309,6 +366,11 @@ pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
         "a": side(a),
         "b": side(b),
         "first_divergence": report.first.as_ref().map(|first| first_json(report, first)),
+        "later_bugs": report.later,
+        "unusual": report.unusual.iter().map(unusual_json).collect::<Vec<Value>>(),
+        "inputs": if report.inputs.is_some() { "different" } else { "same" },
+        "input_difference": report.inputs.as_ref().map(input_json),
+        "precision": report.short.iter().map(short_json).collect::<Vec<Value>>(),
         "judged": match report.judged {
             Judged::All => "all",
             Judged::WithoutWeights => "without_weights",
@@ -335,6 +397,30 @@ fn ranked_json(report: &Report) -> Option<Vec<&str>> {
 
 fn unused_json(line: &attnscope_diagnose::diff::UnusedLine) -> Value {
     json!({ "line": line.line, "names": line.names, "why": line.why })
+}
+
+fn unusual_json(unusual: &Unusual) -> Value {
+    json!({ "node": unusual.node, "share": unusual.share, "side": unusual.odd_one.name() })
+}
+
+fn short_json(short: &Short) -> Value {
+    json!({ "side": short.side.name(), "computed_in": short.grain.name(), "tensors": short.nodes })
+}
+
+fn input_json(inputs: &InputDifference) -> Value {
+    let sentence = input_sentence(inputs);
+    match inputs {
+        InputDifference::Ids { side, row, position, ids: [a, b] } => json!({
+            "kind": "ids", "side": if *side == Side::Source { "source" } else { "target" },
+            "row": row, "position": position, "a": a, "b": b, "sentence": sentence,
+        }),
+        InputDifference::Length { what, lengths: [a, b] } => {
+            json!({ "kind": "length", "what": what, "a": a, "b": b, "sentence": sentence })
+        }
+        InputDifference::Audio { relative } => {
+            json!({ "kind": "audio", "relative": relative, "sentence": sentence })
+        }
+    }
 }
 
 fn first_json(report: &Report, first: &Divergence) -> Value {

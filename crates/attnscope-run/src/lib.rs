@@ -7,6 +7,7 @@ pub mod align;
 pub mod audio;
 mod caught;
 mod change;
+mod dots;
 mod error;
 mod formula;
 pub mod generate;

@@ -6,6 +6,7 @@ use attnscope_graph::{Activation, Model, NormKind, Op, PositionCount, Positions,
 use rayon::prelude::*;
 
 use crate::change::{Change, Changes};
+use crate::dots::dots;
 use crate::error::RunError;
 use crate::input::{Input, Source};
 use crate::native::Report;
@@ -152,8 +153,8 @@ impl Step<'_> {
         four
     }
 
-    fn each(&self, f: impl Fn(usize, &[Arc<Kept>]) -> f64) -> Vec<f64> {
-        (0..self.shape.iter().product()).map(|i| f(i, self.inputs)).collect()
+    fn each(&self, f: impl Fn(usize, &[Arc<Kept>]) -> f64 + Sync) -> Vec<f64> {
+        (0..self.shape.iter().product()).into_par_iter().map(|i| f(i, self.inputs)).collect()
     }
 
     /// E[id] · scale
@@ -186,22 +187,23 @@ impl Step<'_> {
     fn conv(&self, stride: usize) -> Vec<f64> {
         let (x, w, bias) = (&self.inputs[0], self.weight(0), self.weight(1));
         let (channels, frames) = (x.dim(2), x.dim(1));
-        let (outputs, steps) = (self.shape[1], self.shape[2]);
-        let cell = |n: usize| {
-            let (b, o, t) = (n / (outputs * steps), n / steps % outputs, n % steps);
-            let mut sum = f64::from(bias[o]);
-            for i in 0..channels {
-                for k in 0..3 {
-                    // One frame of zeros at each end.
-                    if let Some(at) = (t * stride + k).checked_sub(1).filter(|&at| at < frames) {
-                        let x = x.values[(b * channels + i) * frames + at];
-                        sum += f64::from(w[(o * channels + i) * 3 + k]) * x;
-                    }
-                }
-            }
-            sum
+        let (batch, outputs, steps) = (self.shape[0], self.shape[1], self.shape[2]);
+        // What each step reads, [step, channel, offset]; one frame of zeros at each end.
+        let reads = |b: usize| {
+            let read = move |n: usize| {
+                let (t, i, k) = (n / (channels * 3), n / 3 % channels, n % 3);
+                let at = (t * stride + k).checked_sub(1).filter(|&at| at < frames);
+                at.map_or(0.0, |at| x.values[(b * channels + i) * frames + at])
+            };
+            (0..steps * channels * 3).into_par_iter().map(read).collect::<Vec<f64>>()
         };
-        (0..self.shape.iter().product()).into_par_iter().map(cell).collect()
+        let fill = |o: usize, row: &mut [f64]| widen(&w[o * channels * 3..], row);
+        let row = |b: usize| {
+            let sums = dots(&reads(b), channels * 3, outputs, &fill);
+            let cell = move |n: usize| sums[n % steps * outputs + n / steps] + f64::from(bias[n / steps]);
+            (0..outputs * steps).map(cell).collect::<Vec<f64>>()
+        };
+        (0..batch).flat_map(row).collect()
     }
 
     fn transpose(&self) -> Vec<f64> {
@@ -226,7 +228,7 @@ impl Step<'_> {
             };
             x.iter().enumerate().map(one).collect::<Vec<_>>()
         };
-        self.inputs[0].values.chunks(width).flat_map(row).collect()
+        self.inputs[0].values.par_chunks(width).flat_map_iter(row).collect()
     }
 
     /// x · scale · Wᵀ + b
@@ -234,15 +236,12 @@ impl Step<'_> {
         let (w, bias) = (self.weight(0), self.weight(1));
         let width = self.inputs[0].width();
         let outputs = self.shape.last().copied().unwrap_or(0);
-        let row = |x: &[f64]| -> Vec<f64> {
-            let one = |o: usize| {
-                let sum: f64 =
-                    w[o * width..][..width].iter().zip(x).map(|(&w, x)| f64::from(w) * x * scale).sum();
-                sum + bias.get(o).map_or(0.0, |&b| f64::from(b))
-            };
-            (0..outputs).map(one).collect()
-        };
-        self.inputs[0].values.par_chunks(width).flat_map_iter(row).collect()
+        let fill = |o: usize, row: &mut [f64]| widen(&w[o * width..], row);
+        let mut out = dots(&self.inputs[0].values, width, outputs, &fill);
+        for (i, sum) in out.iter_mut().enumerate() {
+            *sum = *sum * scale + bias.get(i % outputs.max(1)).map_or(0.0, |&b| f64::from(b));
+        }
+        out
     }
 
     /// [b, l, h · k] → [b, h, l, k]
@@ -269,12 +268,14 @@ impl Step<'_> {
     fn scores(&self, scale: f64) -> Vec<f64> {
         let [_, _, queries, keys] = self.four();
         let size = self.inputs[0].width();
-        self.each(|n, x| {
-            let (head, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
-            let q = &x[0].values[(head * queries + t) * size..][..size];
-            let k = &x[1].values[(head * keys + s) * size..][..size];
-            q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * scale
-        })
+        let head = |(q, k): (&[f64], &[f64])| {
+            dots(q, size, keys, &|s, row| row.copy_from_slice(&k[s * size..][..size]))
+        };
+        let heads = self.inputs[0].values.chunks((queries * size).max(1));
+        let mut out: Vec<f64> =
+            heads.zip(self.inputs[1].values.chunks((keys * size).max(1))).flat_map(head).collect();
+        out.iter_mut().for_each(|sum| *sum *= scale);
+        out
     }
 
     fn relative_bias(&self, stack: attnscope_graph::Stack, buckets: usize, max_distance: usize) -> Vec<f64> {
@@ -315,19 +316,27 @@ impl Step<'_> {
                 Squash::Sigmoid => x.iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect(),
             }
         };
-        self.inputs[0].values.chunks(self.inputs[0].width()).flat_map(row).collect()
+        self.inputs[0].values.par_chunks(self.inputs[0].width()).flat_map_iter(row).collect()
     }
 
     /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, h, s, k]
     fn context(&self) -> Vec<f64> {
         let [_, _, queries, size] = self.four();
         let keys = self.inputs[0].width();
-        self.each(|n, x| {
-            let (head, t, k) = (n / (queries * size), n / size % queries, n % size);
-            let weights = &x[0].values[(head * queries + t) * keys..][..keys];
-            weights.iter().enumerate().map(|(s, w)| w * x[1].values[(head * keys + s) * size + k]).sum()
-        })
+        let head = |(weights, v): (&[f64], &[f64])| {
+            let fill = |k: usize, column: &mut [f64]| {
+                column.iter_mut().enumerate().for_each(|(s, x)| *x = v[s * size + k]);
+            };
+            dots(weights, keys, size, &fill)
+        };
+        let heads = self.inputs[0].values.chunks((queries * keys).max(1));
+        heads.zip(self.inputs[1].values.chunks((keys * size).max(1))).flat_map(head).collect()
     }
+}
+
+/// A row of a weight in f64.
+fn widen(weight: &[f32], row: &mut [f64]) {
+    row.iter_mut().zip(weight).for_each(|(x, &w)| *x = f64::from(w));
 }
 
 /// The activation of one element.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use attnscope_diagnose::audit::{Audit, ROUNDOFF_F32, ROUNDOFF_F64, audit};
+use attnscope_diagnose::audit::{Audit, audit};
+use attnscope_diagnose::rounding::Precision;
 use attnscope_graph::{Dim, Front, Side};
 use attnscope_run::trace::Trace;
 use attnscope_run::{Features, Input, Source, Weights};
@@ -39,8 +40,8 @@ impl Traced {
         let model = self.opened.encoder_decoder()?;
         let weights = Weights::load(model, &self.opened.checkpoint)?;
         let input = self.input()?;
-        let roundoff = if self.precision == "f64" { ROUNDOFF_F64 } else { ROUNDOFF_F32 };
-        Ok(audit(model, &weights, &self.trace, &input, roundoff)?)
+        let precision = if self.precision == "f64" { Precision::F64 } else { Precision::F32 };
+        Ok(audit(model, &weights, &self.trace, &input, precision)?)
     }
 
     /// What the run was given.

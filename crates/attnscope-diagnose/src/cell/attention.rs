@@ -57,7 +57,7 @@ impl Cell<'_> {
 
     /// scores + bias + mask, the latter two broadcast over batch or heads.
     pub(super) fn add_mask(&self) -> Result<Vec<Step>, CellError> {
-        let mut steps = self.before(self.at)?;
+        let (mut steps, _) = self.before()?;
         let mut terms = Vec::new();
         for i in 0..self.node.inputs.len() {
             let kept = self.input(i)?;
@@ -76,7 +76,7 @@ impl Cell<'_> {
 
     pub(super) fn squash(&self, squash: Squash) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
-        let mut steps = self.before(self.at)?;
+        let (mut steps, _) = self.before()?;
         let mut scores = row(self.input(0)?, &[b, h, t]).to_vec();
         // The cell's own score goes on from the arithmetic; those of the other keys are the run's.
         let x = steps.last().map_or(f64::NAN, |step| step.value);
@@ -128,19 +128,5 @@ impl Cell<'_> {
         terms.iter_mut().for_each(|term| term.label = format!("key {}", term.label));
         let formula = format!("Σ over keys s of weights[{b}, {h}, {t}, s] × v[{b}, {h}, s, {i}]");
         Ok(vec![Step::sum(self.leaf(), &formula, terms)])
-    }
-
-    /// [b, h, l, i] of the heads is [b, l, h · K + i] of the projection.
-    pub(super) fn split_heads(&self) -> Result<Vec<Step>, CellError> {
-        let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
-        let size = self.cells.tensor(self.id)?.shape[3];
-        self.moved(vec![b, l, h * size + i])
-    }
-
-    /// [b, l, h · K + i] of the row is [b, h, l, i] of the heads.
-    pub(super) fn merge_heads(&self) -> Result<Vec<Step>, CellError> {
-        let &[b, l, column] = self.at else { return Ok(Vec::new()) };
-        let size = self.input(0)?.shape.get(3).copied().unwrap_or(1).max(1);
-        self.moved(vec![b, column / size, l, column % size])
     }
 }

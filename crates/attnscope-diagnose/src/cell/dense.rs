@@ -118,7 +118,7 @@ impl Cell<'_> {
         let n = x.len() as f64;
         let own = x.get(i).copied().unwrap_or(f64::NAN);
         let x_itself = Step::plain("x", &format!("{}[{b}, {t}, {i}]", self.input_name(0)), own);
-        let mut steps = vec![x_itself.sized(0.0)];
+        let mut steps = vec![x_itself];
         let mean = match kind {
             NormKind::Layer => {
                 let term = |(i, &v): (usize, &f64)| Term {
@@ -130,8 +130,7 @@ impl Cell<'_> {
                 let sum = Step::sum("Σx", &format!("the {n} features of this position, added up"), terms);
                 let mean = Step::quotient("mean", "Σx", sum.value, n);
                 let value = mean.value;
-                // Rounding of a sum of like features is far below that of the difference that follows.
-                steps.extend([sum.sized(0.0), mean.sized(0.0)]);
+                steps.extend([sum, mean]);
                 value
             }
             NormKind::Rms => 0.0,
@@ -144,17 +143,15 @@ impl Cell<'_> {
         let sum = Step::sum(squares, &format!("{n} squares, added up"), terms);
         let spread = Step::quotient(name, squares, sum.value, n);
         let unit = (own - mean) / (spread.value + eps).sqrt();
-        let root = (spread.value + eps).sqrt();
-        let size = (own.abs() + mean.abs()) / root;
-        let normed = Step::plain("normed", &format!("{normed}, eps {eps:e}"), unit).sized(size);
-        steps.extend([sum.sized(0.0), spread.sized(0.0), normed]);
+        let normed = Step::plain("normed", &format!("{normed}, eps {eps:e}"), unit);
+        steps.extend([sum, spread, normed]);
         let gain = self.weight(0).get(i).map_or(1.0, |&g| f64::from(g));
         let scaled = Term {
             label: format!("normed × g[{i}]"),
             written: Written::Product(unit, gain),
             value: unit * gain,
         };
-        steps.push(Step::sum("scaled", &format!("normed × g[{i}]"), vec![scaled]).sized(size * gain.abs()));
+        steps.push(Step::sum("scaled", &format!("normed × g[{i}]"), vec![scaled]));
         Ok(self.with_bias(steps, i))
     }
 

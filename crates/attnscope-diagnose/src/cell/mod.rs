@@ -9,6 +9,8 @@ use attnscope_graph::{Factor, Graph, Model, Node, NodeId, Op, Sizes};
 use attnscope_run::{Formula, Input, Kept, Weights};
 use serde::Serialize;
 
+use crate::rounding::{Computed, Errors, Precision, Reading, Rounding};
+
 /// How one value came about. The last step's value is the cell's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Arithmetic {
@@ -20,6 +22,8 @@ pub struct Arithmetic {
     pub stored: f64,
     /// From the first product to the value.
     pub steps: Vec<Step>,
+    /// How far f32's rounding may move the value, by [`crate::rounding`].
+    pub bound: f64,
 }
 
 impl Arithmetic {
@@ -28,20 +32,12 @@ impl Arithmetic {
         self.steps.last().map_or(f64::NAN, |step| step.value)
     }
 
-    /// Whether the run's f32 explains what lies between the value and what was stored: a sum is off by no more than its
-    /// terms' magnitudes allow, however small it is itself.
+    /// Whether the run's f32 explains what lies between the value and what was stored.
     pub fn agrees(&self) -> bool {
         let (derived, stored) = (self.value(), self.stored);
-        if derived == stored || (derived.is_nan() && stored.is_nan()) {
-            return true;
-        }
-        let largest = self.steps.iter().map(|step| step.size).filter(|s| s.is_finite()).fold(0.0, f64::max);
-        (derived - stored).abs() <= ROUNDINGS * f64::from(f32::EPSILON) * largest
+        derived == stored || (derived.is_nan() && stored.is_nan()) || (derived - stored).abs() <= self.bound
     }
 }
-
-/// Roundings that a kernel may take on the way to a value, in units of f32's epsilon of what is added up.
-const ROUNDINGS: f64 = 64.0;
 
 /// One step on the way to a value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,9 +50,6 @@ pub struct Step {
     pub terms: Vec<Term>,
     /// The step's value: the sum of its terms, if it has any.
     pub value: f64,
-    /// What f32's rounding of the step is relative to: the magnitudes that were added up, as far as they reach the cell.
-    #[serde(skip)]
-    pub size: f64,
 }
 
 /// One summand.
@@ -165,6 +158,7 @@ impl Cells<'_> {
             at: at.to_vec(),
             stored,
             steps: cell.steps(stored)?,
+            bound: cell.bound()?,
         })
     }
 
@@ -210,10 +204,7 @@ impl Cell<'_> {
             Op::AddPositions => self.sum(&[("embedding", 1.0), ("position", 1.0)]),
             Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
             Op::Conv1d { stride } => self.conv(stride),
-            Op::Same => self.moved(self.at.to_vec()),
-            Op::Transpose => self.moved(vec![self.at[0], self.at[2], self.at[1]]),
-            Op::SplitHeads(_) => self.split_heads(),
-            Op::MergeHeads(_) => self.merge_heads(),
+            Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) => self.moved(),
             Op::Norm { kind, eps } => self.norm(kind, eps),
             Op::Linear => self.linear(Factor::One),
             Op::Logits { scale } => self.linear(scale),
@@ -265,16 +256,59 @@ impl Cell<'_> {
         factor.value(self.cells.sizes).unwrap_or(1.0)
     }
 
+    /// The cell of the first input that this one goes on from; `None` where it does not.
+    fn from(&self) -> Result<Option<Vec<usize>>, CellError> {
+        Ok(match (self.node.op, self.at) {
+            (Op::Transpose, &[b, i, j]) => Some(vec![b, j, i]),
+            // [b, h, l, i] of the heads is [b, l, h · K + i] of the row, and the other way round.
+            (Op::SplitHeads(_), &[b, h, l, i]) => {
+                let size = self.cells.tensor(self.id)?.shape.get(3).copied().unwrap_or(1);
+                Some(vec![b, l, h * size + i])
+            }
+            (Op::MergeHeads(_), &[b, l, column]) => {
+                let size = self.input(0)?.shape.get(3).copied().unwrap_or(1).max(1);
+                Some(vec![b, column / size, l, column % size])
+            }
+            (op, at) => goes_on(&op).then(|| at.to_vec()),
+        })
+    }
+
     /// The arithmetic of the cell of the first input that this one follows from.
-    fn before(&self, at: &[usize]) -> Result<Vec<Step>, CellError> {
+    fn before(&self) -> Result<(Vec<Step>, Vec<usize>), CellError> {
         let missing = || CellError::NotCaptured(format!("an input of {}", self.node.path));
         let id = *self.node.inputs.first().ok_or_else(missing)?;
-        Ok(self.cells.arithmetic(id, at)?.steps)
+        let from = self.from()?.ok_or_else(missing)?;
+        Ok((self.cells.arithmetic(id, &from)?.steps, from))
+    }
+
+    /// How far rounding may move the cell: its own, and that of the cell that its arithmetic goes on from.
+    fn bound(&self) -> Result<f64, CellError> {
+        let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
+        let Cells { model, weights, sizes, input, .. } = self.cells;
+        let output = self.cells.tensor(self.id)?;
+        let inputs = self.node.inputs.iter().map(|&id| self.cells.tensor(id));
+        let inputs: Vec<&Kept> = inputs.collect::<Result<_, _>>()?;
+        let first = match (self.from()?, self.node.inputs.first(), inputs.first()) {
+            (Some(from), Some(&id), Some(kept)) => {
+                Errors::One(offset(&kept.shape, &from), self.cells.arithmetic(id, &from)?.bound)
+            }
+            _ => Errors::None,
+        };
+        let mut readings: Vec<Reading<'_>> = inputs.iter().map(|&kept| Reading::exact(kept)).collect();
+        if let Some(reading) = readings.first_mut() {
+            reading.error = &first;
+        }
+        let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
+        let weights: Vec<&[f32]> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let computed =
+            Computed { formula: &formula, node: self.node, inputs: &readings, weights: &weights, output };
+        let rounding = Rounding::new(Precision::F32, output.values.len());
+        Ok(rounding.bounds(computed).at(offset(&output.shape, self.at)))
     }
 
     /// A value that is only moved: its own arithmetic, and where it stood.
-    fn moved(&self, from: Vec<usize>) -> Result<Vec<Step>, CellError> {
-        let mut steps = self.before(&from)?;
+    fn moved(&self) -> Result<Vec<Step>, CellError> {
+        let (mut steps, from) = self.before()?;
         let value = steps.last().map_or(f64::NAN, |step| step.value);
         let formula = format!("{}{}", self.input_name(0), indices(&from));
         steps.push(Step::plain(self.leaf(), &formula, value));
@@ -298,13 +332,7 @@ impl Cell<'_> {
 
 impl Step {
     fn plain(name: &str, formula: &str, value: f64) -> Self {
-        Self {
-            name: name.to_owned(),
-            formula: formula.to_owned(),
-            terms: Vec::new(),
-            value,
-            size: value.abs(),
-        }
+        Self { name: name.to_owned(), formula: formula.to_owned(), terms: Vec::new(), value }
     }
 
     /// a / b, written out.
@@ -315,13 +343,7 @@ impl Step {
 
     fn sum(name: &str, formula: &str, terms: Vec<Term>) -> Self {
         let value = terms.iter().map(|t| t.value).sum();
-        let size = terms.iter().map(|t| t.value.abs()).sum();
-        Self { name: name.to_owned(), formula: formula.to_owned(), terms, value, size }
-    }
-
-    /// The same with another size.
-    fn sized(self, size: f64) -> Self {
-        Self { size, ..self }
+        Self { name: name.to_owned(), formula: formula.to_owned(), terms, value }
     }
 }
 

@@ -6,6 +6,7 @@ use super::frame::Frame;
 use super::judge::worst;
 use super::pair::ratio;
 use super::relation::Relation;
+use crate::rounding::Bounded;
 
 /// A tensor that was expected, the one that was found, and the rounding that is allowed in each cell.
 pub(super) struct Two<'a> {
@@ -45,6 +46,13 @@ impl Two<'_> {
     /// Whether this is the tensor that was found.
     pub(super) fn is(&self, candidate: &[f64]) -> bool {
         worst(candidate, self.found, self.allowed, self.masked) <= 1.0
+    }
+
+    /// The same of a tensor with a bound of its own, which counts where it is the wider.
+    pub(super) fn is_with(&self, candidate: &Bounded) -> bool {
+        let wider = |(i, allowed): (usize, &f64)| allowed.max(candidate.error.at(i));
+        let allowed: Vec<f64> = self.allowed.iter().enumerate().map(wider).collect();
+        worst(&candidate.kept.values, self.found, &allowed, self.masked) <= 1.0
     }
 
     /// The same with the cells of the expected tensor in another order.

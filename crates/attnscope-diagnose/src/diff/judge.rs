@@ -1,26 +1,30 @@
-//! Rounding or a bug: a node's tensor computed again, in f64, from the same side's own inputs. What a side got wrong
-//! before does not count against it here; what this step gets wrong does.
+//! Rounding or a bug: a node's tensor computed again, in f64, from the same side's own inputs, and the difference held against
+//! the bound of that rounding. What a side got wrong before does not count against it here; what this step gets wrong does.
+//! Nodes that a side did not show are computed on the way, and their bounds with them.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use attnscope_checkpoint::Error;
 use attnscope_graph::{Graph, Node, NodeId, Op};
-use attnscope_run::{Formula, Kept, SplitMix, Weights};
+use attnscope_run::{Formula, Kept, Weights};
 
 use super::frame::Frame;
-use super::measure::{roundoff, shut};
+use super::grain::Grain;
+use super::measure::shut;
 use super::pair::{Bindings, load};
 use super::side::Side;
+use crate::rounding::{Bounded, Bounds, Computed, Errors, Precision, Reading, Rounding};
 
-/// Rounding errors that an operation may make in one cell, in terms of the type's unit: of the sum of the magnitudes of
-/// what is added up, and of the result itself (functions are computed to a few units).
-const OF_TERMS: f64 = 4.0;
-const OF_RESULT: f64 = 16.0;
-/// How much larger than a random sample of its propagation an error may be.
-const OF_SAMPLE: f64 = 8.0;
 /// Steps between a node and the nearest tensors that a side has; more is a part of the model that was not dumped at all.
 const MAX_STEPS: usize = 64;
+/// One cell in so many may need its own bound before the bounds of all are computed.
+const FEW: usize = 16;
+/// Tensors of a side that are kept for the nodes after: the stream, what a norm made of it, queries, keys and values.
+const HELD: usize = 6;
+/// No tensor of more values is kept.
+const LARGEST_HELD: usize = 1 << 24;
 
 /// Computes nodes of a side from that side's tensors.
 pub(super) struct Judge<'a> {
@@ -29,6 +33,8 @@ pub(super) struct Judge<'a> {
     pub(super) formula: &'a Formula<'a>,
     /// Absent where the model's file is not at hand; nodes with weights are then not computed.
     pub(super) weights: Option<&'a Weights>,
+    /// Cells that are compared in all.
+    pub(super) cells: usize,
 }
 
 /// The tensors of one side.
@@ -36,34 +42,93 @@ pub(super) struct Judge<'a> {
 pub(super) struct Tensors<'a> {
     pub(super) side: &'a Side,
     pub(super) bindings: &'a Bindings,
+    pub(super) memory: &'a Memory,
+}
+
+/// What is known of a side's tensors so far.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The precision that the user says the side was computed in, at least.
+    pub(super) least: Option<Precision>,
+    held: RefCell<Vec<(usize, Arc<Kept>)>>,
+    grains: RefCell<HashMap<usize, Option<Grain>>>,
+}
+
+impl Memory {
+    pub(super) fn new(least: Option<Precision>) -> Self {
+        Self { least, ..Self::default() }
+    }
+
+    /// The short types that were seen, and in how many nodes that compute something.
+    pub(super) fn grains(&self, frame: &Frame) -> Vec<(Grain, usize)> {
+        let grains = self.grains.borrow();
+        let computes = |node: usize| !frame.op(node).is_some_and(|op| is_lookup(&op));
+        let is = |(node, found): &(&usize, &Option<Grain>), grain: Grain| {
+            **found == Some(grain) && computes(**node)
+        };
+        let count = |grain: Grain| grains.iter().filter(|one| is(one, grain)).count();
+        [Grain::F16, Grain::Bf16]
+            .map(|grain| (grain, count(grain)))
+            .into_iter()
+            .filter(|(_, n)| *n > 0)
+            .collect()
+    }
 }
 
 /// What a node should be, by its own inputs.
 pub(super) struct Local {
     pub(super) expected: Kept,
-    /// The rounding that is allowed in each cell.
+    /// The rounding that is allowed in each cell; empty where the node is inside its bound.
     pub(super) allowed: Vec<f64>,
-    pub(super) inputs: Vec<Arc<Kept>>,
+    pub(super) inputs: Vec<Arc<Bounded>>,
     /// What the side has.
     pub(super) found: Kept,
     /// The most that a cell is off, in terms of what is allowed there.
     pub(super) worst: f64,
+    /// What the node was computed in.
+    pub(super) precision: Precision,
+}
+
+impl Local {
+    /// The values of the inputs.
+    pub(super) fn kept(&self) -> Vec<Arc<Kept>> {
+        self.inputs.iter().map(|input| input.kept.clone()).collect()
+    }
 }
 
 impl<'a> Tensors<'a> {
     /// A node's tensor in the node's shape.
-    pub(super) fn get(&self, frame: &Frame, node: usize) -> Result<Option<Kept>, Error> {
+    pub(super) fn get(&self, frame: &Frame, node: usize) -> Result<Option<Arc<Kept>>, Error> {
+        if let Some((_, kept)) = self.memory.held.borrow().iter().find(|(held, _)| *held == node) {
+            return Ok(Some(kept.clone()));
+        }
         let (Some(bound), Some(shape)) = (&self.bindings.of[node], &frame.nodes[node].shape) else {
             return Ok(None);
         };
         let values = load(self.side, bound)?;
-        Ok((values.len() == shape.iter().product::<usize>()).then(|| Kept { shape: shape.clone(), values }))
+        if values.len() != shape.iter().product::<usize>() {
+            return Ok(None);
+        }
+        self.memory.grains.borrow_mut().entry(node).or_insert_with(|| Grain::of(&values, bound.scale));
+        let kept = Arc::new(Kept { shape: shape.clone(), values });
+        if kept.values.len() <= LARGEST_HELD {
+            let mut held = self.memory.held.borrow_mut();
+            if held.len() >= HELD {
+                held.remove(0);
+            }
+            held.push((node, kept.clone()));
+        }
+        Ok(Some(kept))
     }
 
-    /// The unit of rounding of a node's tensor.
-    fn unit(&self, node: usize) -> f64 {
-        let bound = self.bindings.of[node].as_ref();
-        bound.map_or(0.0, |bound| roundoff(self.side.dump.tensors()[bound.tensor].dtype))
+    /// The precision that a node's tensor shows, once it was read.
+    fn precision(&self, judge: &Judge<'_>, node: usize) -> Precision {
+        let least = self.memory.least.unwrap_or(Precision::F32);
+        let grain = self.memory.grains.borrow().get(&node).copied().flatten();
+        match grain.filter(|grain| !judge.is_short_anyway(node, *grain)) {
+            Some(grain) => least.coarser(grain.precision()),
+            None => least,
+        }
     }
 }
 
@@ -73,10 +138,11 @@ struct Walk<'w, 'a> {
     tensors: Tensors<'w>,
     /// What stands in for inputs that nobody computes: ids, features.
     given: Tensors<'w>,
-    /// Whether rounding errors are sprinkled on what is computed.
-    noisy: bool,
-    unit: f64,
-    made: HashMap<usize, Arc<Kept>>,
+    /// Of what is computed on the way.
+    precision: Precision,
+    /// Whether errors are computed, too.
+    bounded: bool,
+    made: HashMap<usize, Arc<Bounded>>,
     steps: usize,
 }
 
@@ -88,45 +154,117 @@ impl<'a> Judge<'a> {
         tensors: Tensors<'_>,
         given: Tensors<'_>,
     ) -> Result<Option<Local>, Error> {
-        let Some(mut found) = tensors.get(self.frame, node)? else { return Ok(None) };
-        let unit = self.units(tensors);
-        let mut clean = self.walk(tensors, given, false, unit);
-        let Some(inputs) = clean.inputs(node)? else { return Ok(None) };
-        let Some(expected) = self.compute(self.node(node), &inputs, None) else { return Ok(None) };
-        let gap = clean.steps > 0 || unit > roundoff(attnscope_checkpoint::DType::F32);
-        let sample = match gap {
-            true => self.sampled(node, &expected, tensors, given, unit)?,
-            false => 0.0,
+        let Some(found) = tensors.get(self.frame, node)? else { return Ok(None) };
+        let gap = self.gap_precision(node, tensors)?;
+        let mut walk = self.walk(tensors, given, gap, true);
+        let Some(inputs) = walk.inputs(node)? else { return Ok(None) };
+        let at = self.node(node);
+        let Some(weights) = self.weights_of(at) else { return Ok(None) };
+        let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
+        let Some(expected) = self.compute(at, &kept, Some(&weights)) else { return Ok(None) };
+        let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
+        let precision = tensors.precision(self, node);
+        let rounding = Rounding::new(precision, self.cells);
+        let computed = Computed {
+            formula: self.formula,
+            node: at,
+            inputs: &readings,
+            weights: &weights,
+            output: &expected,
         };
-        let mut allowed = self.allowed(node, &expected, &inputs, unit, sample);
-        close(self.frame, node, &expected.values, &mut found.values, &mut allowed);
-        let worst = worst(&expected.values, &found.values, &allowed, self.frame.is_masked(node));
-        Ok(Some(Local { expected, allowed, inputs, found, worst }))
+        let bounds = rounding.bounds(computed);
+        let mut found = Kept::clone(&found);
+        let (worst, allowed) = self.held_against(node, &expected.values, &mut found.values, bounds);
+        Ok(Some(Local { expected, allowed, inputs, found, worst, precision }))
+    }
+
+    /// The largest share that a difference has of its bound, and the bounds of all cells where one is above 1.
+    fn held_against(
+        &self,
+        node: usize,
+        expected: &[f64],
+        found: &mut [f64],
+        bounds: Bounds<'_>,
+    ) -> (f64, Vec<f64>) {
+        let masked = self.frame.is_masked(node);
+        let open = self.frame.open(node);
+        let share = |i: usize, allowed: f64| {
+            let visible = open.as_ref().is_none_or(|open| open.has(i));
+            if visible { share(expected[i], found[i], allowed, masked) } else { 0.0 }
+        };
+        let doubtful: Vec<usize> = (0..expected.len()).filter(|&i| share(i, bounds.floor(i)) > 1.0).collect();
+        if doubtful.len() <= expected.len() / FEW {
+            use rayon::prelude::*;
+            let worst = doubtful.par_iter().map(|&i| share(i, bounds.at(i))).reduce(|| 0.0, f64::max);
+            if worst <= 1.0 {
+                return (worst, Vec::new());
+            }
+        }
+        let mut allowed = bounds.all();
+        let worst = (0..expected.len()).map(|i| share(i, allowed[i])).fold(0.0, f64::max);
+        if worst <= 1.0 {
+            return (worst, Vec::new());
+        }
+        close(self.frame, node, expected, found, &mut allowed);
+        (worst, allowed)
+    }
+
+    /// What is computed on the way to a node is rounded as coarsely as the tensors around it.
+    fn gap_precision(&self, node: usize, tensors: Tensors<'_>) -> Result<Precision, Error> {
+        let mut precision = tensors.precision(self, node);
+        let (mut open, mut seen) = (vec![node], vec![node]);
+        while let Some(at) = open.pop() {
+            for input in self.node(at).inputs.iter().map(|id| id.index()) {
+                if seen.contains(&input) || seen.len() > MAX_STEPS {
+                    continue;
+                }
+                seen.push(input);
+                match tensors.bindings.of[input].is_some() {
+                    true if at != node => {
+                        tensors.get(self.frame, input)?;
+                        precision = precision.coarser(tensors.precision(self, input));
+                    }
+                    true => {}
+                    false => open.push(input),
+                }
+            }
+        }
+        Ok(precision)
+    }
+
+    /// Whether a node's values fit a short type because its table's do: nothing was rounded.
+    fn is_short_anyway(&self, node: usize, grain: Grain) -> bool {
+        let table = self.weights_of(self.node(node)).and_then(|weights| weights.first().copied());
+        let is_short = |table: &[f32]| table.iter().take(1 << 16).all(|&x| grain.holds(f64::from(x)));
+        match self.node(node).op {
+            Op::Ids(_) | Op::Mask(_) | Op::Features => true,
+            op => is_lookup(&op) && table.is_some_and(is_short),
+        }
     }
 
     pub(super) fn node(&self, node: usize) -> &'a Node {
         &self.graph.nodes()[node]
     }
 
-    /// The coarsest unit of rounding in use on a side.
-    fn units(&self, tensors: Tensors<'_>) -> f64 {
-        let all = (0..self.frame.nodes.len()).map(|node| tensors.unit(node));
-        all.fold(roundoff(attnscope_checkpoint::DType::F32), f64::max)
+    fn walk<'w>(
+        &'w self,
+        tensors: Tensors<'w>,
+        given: Tensors<'w>,
+        precision: Precision,
+        bounded: bool,
+    ) -> Walk<'w, 'a> {
+        Walk { judge: self, tensors, given, precision, bounded, made: HashMap::new(), steps: 0 }
     }
 
-    fn walk<'w>(&'w self, tensors: Tensors<'w>, given: Tensors<'w>, noisy: bool, unit: f64) -> Walk<'w, 'a> {
-        Walk { judge: self, tensors, given, noisy, unit, made: HashMap::new(), steps: 0 }
-    }
-
-    /// The inputs of a node on a side, computed where they were not dumped.
+    /// The value of a node on a side, computed where it was not dumped.
     pub(super) fn input(
         &self,
         node: usize,
         tensors: Tensors<'_>,
         given: Tensors<'_>,
     ) -> Result<Option<Arc<Kept>>, Error> {
-        let unit = self.units(tensors);
-        self.walk(tensors, given, false, unit).value(node)
+        let value = self.walk(tensors, given, Precision::F32, false).value(node)?;
+        Ok(value.map(|value| value.kept.clone()))
     }
 
     /// A node as it comes out when one of the steps before it gives another value.
@@ -137,10 +275,35 @@ impl<'a> Judge<'a> {
         tensors: Tensors<'_>,
         given: Tensors<'_>,
     ) -> Result<Option<Kept>, Error> {
-        let mut walk = self.walk(tensors, given, false, 0.0);
-        walk.made.insert(step, Arc::new(value));
+        let mut walk = self.walk(tensors, given, Precision::F32, false);
+        walk.made.insert(step, Arc::new(Bounded::exact(Arc::new(value))));
         let inputs = walk.inputs(node)?;
-        Ok(inputs.and_then(|inputs| self.compute(self.node(node), &inputs, None)))
+        let kept = |inputs: Vec<Arc<Bounded>>| inputs.iter().map(|x| x.kept.clone()).collect::<Vec<_>>();
+        Ok(inputs.map(kept).and_then(|inputs| self.compute(self.node(node), &inputs, None)))
+    }
+
+    /// A node, or an edited copy of one, with its bound.
+    pub(super) fn evaluate(
+        &self,
+        node: &Node,
+        inputs: &[Arc<Bounded>],
+        weights: Option<&[&[f32]]>,
+        precision: Precision,
+    ) -> Option<Bounded> {
+        let own;
+        let weights = match weights {
+            Some(weights) => weights,
+            None => {
+                own = self.weights_of(node)?;
+                &own
+            }
+        };
+        let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
+        let output = self.compute(node, &kept, Some(weights))?;
+        let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
+        let computed = Computed { formula: self.formula, node, inputs: &readings, weights, output: &output };
+        let error = Errors::Each(Rounding::new(precision, self.cells).bounds(computed).all());
+        Some(Bounded { kept: Arc::new(output), error })
     }
 
     /// A node, or an edited copy of one, with the weights of the graph or with others.
@@ -164,72 +327,10 @@ impl<'a> Judge<'a> {
     pub(super) fn weights_of(&self, node: &Node) -> Option<Vec<&'a [f32]>> {
         node.weights.iter().map(|&id| Some(self.weights?.get(id))).collect()
     }
-
-    /// How far rounding on the way moves a result: one random sample of it.
-    fn sampled(
-        &self,
-        node: usize,
-        clean: &Kept,
-        tensors: Tensors<'_>,
-        given: Tensors<'_>,
-        unit: f64,
-    ) -> Result<f64, Error> {
-        let mut noisy = self.walk(tensors, given, true, unit);
-        let Some(inputs) = noisy.inputs(node)? else { return Ok(0.0) };
-        let Some(moved) = self.compute(self.node(node), &inputs, None) else { return Ok(0.0) };
-        let apart = clean.values.iter().zip(&moved.values).map(|(a, b)| (a - b).abs());
-        Ok(apart.filter(|x| x.is_finite()).fold(0.0, f64::max))
-    }
-
-    /// The rounding that is allowed in each cell.
-    fn allowed(
-        &self,
-        node: usize,
-        expected: &Kept,
-        inputs: &[Arc<Kept>],
-        unit: f64,
-        sample: f64,
-    ) -> Vec<f64> {
-        let finite = expected.values.iter().filter(|x| x.is_finite());
-        let (sum, count) = finite.fold((0.0, 0usize), |(sum, n), x| (sum + x * x, n + 1));
-        let usual = (sum / count.max(1) as f64).sqrt();
-        let terms = self.terms(node, inputs);
-        let cell = |(i, x): (usize, &f64)| {
-            let own = if x.is_finite() { x.abs() } else { 0.0 };
-            let added = match &terms {
-                Some(terms) => OF_TERMS * terms[i],
-                None => OF_RESULT * usual,
-            };
-            unit * (OF_RESULT * own + added) + OF_SAMPLE * sample
-        };
-        expected.values.iter().enumerate().map(cell).collect()
-    }
-
-    /// For sums of products: the sum of the magnitudes of what is added up.
-    fn terms(&self, node: usize, inputs: &[Arc<Kept>]) -> Option<Vec<f64>> {
-        let node = self.node(node);
-        if !matches!(
-            node.op,
-            Op::Linear | Op::Logits { .. } | Op::Scores { .. } | Op::Context | Op::Conv1d { .. }
-        ) {
-            return None;
-        }
-        let positive = |kept: &Arc<Kept>| {
-            Arc::new(Kept {
-                shape: kept.shape.clone(),
-                values: kept.values.iter().map(|x| x.abs()).collect(),
-            })
-        };
-        let inputs: Vec<Arc<Kept>> = inputs.iter().map(positive).collect();
-        let weights: Vec<Vec<f32>> =
-            self.weights_of(node)?.iter().map(|w| w.iter().map(|x| x.abs()).collect()).collect();
-        let weights: Vec<&[f32]> = weights.iter().map(Vec::as_slice).collect();
-        Some(self.compute(node, &inputs, Some(&weights))?.values)
-    }
 }
 
 impl Walk<'_, '_> {
-    fn inputs(&mut self, node: usize) -> Result<Option<Vec<Arc<Kept>>>, Error> {
+    fn inputs(&mut self, node: usize) -> Result<Option<Vec<Arc<Bounded>>>, Error> {
         let ids: Vec<usize> = self.judge.node(node).inputs.iter().map(|id: &NodeId| id.index()).collect();
         let mut inputs = Vec::with_capacity(ids.len());
         for id in ids {
@@ -241,54 +342,51 @@ impl Walk<'_, '_> {
         Ok(Some(inputs))
     }
 
+    /// A tensor of a short type may have been rounded to it for the dump alone, after it was used.
+    fn dumped(&self, node: usize, kept: Arc<Kept>) -> Bounded {
+        let precision = self.tensors.precision(self.judge, node);
+        if !self.bounded || precision.result <= Precision::F32.result {
+            return Bounded::exact(kept);
+        }
+        let error =
+            |x: &f64| if x.is_finite() { precision.result * x.abs() + precision.smallest } else { 0.0 };
+        let error = Errors::Each(kept.values.iter().map(error).collect());
+        Bounded { kept, error }
+    }
+
     /// A node's tensor: the side's own, or computed.
-    fn value(&mut self, node: usize) -> Result<Option<Arc<Kept>>, Error> {
+    fn value(&mut self, node: usize) -> Result<Option<Arc<Bounded>>, Error> {
         if let Some(value) = self.made.get(&node) {
             return Ok(Some(value.clone()));
         }
         let frame = self.judge.frame;
+        let at = self.judge.node(node);
         let mut value = self.tensors.get(frame, node)?;
-        let dumped = value.is_some();
-        if !dumped && matches!(self.judge.node(node).op, Op::Ids(_) | Op::Features) {
+        if value.is_none() && matches!(at.op, Op::Ids(_) | Op::Features) {
             value = self.given.get(frame, node)?;
         }
-        if value.is_none() {
-            self.steps += 1;
-            if self.steps > MAX_STEPS {
-                return Ok(None);
+        let value = match value {
+            Some(kept) => self.dumped(node, kept),
+            None => {
+                self.steps += 1;
+                if self.steps > MAX_STEPS {
+                    return Ok(None);
+                }
+                let Some(inputs) = self.inputs(node)? else { return Ok(None) };
+                let computed = match self.bounded {
+                    true => self.judge.evaluate(at, &inputs, None, self.precision),
+                    false => {
+                        let kept: Vec<Arc<Kept>> = inputs.iter().map(|x| x.kept.clone()).collect();
+                        self.judge.compute(at, &kept, None).map(|kept| Bounded::exact(Arc::new(kept)))
+                    }
+                };
+                let Some(computed) = computed else { return Ok(None) };
+                computed
             }
-            let Some(inputs) = self.inputs(node)? else { return Ok(None) };
-            value = self.judge.compute(self.judge.node(node), &inputs, None);
-        }
-        let Some(mut value) = value else { return Ok(None) };
-        let layout_only = matches!(
-            self.judge.node(node).op,
-            Op::Ids(_)
-                | Op::Features
-                | Op::Same
-                | Op::SplitHeads(_)
-                | Op::MergeHeads(_)
-                | Op::Mask(_)
-                | Op::Transpose
-        );
-        let short = self.unit > roundoff(attnscope_checkpoint::DType::F32);
-        if self.noisy && !layout_only && (!dumped || short) {
-            sprinkle(&mut value.values, if dumped { self.unit } else { 4.0 * self.unit }, node);
-        }
+        };
         let value = Arc::new(value);
         self.made.insert(node, value.clone());
         Ok(Some(value))
-    }
-}
-
-/// Rounding errors of `size`, in terms of a value and of the usual one, up and down by chance.
-fn sprinkle(values: &mut [f64], size: f64, seed: usize) {
-    let finite = values.iter().filter(|x| x.is_finite());
-    let (sum, count) = finite.fold((0.0, 0usize), |(sum, n), x| (sum + x * x, n + 1));
-    let usual = (sum / count.max(1) as f64).sqrt();
-    let mut random = SplitMix::new(seed as u64);
-    for value in values.iter_mut().filter(|x| x.is_finite()) {
-        *value += f64::from(random.unit()) * size * (value.abs() + usual);
     }
 }
 
@@ -302,18 +400,34 @@ pub(super) fn close(frame: &Frame, node: usize, expected: &[f64], found: &mut [f
     }
 }
 
+/// Whether values are looked up or given: that they fit a short type says nothing about what computes with them.
+fn is_lookup(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Ids(_)
+            | Op::Features
+            | Op::Mask(_)
+            | Op::Embed { .. }
+            | Op::RelativeBias { .. }
+            | Op::Positions { .. }
+    )
+}
+
+/// How far a cell is off, in terms of what is allowed there.
+fn share(expected: f64, found: f64, allowed: f64, masked: bool) -> f64 {
+    let (e, f) = if masked { (shut(expected), shut(found)) } else { (expected, found) };
+    match (e.is_finite(), f.is_finite()) {
+        // Nobody's business.
+        _ if allowed.is_infinite() => 0.0,
+        (true, true) if e == f => 0.0,
+        (true, true) => (e - f).abs() / allowed.max(f64::MIN_POSITIVE),
+        _ if e == f || (e.is_nan() && f.is_nan()) => 0.0,
+        _ => f64::INFINITY,
+    }
+}
+
 /// The most that a cell is off, in terms of what is allowed there.
 pub(super) fn worst(expected: &[f64], found: &[f64], allowed: &[f64], masked: bool) -> f64 {
-    let cell = |((e, f), allowed): ((&f64, &f64), &f64)| {
-        let (e, f) = if masked { (shut(*e), shut(*f)) } else { (*e, *f) };
-        match (e.is_finite(), f.is_finite()) {
-            // Nobody's business.
-            _ if allowed.is_infinite() => 0.0,
-            (true, true) if e == f => 0.0,
-            (true, true) => (e - f).abs() / allowed.max(f64::MIN_POSITIVE),
-            _ if e == f || (e.is_nan() && f.is_nan()) => 0.0,
-            _ => f64::INFINITY,
-        }
-    };
+    let cell = |((e, f), allowed): ((&f64, &f64), &f64)| share(*e, *f, *allowed, masked);
     expected.iter().zip(found).zip(allowed).map(cell).fold(0.0, f64::max)
 }

@@ -4,6 +4,8 @@
 mod direct;
 mod error;
 mod frame;
+mod grain;
+mod inputs;
 mod judge;
 mod layout;
 mod map;
@@ -23,6 +25,8 @@ use attnscope_graph::Model;
 use attnscope_run::{Formula, Weights};
 
 pub use error::DiffError;
+pub use grain::Grain;
+pub use inputs::InputDifference;
 pub use map::NameMap;
 pub use measure::Measure;
 pub use order::Order;
@@ -33,8 +37,11 @@ pub use side::Side;
 pub use weights::{File, compare_weights};
 
 use frame::Frame;
-use judge::Judge;
+use judge::{Judge, Memory};
 use pair::Bindings;
+use walk::Walked;
+
+use crate::rounding::Precision;
 
 /// What differs by less than this, in terms of a tensor's largest value, is not worth a word where it has grown smoothly.
 pub const TOLERANCE: f64 = 1e-4;
@@ -44,13 +51,17 @@ pub const TOLERANCE: f64 = 1e-4;
 pub struct Options {
     /// The difference, in terms of a tensor's largest value, from which drift counts.
     pub tolerance: f64,
+    /// Drift counts even where every step on the way is rounding: the user gave the tolerance.
+    pub strict: bool,
+    /// What the side that is not ours computed in, where it cannot be seen in the values.
+    pub their_precision: Option<Precision>,
     /// Names that belong together, as the user says.
     pub map: NameMap,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tolerance: TOLERANCE, map: NameMap::default() }
+        Self { tolerance: TOLERANCE, strict: false, their_precision: None, map: NameMap::default() }
     }
 }
 
@@ -91,6 +102,28 @@ pub enum Grounds {
     Growth,
     /// Weights are compared, not what they compute.
     Weights,
+}
+
+/// A node that is outside of the bound of rounding, but not far enough to be called a bug.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unusual {
+    /// The node.
+    pub node: String,
+    /// The largest difference of a cell from what its inputs give, in terms of the bound.
+    pub share: f64,
+    /// Which side.
+    pub odd_one: Which,
+}
+
+/// A type shorter than f32 that a side's values show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Short {
+    /// Which side.
+    pub side: Which,
+    /// The type.
+    pub grain: Grain,
+    /// How many nodes hold values of it.
+    pub nodes: usize,
 }
 
 /// The first node at which the sides part.
@@ -183,6 +216,14 @@ pub struct Compared {
 pub struct Report {
     /// Where the sides part, if they do.
     pub first: Option<Divergence>,
+    /// Nodes after that which do not follow from their inputs, either.
+    pub later: Vec<String>,
+    /// Nodes outside of their bound, but not far, the furthest first.
+    pub unusual: Vec<Unusual>,
+    /// What the two runs read that is not the same. Nothing else was compared then.
+    pub inputs: Option<InputDifference>,
+    /// Types shorter than f32 that values show.
+    pub short: Vec<Short>,
     /// Every node that both have, in the order of computation.
     pub nodes: Vec<Compared>,
     /// Tensors of A and of B that were not compared.
@@ -201,9 +242,26 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the two sides part.
+    /// Whether the two sides part, or may.
     pub fn differs(&self) -> bool {
-        self.first.is_some() || !self.largest.is_empty()
+        self.first.is_some() || self.inputs.is_some() || !self.unusual.is_empty() || !self.largest.is_empty()
+    }
+
+    fn of_inputs(inputs: InputDifference, order: Order, unused_lines: Vec<UnusedLine>) -> Self {
+        Self {
+            first: None,
+            later: Vec::new(),
+            unusual: Vec::new(),
+            inputs: Some(inputs),
+            short: Vec::new(),
+            nodes: Vec::new(),
+            left: [Vec::new(), Vec::new()],
+            judged: Judged::All,
+            order,
+            largest: Vec::new(),
+            unused_lines,
+            proposal: None,
+        }
     }
 
     /// Where no order is known, nothing is the first: what differs is ranked by size.
@@ -213,6 +271,8 @@ impl Report {
         let size = |i: &usize| (self.nodes[*i].measure.apart > 0, self.nodes[*i].measure.relative());
         self.largest.sort_by(|a, b| size(b).partial_cmp(&size(a)).unwrap_or(std::cmp::Ordering::Equal));
         self.first = None;
+        self.later.clear();
+        self.unusual.clear();
         for (i, row) in self.nodes.iter_mut().enumerate() {
             if row.state != State::Same {
                 row.state = if self.largest.contains(&i) { State::Apart } else { State::Rounding };
@@ -254,15 +314,21 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         .and_then(|(graph, input)| Some((graph, Formula::new(graph, frame.sizes.clone(), input).ok()?)));
     // The weights count only where the graph is the model's own.
     let weights = known.filter(|k| frame.graph.as_ref() == Some(&k.model.graph)).map(|k| k.weights);
-    let judge = formula.as_ref().map(|(graph, formula)| Judge { frame: &frame, graph, formula, weights });
+    if let Some(inputs) = inputs::difference(&frame, [a, b], &bindings, weights)? {
+        return Ok(Report::of_inputs(inputs, frame.order, unused_lines));
+    }
+    let cells = a.dump.tensors().iter().map(|t| t.elements()).fold(0, usize::saturating_add);
+    let judge =
+        formula.as_ref().map(|(graph, formula)| Judge { frame: &frame, graph, formula, weights, cells });
     let judged = match (&judge, weights) {
         (None, _) if a.trace.is_none() && b.trace.is_none() => Judged::NoTrace,
         (None, _) => Judged::NotRebuilt,
         (Some(_), None) => Judged::WithoutWeights,
         (Some(_), Some(_)) => Judged::All,
     };
-    let walk = walk::Walk::new([a, b], &frame, &mut bindings, judge.as_ref(), options);
-    let (nodes, first) = walk.run()?;
+    let memories = [a, b].map(|side| Memory::new(options.their_precision.filter(|_| side.trace.is_none())));
+    let walk = walk::Walk::new([a, b], &frame, &mut bindings, judge.as_ref(), options, &memories);
+    let Walked { rows: nodes, first, later, unusual } = walk.run()?;
     if nodes.is_empty() {
         return Err(DiffError::NothingMatched {
             a: (a.path().to_owned(), some_names(a)),
@@ -275,9 +341,26 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         let names = side.dump.tensors().iter().map(|t| t.name.clone());
         names.filter(|name| !used.contains(name.as_str())).collect()
     });
-    let order = frame.order;
-    let report = Report { first, nodes, left, judged, order, largest: Vec::new(), unused_lines, proposal };
-    Ok(if order == Order::Unknown { report.without_order(options.tolerance) } else { report })
+    let of = |(side, memory): (Which, &Memory)| {
+        let short = move |(grain, nodes)| Short { side, grain, nodes };
+        memory.grains(&frame).into_iter().map(short).collect::<Vec<_>>()
+    };
+    let short = [Which::A, Which::B].into_iter().zip(&memories).flat_map(of).collect();
+    let report = Report {
+        first,
+        later,
+        unusual,
+        inputs: None,
+        short,
+        nodes,
+        left,
+        judged,
+        order: frame.order,
+        largest: Vec::new(),
+        unused_lines,
+        proposal,
+    };
+    Ok(if frame.order == Order::Unknown { report.without_order(options.tolerance) } else { report })
 }
 
 /// A map for the side that is not ours, where its names mean nothing.

@@ -13,6 +13,7 @@ use attnscope_run::Kept;
 use super::direct::{self, Two};
 use super::judge::{Judge, Local, Tensors};
 use super::relation::Relation;
+use crate::rounding::Bounded;
 
 /// Epsilons in use.
 const EPSILONS: [f64; 7] = [1e-5, 1e-6, 1e-12, 1e-8, 1e-7, 1e-3, 0.0];
@@ -100,7 +101,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
 
     fn inputs(&self, step: usize) -> Result<Option<Vec<Arc<Kept>>>, Error> {
         if step == self.node {
-            return Ok(Some(self.local.inputs.clone()));
+            return Ok(Some(self.local.kept()));
         }
         let inputs =
             self.at(step).inputs.iter().map(|id| self.judge.input(id.index(), self.tensors, self.given));
@@ -119,11 +120,15 @@ impl<'s, 'a> Suspect<'s, 'a> {
         if self.spent.get() > BUDGET {
             return Ok(false);
         }
+        if step == self.node {
+            let exact = |kept: &Arc<Kept>| Arc::new(Bounded::exact(kept.clone()));
+            let exact: Vec<Arc<Bounded>> = inputs.iter().map(exact).collect();
+            let value = self.judge.evaluate(edited, &exact, weights, self.local.precision);
+            self.spent.set(self.spent.get() + two.found.len());
+            return Ok(value.is_some_and(|value| two.is_with(&value)));
+        }
         let Some(value) = self.judge.compute(edited, inputs, weights) else { return Ok(false) };
         self.spent.set(self.spent.get() + value.values.len());
-        if step == self.node {
-            return Ok(two.is(&value.values));
-        }
         let carried = self.judge.carried(self.node, (step, value), self.tensors, self.given)?;
         self.spent.set(self.spent.get() + two.found.len() * self.steps.len());
         Ok(carried.is_some_and(|kept| two.is(&kept.values)))
@@ -307,7 +312,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
         let Some(&first) = node.inputs.first() else { return Ok(None) };
         for other in self.nearby(first) {
             let Some(input) = self.judge.input(other, self.tensors, self.given)? else { continue };
-            let mut inputs = self.local.inputs.clone();
+            let mut inputs = self.local.kept();
             inputs[0] = input;
             if self.explains(two, self.node, node, &inputs, None)? {
                 let path = self.at(other).path.as_str().to_owned();

@@ -1,19 +1,24 @@
-//! The walk itself: every node that both sides have is measured; one whose difference jumps is put before the judge.
+//! The walk itself: every node that both sides have is measured, and one that differs is put before the judge. It does not
+//! stop at the first bug: what comes after is judged by its own inputs, too.
 
 use super::direct::{self, Two};
 use super::frame::Frame;
-use super::judge::{Judge, Tensors, close};
+use super::grain::Grain;
+use super::judge::{Judge, Local, Memory, Tensors, close};
 use super::measure::{Cells, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
 use super::rewired::{Found, Suspect};
 use super::side::Side;
-use super::{Compared, DiffError, Divergence, Grounds, Kind, Options, State, Which};
+use super::{Compared, DiffError, Divergence, Grounds, Kind, Options, State, Unusual, Which};
 
 /// Differences below this many units of rounding say nothing.
 const FLOOR: f64 = 4.0;
 /// A difference that grows by no more than this from a node's inputs is theirs.
 const CARRIED: f64 = 2.0;
+/// A difference of so many times its bound is a bug. Bounds hold for every cell of a comparison but for a probability that is
+/// stated; beyond that, allowances are measured, not proven, and what is near a bound is unusual at most.
+const FAR: f64 = 4.0;
 /// Without the means to compute a node again, a step is a growth by this much.
 const STEP: f64 = 30.0;
 
@@ -23,11 +28,26 @@ pub(super) struct Walk<'w, 'a> {
     bindings: &'w mut [Bindings; 2],
     judge: Option<&'w Judge<'a>>,
     options: &'w Options,
+    memories: &'w [Memory; 2],
     /// For each node its own difference, or the largest of the nodes before it that both sides have.
     carried: Vec<Carried>,
     rows: Vec<Compared>,
     /// Nodes of which one side holds a shorter type's worth.
     rounded: Vec<(usize, Relation)>,
+    /// Of the rows, those whose difference was computed again and is rounding.
+    explained: Vec<bool>,
+}
+
+/// What a walk found.
+pub(super) struct Walked {
+    /// Every compared node.
+    pub(super) rows: Vec<Compared>,
+    /// The first at which the sides part.
+    pub(super) first: Option<Divergence>,
+    /// Nodes after it that do not follow from their inputs, either.
+    pub(super) later: Vec<String>,
+    /// Nodes that are outside of their bound, but not far.
+    pub(super) unusual: Vec<Unusual>,
 }
 
 /// What a node hands on to those that read it.
@@ -39,10 +59,14 @@ struct Carried {
     apart: bool,
 }
 
-/// What became of a node under suspicion.
+/// What became of a node that differs.
 enum Verdict {
-    /// Nothing but rounding, to a shorter type where a relation says so.
+    /// Computed again: nothing but rounding.
+    Explained,
+    /// Nothing but rounding as far as one can see, to a shorter type where a relation says so.
     Rounding(Option<Relation>),
+    /// Outside of its bound, in terms of it, but not far.
+    Unusual(f64, usize),
     /// What says so, what explains it, and which side it is.
     Step(Grounds, Option<Found>, usize),
 }
@@ -54,6 +78,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         bindings: &'w mut [Bindings; 2],
         judge: Option<&'w Judge<'a>>,
         options: &'w Options,
+        memories: &'w [Memory; 2],
     ) -> Self {
         Self {
             sides,
@@ -61,15 +86,18 @@ impl<'w, 'a> Walk<'w, 'a> {
             bindings,
             judge,
             options,
+            memories,
             carried: Vec::new(),
             rows: Vec::new(),
             rounded: Vec::new(),
+            explained: Vec::new(),
         }
     }
 
-    /// Every compared node, and the first at which the sides part.
-    pub(super) fn run(mut self) -> Result<(Vec<Compared>, Option<Divergence>), DiffError> {
+    /// Every compared node, and where the sides part.
+    pub(super) fn run(mut self) -> Result<Walked, DiffError> {
         let mut first: Option<Divergence> = None;
+        let (mut later, mut unusual) = (Vec::new(), Vec::new());
         for node in 0..self.frame.nodes.len() {
             let inherited = self.inherited(node);
             let Some(measure) = self.measure(node)? else {
@@ -77,37 +105,46 @@ impl<'w, 'a> Walk<'w, 'a> {
                 continue;
             };
             let (relative, apart) = (measure.relative(), measure.apart > 0);
-            let jumps = |floor: f64| {
-                (apart && !inherited.apart) || (relative > floor && relative > CARRIED * inherited.relative)
-            };
-            let mut state = if measure.is_same() { State::Same } else { State::Rounding };
             let floor = FLOOR * self.unit(node);
-            if first.is_some() {
-                state = if apart || relative > floor { State::After } else { state };
-            } else if jumps(floor) {
-                match self.verdict(node, &measure, inherited)? {
-                    Verdict::Rounding(None) => {}
-                    Verdict::Rounding(Some(relation)) => self.rounded.push((node, relation)),
-                    Verdict::Step(grounds, found, odd) => {
-                        state = State::First;
-                        first = Some(self.divergence(node, Kind::Bug, grounds, found, odd));
-                    }
+            let mut state = if measure.is_same() { State::Same } else { State::Rounding };
+            if first.is_some() && (apart || relative > floor) {
+                state = State::After;
+            }
+            let mut explained = false;
+            match self.verdict(node, &measure, inherited, first.is_none())? {
+                Verdict::Explained => explained = true,
+                Verdict::Rounding(None) => {}
+                Verdict::Rounding(Some(relation)) => self.rounded.push((node, relation)),
+                Verdict::Unusual(share, odd) => {
+                    // Listed as what it is, and no drift beside.
+                    explained = true;
+                    let node = self.frame.nodes[node].path.clone();
+                    unusual.push(Unusual { node, share, odd_one: which(odd) });
                 }
+                Verdict::Step(grounds, found, odd) if first.is_none() => {
+                    state = State::First;
+                    first = Some(self.divergence(node, Kind::Bug, grounds, found, odd));
+                }
+                Verdict::Step(..) => later.push(self.frame.nodes[node].path.clone()),
             }
             self.carried.push(Carried { relative, apart });
+            self.explained.push(explained);
             self.rows.push(self.row(node, measure, state));
         }
         if first.is_none() {
             first = self.drift();
         }
-        Ok((self.rows, first))
+        unusual.sort_by(|a, b| b.share.total_cmp(&a.share));
+        Ok(Walked { rows: self.rows, first, later, unusual })
     }
 
-    /// The first node that has drifted too far.
+    /// The first node that has drifted too far. Where every step on the way to a node was computed again and is rounding, its
+    /// difference is the sum of theirs, and no fault unless the user gave a tolerance.
     fn drift(&mut self) -> Option<Divergence> {
-        let tolerance = self.options.tolerance;
+        let (tolerance, strict) = (self.options.tolerance, self.options.strict);
         let far = |row: &Compared| row.measure.apart > 0 || row.measure.relative() > tolerance;
-        let at = self.rows.iter().position(far)?;
+        let explained = &self.explained;
+        let at = (0..self.rows.len()).find(|&i| far(&self.rows[i]) && (strict || !explained[i]))?;
         for row in self.rows.iter_mut().skip(at).filter(|row| far(row)) {
             row.state = State::After;
         }
@@ -166,10 +203,17 @@ impl<'w, 'a> Walk<'w, 'a> {
             return Ok(false);
         };
         let (expected, found) = (load(self.sides[1 - foreign], own)?, load(self.sides[foreign], other)?);
+        let own_factor = match self.frame.op(node) {
+            Some(attnscope_graph::Op::Embed { scale }) => scale.value(&self.frame.sizes),
+            _ => None,
+        };
+        // The model's own factor, where it is that one as far as the type of the values can tell.
+        let near = Grain::of(&found, 1.0).map_or(1e-6, |grain| 2.0 * grain.unit());
         let scale = ratio(&expected, &found);
+        let scale = own_factor.filter(|own| (scale / own - 1.0).abs() < near).unwrap_or(scale);
         let scaled: Vec<f64> = found.iter().map(|x| x * scale).collect();
-        let fits =
-            scale.is_finite() && other.scale == 1.0 && Measure::of(&expected, &scaled).relative() < 1e-6;
+        let is_factor = scale.is_finite() && (scale - 1.0).abs() > near && other.scale == 1.0;
+        let fits = is_factor && Measure::of(&expected, &scaled).relative() < near;
         if let (true, Some(bound)) = (fits, &mut self.bindings[foreign].of[node]) {
             bound.scale = scale;
         }
@@ -182,55 +226,96 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn tensors(&self, which: usize) -> Tensors<'_> {
-        Tensors { side: self.sides[which], bindings: &self.bindings[which] }
+        Tensors { side: self.sides[which], bindings: &self.bindings[which], memory: &self.memories[which] }
     }
 
-    fn verdict(&self, node: usize, measure: &Measure, inherited: Carried) -> Result<Verdict, DiffError> {
-        let expected = self.expected();
-        let (ours, theirs) = (self.tensors(expected), self.tensors(1 - expected));
-        if let Some(judge) = self.judge
-            && let (Some(other), Some(own)) =
-                (judge.local(node, theirs, ours)?, judge.local(node, ours, ours)?)
-        {
-            let suspect = match (own.worst <= 1.0, other.worst <= 1.0) {
-                (true, true) => return Ok(Verdict::Rounding(None)),
-                (true, false) => Some((Suspect::new(judge, node, &other, theirs, ours), 1 - expected)),
-                (false, true) => Some((Suspect::new(judge, node, &own, ours, theirs), expected)),
-                // A model that describes neither side has no say.
-                (false, false) => None,
-            };
-            if let Some((suspect, odd)) = suspect {
-                return Ok(match suspect.relation()? {
-                    Some((relation, _)) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
-                    found => Verdict::Step(Grounds::Recomputed, found, odd),
-                });
-            }
+    fn verdict(
+        &self,
+        node: usize,
+        measure: &Measure,
+        inherited: Carried,
+        search: bool,
+    ) -> Result<Verdict, DiffError> {
+        if measure.is_same() {
+            return Ok(Verdict::Rounding(None));
         }
-        let unit = self.unit(node);
-        let relative = measure.relative();
-        let large = relative > self.options.tolerance && relative > STEP * inherited.relative.max(unit);
+        let (relative, unit) = (measure.relative(), self.unit(node));
         let apart = measure.apart > 0 && !inherited.apart;
-        if !apart && !large {
+        let jumps = apart || (relative > FLOOR * unit && relative > CARRIED * inherited.relative);
+        if let Some(judge) = self.judge
+            && let Some(verdict) = self.judged(judge, node, jumps, search)?
+        {
+            return Ok(verdict);
+        }
+        let large = relative > self.options.tolerance && relative > STEP * inherited.relative.max(unit);
+        // What comes after a bug differs by much, whoever computed it.
+        if !search || !jumps || (!apart && !large) {
             return Ok(Verdict::Rounding(None));
         }
         let relation = self.plain_relation(node, unit, inherited.relative)?;
         Ok(match relation {
             Some(relation) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
             relation => {
-                Verdict::Step(Grounds::Growth, relation.map(|relation| (relation, None)), 1 - expected)
+                let found = relation.map(|relation| (relation, None));
+                Verdict::Step(Grounds::Growth, found, 1 - self.expected())
             }
         })
+    }
+
+    /// Computes a node again; `None` where that cannot be done, or the model describes neither side. Ours is looked at where
+    /// theirs does not follow, or where theirs does and a difference is new all the same.
+    fn judged(
+        &self,
+        judge: &Judge<'_>,
+        node: usize,
+        jumps: bool,
+        search: bool,
+    ) -> Result<Option<Verdict>, DiffError> {
+        let expected = self.expected();
+        let (ours, theirs) = (self.tensors(expected), self.tensors(1 - expected));
+        let Some(other) = judge.local(node, theirs, ours)? else { return Ok(None) };
+        if other.worst <= 1.0 && !jumps {
+            return Ok(Some(Verdict::Explained));
+        }
+        let own = judge.local(node, ours, ours)?;
+        let own_worst = own.as_ref().map_or(0.0, |own| own.worst);
+        let (local, odd) = match (own, own_worst <= 1.0, other.worst <= 1.0) {
+            (_, true, true) => return Ok(Some(Verdict::Explained)),
+            (_, true, false) => (other, 1 - expected),
+            (Some(own), false, true) => (own, expected),
+            _ => return Ok(None),
+        };
+        if local.worst <= FAR {
+            return Ok(Some(Verdict::Unusual(local.worst, odd)));
+        }
+        let found = if search { self.relation(judge, node, &local, odd)? } else { None };
+        Ok(Some(match found {
+            Some((relation, _)) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
+            found => Verdict::Step(Grounds::Recomputed, found, odd),
+        }))
+    }
+
+    fn relation(
+        &self,
+        judge: &Judge<'_>,
+        node: usize,
+        local: &Local,
+        odd: usize,
+    ) -> Result<Option<Found>, DiffError> {
+        let (side, other) = (self.tensors(odd), self.tensors(1 - odd));
+        Ok(Suspect::new(judge, node, local, side, other).relation()?)
     }
 
     /// What two tensors tell by themselves.
     fn plain_relation(&self, node: usize, unit: f64, inherited: f64) -> Result<Option<Relation>, DiffError> {
         let expected = self.expected();
-        let (Some(ours), Some(mut theirs)) = (
+        let (Some(ours), Some(theirs)) = (
             self.tensors(expected).get(self.frame, node)?,
             self.tensors(1 - expected).get(self.frame, node)?,
         ) else {
             return Ok(None);
         };
+        let mut theirs = attnscope_run::Kept::clone(&theirs);
         let finite = ours.values.iter().filter(|x| x.is_finite());
         let (sum, count) = finite.fold((0.0, 0usize), |(sum, n), x| (sum + x * x, n + 1));
         let usual = (sum / count.max(1) as f64).sqrt();
@@ -257,7 +342,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         found: Option<Found>,
         odd: usize,
     ) -> Divergence {
-        let odd_one = if odd == 0 { Which::A } else { Which::B };
+        let odd_one = which(odd);
         let mut reads = Vec::new();
         self.nearest(node, &mut reads);
         let node = self.frame.nodes[node].path.clone();
@@ -309,4 +394,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             seen_as: seen_as(0).or_else(|| seen_as(1)),
         }
     }
+}
+
+fn which(side: usize) -> Which {
+    if side == 0 { Which::A } else { Which::B }
 }

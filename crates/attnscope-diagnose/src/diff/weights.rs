@@ -170,6 +170,10 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
     });
     Ok(Report {
         first,
+        later: Vec::new(),
+        unusual: Vec::new(),
+        inputs: None,
+        short: Vec::new(),
         nodes,
         left,
         judged: Judged::Weights,

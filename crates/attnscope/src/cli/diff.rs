@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use attnscope_diagnose::diff::{
     DiffError, File, Known, NameMap, Options, Report, Side, TOLERANCE, compare, compare_weights,
 };
+use attnscope_diagnose::rounding::Precision;
 use attnscope_render::diff::Party;
 use attnscope_render::{diff, json};
 use attnscope_run::Weights;
@@ -40,9 +41,14 @@ pub(super) struct Diff {
     /// With --model: the number of attention heads, where the file does not say
     #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..=65536))]
     heads: Option<u32>,
-    /// The difference, in terms of a tensor's largest value, from which smoothly grown rounding counts
-    #[arg(long, value_name = "X", default_value_t = TOLERANCE)]
-    tolerance: f64,
+    /// The difference, in terms of a tensor's largest value, from which rounding that has grown step by step counts
+    /// [default: not at all where every step was computed again and is rounding, 1e-4 elsewhere]
+    #[arg(long, value_name = "X")]
+    tolerance: Option<f64>,
+    /// What the dump that is not a trace was computed in, where its values do not show it. Half precision shows: its values
+    /// have few digits, whatever type they are stored in
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "checkpoint")]
+    their_precision: Option<TheirPrecision>,
     /// Every compared node, not only those around the first divergence
     #[arg(long)]
     full: bool,
@@ -53,13 +59,37 @@ pub(super) struct Diff {
     output: OutputArgs,
 }
 
+/// The type that another program computed in.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TheirPrecision {
+    /// Single precision throughout
+    F32,
+    /// f32 with 11 digits of what enters a matrix product, as GPUs do by default for convolutions
+    Tf32,
+    /// bfloat16
+    Bf16,
+    /// IEEE half precision
+    Fp16,
+}
+
+impl From<TheirPrecision> for Precision {
+    fn from(precision: TheirPrecision) -> Self {
+        match precision {
+            TheirPrecision::F32 => Self::F32,
+            TheirPrecision::Tf32 => Self::TF32,
+            TheirPrecision::Bf16 => Self::BF16,
+            TheirPrecision::Fp16 => Self::F16,
+        }
+    }
+}
+
 impl Diff {
     /// 0 where the two agree, 1 where they do not.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let output = Output::new(&self.output);
-        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
+        if let Some(tolerance) = self.tolerance.filter(|x| !x.is_finite() || *x < 0.0) {
             return Err(Failure::new(
-                format!("--tolerance {}: expected a number from 0 on", self.tolerance),
+                format!("--tolerance {tolerance}: expected a number from 0 on"),
                 "1e-4 is usual: a ten-thousandth of a tensor's largest value",
             ));
         }
@@ -81,8 +111,14 @@ impl Diff {
             }
             None => None,
         };
+        let options = Options {
+            tolerance: self.tolerance.unwrap_or(TOLERANCE),
+            strict: self.tolerance.is_some(),
+            their_precision: self.their_precision.map(Precision::from),
+            map,
+        };
         let known = ready.as_ref().map(|(model, weights)| Known { model, weights });
-        let compared = compare(&a, &b, known, &Options { tolerance: self.tolerance, map });
+        let compared = compare(&a, &b, known, &options);
         if let Err(DiffError::NothingMatched { proposal, .. }) = &compared
             && !proposal.is_empty()
         {

@@ -1,0 +1,120 @@
+//! Many dot products at once, in f64: every row of one matrix with every row of another. The formulas' sums, blocked so that
+//! a judge of a whole model takes seconds.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+/// Rows and columns of the result that are computed by one task.
+const ROWS: usize = 64;
+const COLUMNS: usize = 128;
+/// Rows that share what is loaded of the other matrix.
+const TOGETHER: usize = 4;
+/// Sums are kept in this many parts, so that they can be added side by side.
+const LANES: usize = 8;
+
+/// The rows of the right matrix, one at a time.
+pub(crate) type Fill<'a> = dyn Fn(usize, &mut [f64]) + Sync + 'a;
+
+/// `out[i, j]` is the dot product of row `i` of `left`, which has rows of `width`, and row `j` of the right matrix, which has
+/// `columns` rows that `fill` writes out.
+pub(crate) fn dots(left: &[f64], width: usize, columns: usize, fill: &Fill<'_>) -> Vec<f64> {
+    let rows = left.len() / width.max(1);
+    let mut out = vec![0.0; rows * columns];
+    let across = columns.div_ceil(COLUMNS).max(1);
+    let tasks = rows.div_ceil(ROWS) * across;
+    let arch = Arch::new();
+    let tile = |task: usize| {
+        let (row, column) = (task / across * ROWS, task % across * COLUMNS);
+        let (high, wide) = (ROWS.min(rows - row), COLUMNS.min(columns - column));
+        let mut tile = vec![0.0; high * wide];
+        let mut right = vec![0.0; width];
+        for j in 0..wide {
+            fill(column + j, &mut right);
+            let left = &left[row * width..(row + high) * width];
+            arch.dispatch(Column { left, right: &right, out: &mut tile[j..], stride: wide });
+        }
+        (row, column, wide, tile)
+    };
+    // A few tiles at a time, so that they do not double the result.
+    for first in (0..tasks).step_by(256) {
+        let tiles: Vec<_> = (first..tasks.min(first + 256)).into_par_iter().map(tile).collect();
+        for (row, column, wide, tile) in tiles {
+            for (i, values) in tile.chunks_exact(wide).enumerate() {
+                out[(row + i) * columns + column..][..wide].copy_from_slice(values);
+            }
+        }
+    }
+    out
+}
+
+/// Some rows with one: a column of a tile.
+struct Column<'a> {
+    left: &'a [f64],
+    right: &'a [f64],
+    out: &'a mut [f64],
+    stride: usize,
+}
+
+impl WithSimd for Column<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { left, right, out, stride } = self;
+        let width = right.len().max(1);
+        let mut rows = left.chunks_exact(width * TOGETHER);
+        let mut at = 0;
+        for four in rows.by_ref() {
+            let mut parts = [[0.0; LANES]; TOGETHER];
+            let whole = width / LANES * LANES;
+            let mut i = 0;
+            while i < whole {
+                let w = &right[i..i + LANES];
+                for (r, parts) in parts.iter_mut().enumerate() {
+                    let x = &four[r * width + i..][..LANES];
+                    for lane in 0..LANES {
+                        parts[lane] += x[lane] * w[lane];
+                    }
+                }
+                i += LANES;
+            }
+            for (r, parts) in parts.iter().enumerate() {
+                let rest = &four[r * width + whole..(r + 1) * width];
+                let rest: f64 = rest.iter().zip(&right[whole..]).map(|(x, w)| x * w).sum();
+                out[at * stride] = parts.iter().sum::<f64>() + rest;
+                at += 1;
+            }
+        }
+        for row in rows.remainder().chunks_exact(width) {
+            out[at * stride] = row.iter().zip(right).map(|(x, w)| x * w).sum();
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix;
+
+    #[test]
+    fn every_pair_of_rows_is_multiplied() {
+        let mut random = SplitMix::new(5);
+        let mut some = |n: usize| (0..n).map(|_| f64::from(random.unit())).collect::<Vec<f64>>();
+        for (rows, columns, width) in
+            [(1, 1, 1), (5, 3, 7), (130, 257, 19), (64, 128, 8), (3, 0, 4), (0, 3, 4)]
+        {
+            let (left, right) = (some(rows * width), some(columns * width));
+            let fill = |j: usize, row: &mut [f64]| row.copy_from_slice(&right[j * width..][..width]);
+            let found = dots(&left, width, columns, &fill);
+            assert_eq!(found.len(), rows * columns);
+            for i in 0..rows {
+                for j in 0..columns {
+                    let (x, w) = (&left[i * width..][..width], &right[j * width..][..width]);
+                    let plain: f64 = x.iter().zip(w).map(|(x, w)| x * w).sum();
+                    assert!((found[i * columns + j] - plain).abs() < 1e-12, "{rows} {columns} {width}");
+                }
+            }
+        }
+    }
+}
