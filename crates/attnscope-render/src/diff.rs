@@ -1,7 +1,8 @@
 //! Where two runs part: the verdict first, then the nodes around it.
 
 use attnscope_diagnose::diff::{
-    Compared, Divergence, Grounds, InputDifference, Judged, Kind, Order, Report, Short, State, Unusual,
+    Compared, Divergence, Explanation, Grounds, InputDifference, Judged, Kind, Order, Report, Short, State,
+    Unusual,
 };
 use attnscope_graph::Side;
 use serde_json::{Value, json};
@@ -123,6 +124,10 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     if let Some(relation) = &first.relation {
         let about = first.cause.as_ref().map(|cause| format!(", at {cause} on the way")).unwrap_or_default();
         lines.push(format!("{}{about}", relation.sentence(first.odd_one.name())));
+    }
+    for other in &first.also {
+        let about = other.cause.as_ref().map(|cause| format!(", at {cause} on the way")).unwrap_or_default();
+        lines.push(format!("or: {}{about}", other.relation.sentence(first.odd_one.name())));
     }
     let m = &row.measure;
     let cell = shape_text(&place(&row.shape, m.at));
@@ -433,6 +438,7 @@ fn first_json(report: &Report, first: &Divergence) -> Value {
         "detail": first.relation.as_ref().map(|r| r.detail()),
         "sentence": first.relation.as_ref().map(|r| r.sentence(first.odd_one.name())),
         "cause": first.cause,
+        "also": first.also.iter().map(|other| also_json(other, first)).collect::<Vec<Value>>(),
         "grounds": match first.grounds {
             Grounds::Recomputed => "recomputed",
             Grounds::Growth => "growth",
@@ -445,6 +451,16 @@ fn first_json(report: &Report, first: &Divergence) -> Value {
         value["cell"] = json!({ "at": place(&row.shape, m.at), "a": m.a, "b": m.b });
     }
     value
+}
+
+/// Another explanation that fits as well.
+fn also_json(other: &Explanation, first: &Divergence) -> Value {
+    json!({
+        "relation": other.relation.name(),
+        "detail": other.relation.detail(),
+        "sentence": other.relation.sentence(first.odd_one.name()),
+        "cause": other.cause,
+    })
 }
 
 fn node_json(row: &Compared) -> Value {

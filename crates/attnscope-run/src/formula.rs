@@ -14,6 +14,8 @@ use crate::sink::Kept;
 pub struct Formula<'a> {
     graph: &'a Graph,
     prepared: Prepared<'a>,
+    /// The positions that are computed, where not all are.
+    positions: Option<Vec<usize>>,
 }
 
 impl<'a> Formula<'a> {
@@ -23,7 +25,54 @@ impl<'a> Formula<'a> {
     /// When they hold others: shapes and input may come from a file that somebody else wrote.
     pub fn new(graph: &'a Graph, sizes: Sizes, input: &'a Input) -> Result<Self, RunError> {
         check_lengths(&sizes, input)?;
-        Ok(Self { graph, prepared: Prepared { input, sizes, last_use: Vec::new() } })
+        Ok(Self { graph, prepared: Prepared { input, sizes, last_use: Vec::new() }, positions: None })
+    }
+
+    /// The same for some positions only: of every tensor but the keys and values of an attention, the rows along the
+    /// dimension before the last are those of these positions. A sample of a large tensor costs little.
+    pub fn at_positions(&self, positions: Vec<usize>) -> Self {
+        let prepared =
+            Prepared { input: self.prepared.input, sizes: self.prepared.sizes.clone(), last_use: Vec::new() };
+        Self { graph: self.graph, prepared, positions: Some(positions) }
+    }
+
+    /// The positions that are computed, where not all are.
+    pub fn positions(&self) -> Option<&[usize]> {
+        self.positions.as_deref()
+    }
+
+    /// Whether an operation reads an input whole although only some positions of its result are computed.
+    pub fn reads_whole(op: Op, input: usize) -> bool {
+        match op {
+            Op::Scores { .. } | Op::Context => input == 1,
+            Op::Embed { .. } | Op::Conv1d { .. } | Op::Transpose => true,
+            _ => false,
+        }
+    }
+
+    /// The rows of the chosen positions, of a tensor that has all.
+    pub fn picked(&self, kept: &Kept) -> Kept {
+        let (Some(positions), [.., length, width]) = (&self.positions, kept.shape.as_slice()) else {
+            return kept.clone();
+        };
+        let (length, width) = (*length, *width);
+        let blocks = kept.values.chunks((length * width).max(1));
+        let rows = blocks.flat_map(|block| {
+            positions.iter().filter_map(move |&at| block.get(at * width..(at + 1) * width))
+        });
+        let values: Vec<f64> = rows.flatten().copied().collect();
+        let mut shape = kept.shape.clone();
+        let axis = shape.len() - 2;
+        shape[axis] = positions.len();
+        Kept { shape, values }
+    }
+
+    /// A shape with the chosen positions only.
+    fn cut(&self, mut shape: Vec<usize>) -> Vec<usize> {
+        if let (Some(positions), Some(axis)) = (&self.positions, shape.len().checked_sub(2)) {
+            shape[axis] = positions.len();
+        }
+        shape
     }
 
     /// The sizes that shapes follow from.
@@ -41,12 +90,16 @@ impl<'a> Formula<'a> {
             return Err(refuse(node, "a tensor that fits in memory"));
         }
         self.check(node, inputs, weights)?;
+        // What is made of positions alone, or of an input that is read whole, is made whole and picked from.
+        let whole = self.positions.is_none() || node.inputs.is_empty() || Self::reads_whole(node.op, 0);
+        let shape = if whole { shape } else { self.cut(shape) };
         let step = Step { prepared: &self.prepared, weights, op: node.op, shape: &shape, inputs };
         let values = step.compute();
         if values.len() != shape.iter().product::<usize>() {
             return Err(refuse(node, "its own shape"));
         }
-        Ok(Kept { shape, values })
+        let kept = Kept { shape, values };
+        Ok(if whole && self.positions.is_some() { self.picked(&kept) } else { kept })
     }
 
     /// The loops of the formulas index without looking: everything is looked at here.
@@ -56,8 +109,12 @@ impl<'a> Formula<'a> {
         if inputs.len() != node.inputs.len() || weights.len() != node.weights.len() {
             return Err(refuse(node, "the inputs and weights of its operation"));
         }
-        for (kept, &id) in inputs.iter().zip(&node.inputs) {
+        for (i, (kept, &id)) in inputs.iter().zip(&node.inputs).enumerate() {
             let expected = sizes.shape(&self.graph.node(id).dims);
+            let expected = match Self::reads_whole(node.op, i) {
+                true => expected,
+                false => expected.map(|shape| self.cut(shape)),
+            };
             if expected.as_ref() != Some(&kept.shape) || size(expected) != Some(kept.values.len()) {
                 return Err(refuse(node, "the shapes of its inputs"));
             }

@@ -6,7 +6,6 @@ use super::frame::Frame;
 use super::judge::worst;
 use super::pair::ratio;
 use super::relation::Relation;
-use crate::rounding::Bounded;
 
 /// A tensor that was expected, the one that was found, and the rounding that is allowed in each cell.
 pub(super) struct Two<'a> {
@@ -43,19 +42,7 @@ pub(super) fn of_weights(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
 }
 
 impl Two<'_> {
-    /// Whether this is the tensor that was found.
-    pub(super) fn is(&self, candidate: &[f64]) -> bool {
-        worst(candidate, self.found, self.allowed, self.masked) <= 1.0
-    }
-
-    /// The same of a tensor with a bound of its own, which counts where it is the wider.
-    pub(super) fn is_with(&self, candidate: &Bounded) -> bool {
-        let wider = |(i, allowed): (usize, &f64)| allowed.max(candidate.error.at(i));
-        let allowed: Vec<f64> = self.allowed.iter().enumerate().map(wider).collect();
-        worst(&candidate.kept.values, self.found, &allowed, self.masked) <= 1.0
-    }
-
-    /// The same with the cells of the expected tensor in another order.
+    /// Whether the expected tensor with its cells in another order is the one that was found.
     fn is_moved(&self, from: impl Fn(usize) -> usize) -> bool {
         let differs = |i: usize| !self.near(from(i), i);
         !(0..self.found.len()).any(differs)

@@ -80,20 +80,10 @@ pub(super) struct Local {
     pub(super) expected: Kept,
     /// The rounding that is allowed in each cell; empty where the node is inside its bound.
     pub(super) allowed: Vec<f64>,
-    pub(super) inputs: Vec<Arc<Bounded>>,
     /// What the side has.
     pub(super) found: Kept,
     /// The most that a cell is off, in terms of what is allowed there.
     pub(super) worst: f64,
-    /// What the node was computed in.
-    pub(super) precision: Precision,
-}
-
-impl Local {
-    /// The values of the inputs.
-    pub(super) fn kept(&self) -> Vec<Arc<Kept>> {
-        self.inputs.iter().map(|input| input.kept.clone()).collect()
-    }
 }
 
 impl<'a> Tensors<'a> {
@@ -130,6 +120,18 @@ impl<'a> Tensors<'a> {
             None => least,
         }
     }
+
+    /// A tensor that was read. One of a short type may have been rounded to it for the dump alone, after it was used.
+    pub(super) fn bounded(&self, judge: &Judge<'_>, node: usize, kept: Arc<Kept>) -> Bounded {
+        let precision = self.precision(judge, node);
+        if precision.result <= Precision::F32.result {
+            return Bounded::exact(kept);
+        }
+        let error =
+            |x: &f64| if x.is_finite() { precision.result * x.abs() + precision.smallest } else { 0.0 };
+        let error = Errors::Each(kept.values.iter().map(error).collect());
+        Bounded { kept, error }
+    }
 }
 
 /// A walk from a node back to the tensors that a side has.
@@ -140,8 +142,6 @@ struct Walk<'w, 'a> {
     given: Tensors<'w>,
     /// Of what is computed on the way.
     precision: Precision,
-    /// Whether errors are computed, too.
-    bounded: bool,
     made: HashMap<usize, Arc<Bounded>>,
     steps: usize,
 }
@@ -156,15 +156,14 @@ impl<'a> Judge<'a> {
     ) -> Result<Option<Local>, Error> {
         let Some(found) = tensors.get(self.frame, node)? else { return Ok(None) };
         let gap = self.gap_precision(node, tensors)?;
-        let mut walk = self.walk(tensors, given, gap, true);
+        let mut walk = self.walk(tensors, given, gap);
         let Some(inputs) = walk.inputs(node)? else { return Ok(None) };
         let at = self.node(node);
         let Some(weights) = self.weights_of(at) else { return Ok(None) };
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
-        let Some(expected) = self.compute(at, &kept, Some(&weights)) else { return Ok(None) };
+        let Ok(expected) = self.formula.compute(at, &kept, &weights) else { return Ok(None) };
         let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
-        let precision = tensors.precision(self, node);
-        let rounding = Rounding::new(precision, self.cells);
+        let rounding = Rounding::new(tensors.precision(self, node), self.cells);
         let computed = Computed {
             formula: self.formula,
             node: at,
@@ -175,7 +174,7 @@ impl<'a> Judge<'a> {
         let bounds = rounding.bounds(computed);
         let mut found = Kept::clone(&found);
         let (worst, allowed) = self.held_against(node, &expected.values, &mut found.values, bounds);
-        Ok(Some(Local { expected, allowed, inputs, found, worst, precision }))
+        Ok(Some(Local { expected, allowed, found, worst }))
     }
 
     /// The largest share that a difference has of its bound, and the bounds of all cells where one is above 1.
@@ -210,7 +209,7 @@ impl<'a> Judge<'a> {
     }
 
     /// What is computed on the way to a node is rounded as coarsely as the tensors around it.
-    fn gap_precision(&self, node: usize, tensors: Tensors<'_>) -> Result<Precision, Error> {
+    pub(super) fn gap_precision(&self, node: usize, tensors: Tensors<'_>) -> Result<Precision, Error> {
         let mut precision = tensors.precision(self, node);
         let (mut open, mut seen) = (vec![node], vec![node]);
         while let Some(at) = open.pop() {
@@ -246,82 +245,20 @@ impl<'a> Judge<'a> {
         &self.graph.nodes()[node]
     }
 
-    fn walk<'w>(
-        &'w self,
-        tensors: Tensors<'w>,
-        given: Tensors<'w>,
-        precision: Precision,
-        bounded: bool,
-    ) -> Walk<'w, 'a> {
-        Walk { judge: self, tensors, given, precision, bounded, made: HashMap::new(), steps: 0 }
+    fn walk<'w>(&'w self, tensors: Tensors<'w>, given: Tensors<'w>, precision: Precision) -> Walk<'w, 'a> {
+        Walk { judge: self, tensors, given, precision, made: HashMap::new(), steps: 0 }
     }
 
-    /// The value of a node on a side, computed where it was not dumped.
-    pub(super) fn input(
-        &self,
-        node: usize,
-        tensors: Tensors<'_>,
-        given: Tensors<'_>,
-    ) -> Result<Option<Arc<Kept>>, Error> {
-        let value = self.walk(tensors, given, Precision::F32, false).value(node)?;
-        Ok(value.map(|value| value.kept.clone()))
-    }
-
-    /// A node as it comes out when one of the steps before it gives another value.
-    pub(super) fn carried(
-        &self,
-        node: usize,
-        (step, value): (usize, Kept),
-        tensors: Tensors<'_>,
-        given: Tensors<'_>,
-    ) -> Result<Option<Kept>, Error> {
-        let mut walk = self.walk(tensors, given, Precision::F32, false);
-        walk.made.insert(step, Arc::new(Bounded::exact(Arc::new(value))));
-        let inputs = walk.inputs(node)?;
-        let kept = |inputs: Vec<Arc<Bounded>>| inputs.iter().map(|x| x.kept.clone()).collect::<Vec<_>>();
-        Ok(inputs.map(kept).and_then(|inputs| self.compute(self.node(node), &inputs, None)))
-    }
-
-    /// A node, or an edited copy of one, with its bound.
-    pub(super) fn evaluate(
-        &self,
-        node: &Node,
-        inputs: &[Arc<Bounded>],
-        weights: Option<&[&[f32]]>,
-        precision: Precision,
-    ) -> Option<Bounded> {
-        let own;
-        let weights = match weights {
-            Some(weights) => weights,
-            None => {
-                own = self.weights_of(node)?;
-                &own
-            }
-        };
+    /// A node with its bound.
+    fn evaluate(&self, node: &Node, inputs: &[Arc<Bounded>], precision: Precision) -> Option<Bounded> {
+        let weights = self.weights_of(node)?;
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
-        let output = self.compute(node, &kept, Some(weights))?;
+        let output = self.formula.compute(node, &kept, &weights).ok()?;
         let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
-        let computed = Computed { formula: self.formula, node, inputs: &readings, weights, output: &output };
+        let computed =
+            Computed { formula: self.formula, node, inputs: &readings, weights: &weights, output: &output };
         let error = Errors::Each(Rounding::new(precision, self.cells).bounds(computed).all());
         Some(Bounded { kept: Arc::new(output), error })
-    }
-
-    /// A node, or an edited copy of one, with the weights of the graph or with others.
-    pub(super) fn compute(
-        &self,
-        node: &Node,
-        inputs: &[Arc<Kept>],
-        weights: Option<&[&[f32]]>,
-    ) -> Option<Kept> {
-        let own;
-        let weights = match weights {
-            Some(weights) => weights,
-            None => {
-                own = self.weights_of(node)?;
-                &own
-            }
-        };
-        self.formula.compute(node, inputs, weights).ok()
     }
 
     pub(super) fn weights_of(&self, node: &Node) -> Option<Vec<&'a [f32]>> {
@@ -342,18 +279,6 @@ impl Walk<'_, '_> {
         Ok(Some(inputs))
     }
 
-    /// A tensor of a short type may have been rounded to it for the dump alone, after it was used.
-    fn dumped(&self, node: usize, kept: Arc<Kept>) -> Bounded {
-        let precision = self.tensors.precision(self.judge, node);
-        if !self.bounded || precision.result <= Precision::F32.result {
-            return Bounded::exact(kept);
-        }
-        let error =
-            |x: &f64| if x.is_finite() { precision.result * x.abs() + precision.smallest } else { 0.0 };
-        let error = Errors::Each(kept.values.iter().map(error).collect());
-        Bounded { kept, error }
-    }
-
     /// A node's tensor: the side's own, or computed.
     fn value(&mut self, node: usize) -> Result<Option<Arc<Bounded>>, Error> {
         if let Some(value) = self.made.get(&node) {
@@ -366,21 +291,16 @@ impl Walk<'_, '_> {
             value = self.given.get(frame, node)?;
         }
         let value = match value {
-            Some(kept) => self.dumped(node, kept),
+            Some(kept) => self.tensors.bounded(self.judge, node, kept),
             None => {
                 self.steps += 1;
                 if self.steps > MAX_STEPS {
                     return Ok(None);
                 }
                 let Some(inputs) = self.inputs(node)? else { return Ok(None) };
-                let computed = match self.bounded {
-                    true => self.judge.evaluate(at, &inputs, None, self.precision),
-                    false => {
-                        let kept: Vec<Arc<Kept>> = inputs.iter().map(|x| x.kept.clone()).collect();
-                        self.judge.compute(at, &kept, None).map(|kept| Bounded::exact(Arc::new(kept)))
-                    }
+                let Some(computed) = self.judge.evaluate(at, &inputs, self.precision) else {
+                    return Ok(None);
                 };
-                let Some(computed) = computed else { return Ok(None) };
                 computed
             }
         };

@@ -1,12 +1,15 @@
 //! Where two runs part: two traces, or a trace and what another program left behind, node by node in the order of
 //! computation. Tensors are compared in pieces; only a node that is under suspicion is loaded whole, with its inputs.
 
+mod candidate;
 mod direct;
 mod error;
 mod frame;
+mod generalise;
 mod grain;
 mod inputs;
 mod judge;
+mod lab;
 mod layout;
 mod map;
 mod measure;
@@ -19,6 +22,7 @@ mod rewired;
 mod sentence;
 mod side;
 mod walk;
+mod weight_part;
 mod weights;
 
 use attnscope_graph::Model;
@@ -32,7 +36,7 @@ pub use measure::Measure;
 pub use order::Order;
 pub use pair::UnusedLine;
 pub use propose::Proposal;
-pub use relation::{Relation, WeightAxis};
+pub use relation::{OtherBucket, Relation, WeightAxis};
 pub use side::Side;
 pub use weights::{File, compare_weights};
 
@@ -141,10 +145,21 @@ pub struct Divergence {
     pub relation: Option<Relation>,
     /// The step that the relation is about, where it is one that was not dumped, on the way to the node.
     pub cause: Option<String>,
+    /// Other explanations that fit as well.
+    pub also: Vec<Explanation>,
     /// Which side the relation speaks of: the one that is not ours, or B.
     pub odd_one: Which,
     /// What the node is computed from, on the way back the nearest nodes that both sides have.
     pub reads: Vec<String>,
+}
+
+/// A relation, and the step that it is about where that is not the node itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// What turns one side into the other.
+    pub relation: Relation,
+    /// The step.
+    pub cause: Option<String>,
 }
 
 /// One of the two sides.

@@ -50,11 +50,20 @@ pub enum Relation {
     AddedVector,
     /// A norm with another epsilon.
     OtherEps {
-        /// The one that explains the values.
+        /// The first of those in use that explain the values.
         eps: f64,
         /// The one that the wiring gives.
         expected: f64,
+        /// All of them.
+        fits: Vec<f64>,
     },
+    /// A norm that divides the variance by n − 1, as `torch.std` does, not by n.
+    UnbiasedStd {
+        /// eps is added to the root, not under it.
+        eps_outside: bool,
+    },
+    /// A norm that adds eps to the root, not under it.
+    EpsOutsideRoot,
     /// A norm of the other kind.
     OtherNorm {
         /// The one that explains the values.
@@ -74,6 +83,18 @@ pub enum Relation {
         /// The one that explains the values.
         squash: Squash,
     },
+    /// The softmax runs along another axis than the keys.
+    SoftmaxAxis {
+        /// `queries` or `heads`.
+        axis: &'static str,
+    },
+    /// Masked weights are set to 0 after the softmax, so that rows do not sum to 1.
+    MaskAfterSoftmax,
+    /// A causal mask from another diagonal.
+    CausalOffset {
+        /// 1 where a query sees the next position, −1 where it does not see its own.
+        by: i64,
+    },
     /// A mask that is not added, or only in part.
     MaskNotApplied {
         /// What is not hidden: `causal`, `source padding`.
@@ -86,6 +107,61 @@ pub enum Relation {
     },
     /// The relative bias is not added.
     BiasNotAdded,
+    /// Distances are given other rows of the relative bias table.
+    OtherBucket {
+        /// Which.
+        how: OtherBucket,
+    },
+    /// Two tensors of an attention stand in each other's place after they were projected.
+    SwappedInputs {
+        /// Which: `k` and `v`.
+        tensors: [&'static str; 2],
+    },
+    /// Neighbouring features belong to different heads, where a head should have neighbouring ones.
+    InterleavedHeads {
+        /// `split`, `merge` or `both`.
+        at: &'static str,
+    },
+    /// Heads and positions are not exchanged where heads are cut out of the features or put together.
+    HeadsNotTransposed {
+        /// `split`, `merge` or `both`.
+        at: &'static str,
+    },
+    /// A part of the model is computed in a shorter type.
+    LowerPrecision {
+        /// `f16` or `bf16`.
+        to: &'static str,
+        /// The part: `encoder.0.self_attn`.
+        part: String,
+    },
+    /// A weight rounded to 8-bit integers with a scale.
+    Quantised {
+        /// The weight.
+        weight: String,
+        /// What shares a scale.
+        scales: &'static str,
+        /// Whether what is multiplied by it is rounded to 8 bits, too.
+        activations: bool,
+    },
+    /// A weight rounded to a shorter type.
+    RoundedWeight {
+        /// The weight.
+        weight: String,
+        /// `f16` or `bf16`.
+        to: &'static str,
+    },
+    /// The rows of a table are moved: every token has another's.
+    RolledRows {
+        /// The table.
+        weight: String,
+        /// By how many.
+        by: i64,
+    },
+    /// Dropout that is left on: some cells are 0, the others larger by 1/(1 − p).
+    Dropout {
+        /// The probability.
+        p: f64,
+    },
     /// Positions computed in another way.
     OtherPositions {
         /// The way that explains the values.
@@ -95,6 +171,11 @@ pub enum Relation {
     OtherResidualGain {
         /// How often.
         gain: f32,
+    },
+    /// The stream is added another number of times to a sublayer's output.
+    ResidualScale {
+        /// How often.
+        scale: f64,
     },
     /// The stream that is added is another one.
     OtherResidual {
@@ -187,15 +268,30 @@ named! {
     MissingBias "missing_bias": "a bias that is not added";
     AddedVector "added_vector": "the same vector added at every position, which is no weight of the node";
     OtherEps "other_eps": "a norm with another epsilon";
+    UnbiasedStd "unbiased_std": "a norm that divides the variance by n − 1";
+    EpsOutsideRoot "eps_outside_root": "a norm that adds eps after the root, not under it";
     OtherNorm "other_norm": "LayerNorm in place of RMSNorm, or the other way round";
     NotApplied "not_applied": "a step that hands on its input";
     OtherActivation "other_activation": "another activation";
     OtherSquash "other_squash": "a sigmoid in place of the softmax, or the other way round";
+    SoftmaxAxis "softmax_axis": "the softmax runs over the queries or the heads, not over the keys";
+    MaskAfterSoftmax "mask_after_softmax": "masked weights are set to 0 after the softmax, and rows do not sum to 1";
+    CausalOffset "causal_offset": "a causal mask that is off by one position";
     MaskNotApplied "mask_not_applied": "a mask that is not added, or only in part";
     MaskTooWide "mask_too_wide": "a mask that hides more than it should";
     BiasNotAdded "bias_not_added": "the relative bias is not added";
+    OtherBucket "other_bucket": "relative distances take other rows of the bias table: off by one, the other direction, another largest distance";
+    SwappedInputs "swapped_inputs": "keys and values, or queries and keys, in each other's place after they were projected";
+    InterleavedHeads "interleaved_heads": "neighbouring features belong to different heads";
+    HeadsNotTransposed "heads_not_transposed": "heads cut or merged without exchanging heads and positions";
+    LowerPrecision "lower_precision": "one part alone, as an attention, is computed in f16 or bf16";
+    RoundedWeight "rounded_weight": "a weight rounded to f16 or bf16";
+    RolledRows "rolled_rows": "the rows of an embedding table moved by one or two";
+    Quantised "quantised": "a weight rounded to 8-bit integers, with or without what it is multiplied by";
+    Dropout "dropout": "dropout left on: random zeros, and the rest times 1/(1 − p)";
     OtherPositions "other_positions": "positions computed in another way";
     OtherResidualGain "other_residual_gain": "a sublayer's output added another number of times";
+    ResidualScale "residual_scale": "the stream added twice, or not at all, to a sublayer's output";
     OtherResidual "other_residual": "another stream is added";
     OtherInput "other_input": "computed from another tensor than the wiring says";
     OtherWeights "other_weights": "computed with the weights of another node of the same layer";
@@ -208,6 +304,36 @@ named! {
     MissingWeight "missing_weight": "a weight that one file does not have";
     NotANumber "not_a_number": "NaN on one side alone";
     AllZero "all_zero": "nothing but zeros on one side";
+}
+
+/// How rows of a relative bias table are chosen in another way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherBucket {
+    /// Earlier and later keys have rows of their own, where they should share them.
+    BothDirections,
+    /// They share them, where they should have their own.
+    OneDirection,
+    /// Earlier keys are taken for later ones and the other way round.
+    Negated,
+    /// The distance is off by so many.
+    Distance(i64),
+    /// The row is off by so many.
+    Row(i64),
+    /// Another distance from which on all share the last row.
+    MaxDistance(usize),
+}
+
+impl OtherBucket {
+    fn detail(self) -> Value {
+        match self {
+            Self::BothDirections => json!({ "how": "both_directions" }),
+            Self::OneDirection => json!({ "how": "one_direction" }),
+            Self::Negated => json!({ "how": "negated" }),
+            Self::Distance(by) => json!({ "how": "distance", "by": by }),
+            Self::Row(by) => json!({ "how": "row", "by": by }),
+            Self::MaxDistance(max) => json!({ "how": "max_distance", "max_distance": max }),
+        }
+    }
 }
 
 /// An axis of a weight, as the weight's own shape has it.
@@ -245,7 +371,23 @@ impl Relation {
             Self::PermutedHeads { order, weight } => json!({ "order": order, "weight": weight }),
             Self::OffByOnePosition { by, offset } => json!({ "by": by, "offset": offset }),
             Self::MissingBias { weight } => json!({ "weight": weight }),
-            Self::OtherEps { eps, expected } => json!({ "eps": eps, "expected": expected }),
+            Self::OtherEps { eps, expected, fits } => {
+                json!({ "eps": eps, "expected": expected, "fits": fits })
+            }
+            Self::UnbiasedStd { eps_outside } => json!({ "eps_outside": eps_outside }),
+            Self::SwappedInputs { tensors } => json!({ "tensors": tensors }),
+            Self::RoundedWeight { weight, to } => json!({ "weight": weight, "to": to }),
+            Self::RolledRows { weight, by } => json!({ "weight": weight, "by": by }),
+            Self::ResidualScale { scale } => json!({ "scale": scale }),
+            Self::SoftmaxAxis { axis } => json!({ "axis": axis }),
+            Self::CausalOffset { by } => json!({ "by": by }),
+            Self::OtherBucket { how } => how.detail(),
+            Self::InterleavedHeads { at } | Self::HeadsNotTransposed { at } => json!({ "at": at }),
+            Self::LowerPrecision { to, part } => json!({ "to": to, "part": part }),
+            Self::Quantised { weight, scales, activations } => {
+                json!({ "weight": weight, "scales": scales, "activations": activations })
+            }
+            Self::Dropout { p } => json!({ "p": p }),
             Self::OtherNorm { kind } => json!({ "norm": kind }),
             Self::OtherActivation { activation, expected } => {
                 json!({ "activation": activation, "expected": expected })
@@ -275,6 +417,8 @@ impl Relation {
             | Self::AddedVector
             | Self::NotApplied
             | Self::BiasNotAdded
+            | Self::MaskAfterSoftmax
+            | Self::EpsOutsideRoot
             | Self::MissingWeight => json!({}),
         }
     }

@@ -3,7 +3,7 @@
 use attnscope_graph::{NormKind, Squash};
 use serde_json::Value;
 
-use super::relation::{Relation, WeightAxis};
+use super::relation::{OtherBucket, Relation, WeightAxis};
 
 /// Numbers, or ranges of them, that a sentence lists before it breaks off.
 const MOST_WORDS: usize = 12;
@@ -40,8 +40,57 @@ impl Relation {
             }
             Self::MissingBias { weight } => format!("{it} is what comes out when {weight} is not added"),
             Self::AddedVector => format!("{it} differs by the same vector at every position"),
-            Self::OtherEps { eps, expected } => {
+            Self::OtherEps { eps, expected, fits } if fits.len() < 2 => {
                 format!("{it} is what the norm gives with eps {eps:e} in place of {expected:e}")
+            }
+            Self::OtherEps { expected, fits, .. } => {
+                let all: Vec<String> = fits.iter().map(|eps| format!("{eps:e}")).collect();
+                format!("{it} is what the norm gives with eps {} in place of {expected:e}", all.join(" or "))
+            }
+            Self::UnbiasedStd { eps_outside: false } => {
+                format!("{it} is what the norm gives when the variance is divided by n − 1, not by n")
+            }
+            Self::UnbiasedStd { eps_outside: true } => {
+                format!(
+                    "{it} is what the norm gives with torch.std (divided by n − 1) and eps added after the root"
+                )
+            }
+            Self::EpsOutsideRoot => format!("{it} is what the norm gives when eps is added after the root"),
+            Self::SoftmaxAxis { axis } => format!("{it} has the softmax over the {axis}, not over the keys"),
+            Self::MaskAfterSoftmax => {
+                format!("{it} masks after the softmax: masked weights are 0, and the others do not sum to 1")
+            }
+            Self::CausalOffset { by: 1 } => {
+                format!("{it} has a causal mask that is off by one: a query sees the next position")
+            }
+            Self::CausalOffset { .. } => {
+                format!("{it} has a causal mask that is off by one: a query does not see its own position")
+            }
+            Self::OtherBucket { how } => format!("{it} has another relative bias: {}", how.words()),
+            Self::SwappedInputs { tensors: [a, b] } => format!("{it} has {a} and {b} in each other's place"),
+            Self::InterleavedHeads { at } => {
+                format!("{it} {} with neighbouring features in different heads (interleaved)", head_step(at))
+            }
+            Self::HeadsNotTransposed { at } => {
+                format!("{it} {} without exchanging heads and positions", head_step(at))
+            }
+            Self::LowerPrecision { to, part } => {
+                format!("{it} is what comes out when {part} alone is computed in {to}")
+            }
+            Self::Quantised { weight, scales, activations } => {
+                let both = if *activations { ", and so is what it is multiplied by" } else { "" };
+                format!("{it} is what {weight} gives in 8-bit integers, a scale for {scales}{both}")
+            }
+            Self::RoundedWeight { weight, to } => format!("{it} is what {weight} gives, rounded to {to}"),
+            Self::RolledRows { weight, by } => {
+                format!("{it} is what {weight} gives with its rows moved by {by}")
+            }
+            Self::ResidualScale { scale: 0.0 } => format!("{it} leaves the stream out of the sum"),
+            Self::ResidualScale { scale } => format!("{it} adds the stream {scale} times"),
+            Self::Dropout { p } => {
+                format!(
+                    "{it} has dropout left on: p = {p:.3}, some cells are 0 and the others are larger by 1/(1 − p)"
+                )
             }
             Self::OtherNorm { kind: NormKind::Rms } => {
                 format!("{it} is what the norm gives when the mean is not subtracted")
@@ -97,6 +146,27 @@ impl Relation {
                 format!("{it} is what comes out when {weight} is all zero")
             }
         }
+    }
+}
+
+impl OtherBucket {
+    fn words(self) -> String {
+        match self {
+            Self::BothDirections => "earlier and later keys have rows of their own (bidirectional)".into(),
+            Self::OneDirection => "later keys share a row (not bidirectional)".into(),
+            Self::Negated => "earlier keys are taken for later ones, and the other way round".into(),
+            Self::Distance(by) => format!("distances are off by {by}"),
+            Self::Row(by) => format!("rows of the table are off by {by}"),
+            Self::MaxDistance(max) => format!("the largest distance is {max}"),
+        }
+    }
+}
+
+fn head_step(at: &str) -> &'static str {
+    match at {
+        "split" => "cuts heads out of the features",
+        "merge" => "puts heads together",
+        _ => "cuts heads out of the features, and puts them together,",
     }
 }
 

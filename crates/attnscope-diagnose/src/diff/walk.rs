@@ -10,7 +10,7 @@ use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
 use super::rewired::{Found, Suspect};
 use super::side::Side;
-use super::{Compared, DiffError, Divergence, Grounds, Kind, Options, State, Unusual, Which};
+use super::{Compared, DiffError, Divergence, Explanation, Grounds, Kind, Options, State, Unusual, Which};
 
 /// Differences below this many units of rounding say nothing.
 const FLOOR: f64 = 4.0;
@@ -152,7 +152,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         let node = self.frame.find(&self.rows[at].node)?;
         // A type that is too short somewhere before is where it comes from.
         let source = self.rounded.iter().rfind(|(at, _)| *at <= node);
-        let found = source.map(|(at, relation)| (relation.clone(), (*at != node).then_some(*at)));
+        let found = source.map(|(at, relation)| Found {
+            step: (*at != node).then_some(*at),
+            ..Found::from(relation.clone())
+        });
         let mut divergence = self.divergence(node, Kind::Drift, Grounds::Growth, found, 1 - self.expected());
         divergence.row = at;
         if self.judge.is_some() {
@@ -256,7 +259,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(match relation {
             Some(relation) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
             relation => {
-                let found = relation.map(|relation| (relation, None));
+                let found = relation.map(Found::from);
                 Verdict::Step(Grounds::Growth, found, 1 - self.expected())
             }
         })
@@ -290,7 +293,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let found = if search { self.relation(judge, node, &local, odd)? } else { None };
         Ok(Some(match found {
-            Some((relation, _)) if relation.is_harmless() => Verdict::Rounding(Some(relation)),
+            Some(found) if found.relation.is_harmless() => Verdict::Rounding(Some(found.relation)),
             found => Verdict::Step(Grounds::Recomputed, found, odd),
         }))
     }
@@ -303,7 +306,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         odd: usize,
     ) -> Result<Option<Found>, DiffError> {
         let (side, other) = (self.tensors(odd), self.tensors(1 - odd));
-        Ok(Suspect::new(judge, node, local, side, other).relation()?)
+        Ok(Suspect::new(judge, node, local, [side, other])?.relation()?)
     }
 
     /// What two tensors tell by themselves.
@@ -346,10 +349,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         let mut reads = Vec::new();
         self.nearest(node, &mut reads);
         let node = self.frame.nodes[node].path.clone();
-        let step = found.as_ref().and_then(|(_, step)| *step);
-        let cause = step.map(|step| self.frame.nodes[step].path.clone());
-        let relation = found.map(|(relation, _)| relation);
-        Divergence { row: self.rows.len(), node, kind, grounds, relation, cause, odd_one, reads }
+        let path = |step: Option<usize>| step.map(|step| self.frame.nodes[step].path.clone());
+        let cause = path(found.as_ref().and_then(|found| found.step));
+        let (relation, also) = found.map(|found| (found.relation, found.also)).unzip();
+        let explanation = |(relation, step)| Explanation { relation, cause: path(step) };
+        let also = also.unwrap_or_default().into_iter().map(explanation).collect();
+        Divergence { row: self.rows.len(), node, kind, grounds, relation, cause, also, odd_one, reads }
     }
 
     /// The nearest nodes before this one that both sides have.

@@ -10,7 +10,8 @@ use super::direct::{self, Two};
 use super::frame::Frame;
 use super::judge::worst;
 use super::measure::{Cells, Measure, roundoff};
-use super::relation::{Relation, WeightAxis};
+use super::relation::Relation;
+use super::weight_part::weight_part;
 use super::{Compared, DiffError, Divergence, Grounds, Judged, Kind, Order, Report, State, Which};
 
 /// A weight file and, where it is one, the model in it.
@@ -24,10 +25,6 @@ pub struct File<'a> {
 
 /// Differences up to this, in terms of the largest value, that nothing explains: further training, another quantisation.
 const SMALL: f64 = 0.02;
-/// Rows up to this part of all are few.
-const FEW_ROWS: f64 = 0.25;
-/// More of an axis than this is not a part of it, where another axis tells more.
-const MOST_OF_AN_AXIS: f64 = 0.75;
 /// Weights for which a relation is looked for.
 const EXPLAINED: usize = 64;
 
@@ -267,6 +264,7 @@ impl Comparison<'_, '_> {
             grounds: Grounds::Weights,
             relation,
             cause: None,
+            also: Vec::new(),
             odd_one: Which::B,
             reads: Vec::new(),
         }
@@ -363,46 +361,6 @@ impl Comparison<'_, '_> {
     }
 }
 
-/// Which rows, columns or elements of a weight differ, where not all do.
-fn weight_part(path: &str, shape: &[usize], [left, right]: [&[f64]; 2], allowed: &[f64]) -> Option<Relation> {
-    let names: &[WeightAxis] = match shape.len() {
-        1 => &[WeightAxis::Elements],
-        _ => &[WeightAxis::Rows, WeightAxis::Columns, WeightAxis::Taps],
-    };
-    let mut hit: Vec<Vec<bool>> = shape.iter().map(|&length| vec![false; length]).collect();
-    for i in 0..left.len().min(right.len()) {
-        if worst(&left[i..=i], &right[i..=i], &allowed[i..=i], false) > 1.0 {
-            let mut rest = i;
-            for (hit, &length) in hit.iter_mut().zip(shape).rev() {
-                hit[rest % length] = true;
-                rest /= length;
-            }
-        }
-    }
-    let places = |hit: &Vec<bool>| -> Vec<usize> { (0..hit.len()).filter(|&n| hit[n]).collect() };
-    let mut axes: Vec<(WeightAxis, Vec<usize>)> = names.iter().copied().zip(hit.iter().map(places)).collect();
-    let share = |(axis, at): &(WeightAxis, Vec<usize>)| {
-        let length = names.iter().position(|name| name == axis).and_then(|i| shape.get(i)).copied();
-        at.len() as f64 / length.unwrap_or(1).max(1) as f64
-    };
-    axes.retain(|axis| share(axis) > 0.0 && share(axis) < 1.0);
-    // A few cells that come out the same by chance make no slice of the other axis.
-    if axes.iter().any(|axis| share(axis) <= MOST_OF_AN_AXIS) {
-        axes.retain(|axis| share(axis) <= MOST_OF_AN_AXIS);
-    }
-    // A few rows have a name of their own: it is what a damaged file looks like.
-    let few = |axis: &&(WeightAxis, Vec<usize>)| {
-        matches!(axis.0, WeightAxis::Rows | WeightAxis::Elements) && share(axis) <= FEW_ROWS
-    };
-    match (axes.iter().find(few), axes.is_empty()) {
-        (_, true) => None,
-        (Some((_, rows)), _) => {
-            Some(Relation::CorruptedRow { rows: rows.clone(), weight: Some(path.to_owned()) })
-        }
-        _ => Some(Relation::WeightSlice { weight: path.to_owned(), axes }),
-    }
-}
-
 fn close_to(expected: &[f64], found: &[f64], allowed: &[f64]) -> bool {
     expected.len() == found.len() && worst(expected, found, allowed, false) <= 1.0
 }
@@ -414,34 +372,4 @@ fn rms(values: &[f64]) -> f64 {
 /// [rows, columns] as [columns, rows].
 fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A matrix of 8 rows and 12 columns in which `moved` picks what differs.
-    fn part(moved: impl Fn(usize, usize) -> bool) -> Option<Relation> {
-        let left: Vec<f64> = (0..96).map(|i| f64::from(i as u8) + 1.0).collect();
-        let right: Vec<f64> =
-            left.iter().enumerate().map(|(i, x)| if moved(i / 12, i % 12) { x + 0.5 } else { *x }).collect();
-        weight_part("w", &[8, 12], [&left, &right], &[1e-6; 96])
-    }
-
-    #[test]
-    fn a_slice_is_named_along_the_weight_s_own_axes() {
-        let slice = |axes| Some(Relation::WeightSlice { weight: "w".into(), axes });
-        let (rows, columns) = ((WeightAxis::Rows, vec![0, 1, 2, 3]), (WeightAxis::Columns, vec![6, 7, 8]));
-        assert_eq!(part(|_, c| (6..9).contains(&c)), slice(vec![columns.clone()]));
-        assert_eq!(part(|r, _| r < 4), slice(vec![rows.clone()]));
-        assert_eq!(part(|r, c| r < 4 && (6..9).contains(&c)), slice(vec![rows, columns]));
-        let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
-        assert_eq!(part(|r, _| r == 5), Some(few));
-        // A row with a cell that came out the same is still that row.
-        let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
-        assert_eq!(part(|r, c| r == 5 && c != 3), Some(few));
-        // Everything, or nothing, is no part.
-        assert_eq!(part(|_, _| true), None);
-        assert_eq!(part(|_, _| false), None);
-    }
 }

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod names;
+mod relations;
 
 use std::path::Path;
 
