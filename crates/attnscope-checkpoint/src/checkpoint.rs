@@ -180,7 +180,7 @@ impl Checkpoint {
 
     /// Its weight files and their sizes in bytes.
     pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.sources.iter().map(|s| (s.name(), s.bytes().len() as u64))
+        self.sources.iter().map(|s| (s.name(), s.len()))
     }
 
     /// The weight file that holds a tensor of this checkpoint.

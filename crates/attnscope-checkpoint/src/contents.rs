@@ -7,9 +7,11 @@ use sha2::{Digest, Sha256};
 
 use crate::checkpoint::Checkpoint;
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::listing::CheckState;
+use crate::pread;
 use crate::read;
+use crate::source::Source;
 use crate::stats::{self, Stats};
 use crate::tensor::TensorInfo;
 use crate::values;
@@ -41,8 +43,11 @@ impl Checkpoint {
     }
 
     /// The SHA-256 of every weight file, as `sha256sum` prints it.
-    pub fn sha256(&self) -> Vec<String> {
-        self.sources().iter().map(|source| format!("{:x}", Sha256::digest(source.bytes()))).collect()
+    ///
+    /// # Errors
+    /// When a file cannot be read, or changes meanwhile.
+    pub fn sha256(&self) -> Result<Vec<String>, Error> {
+        self.sources().iter().map(|source| sha256(source).map_err(|kind| source.error(kind))).collect()
     }
 
     /// Statistics of every tensor, in the order of [`Checkpoint::tensors`], on all cores.
@@ -108,6 +113,14 @@ impl Checkpoint {
             }
         }
     }
+}
+
+fn sha256(source: &Source) -> Result<String, ErrorKind> {
+    let mut sum = Sha256::new();
+    for block in pread::blocks(0..source.len()) {
+        pread::with(source, block, |bytes| sum.update(bytes))?;
+    }
+    Ok(format!("{:x}", sum.finalize()))
 }
 
 /// How the bytes of a type of whole numbers are read, if i64 holds all of them.

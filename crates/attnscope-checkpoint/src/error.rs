@@ -65,6 +65,22 @@ pub enum ErrorKind {
         /// The most that is read.
         cap: u64,
     },
+    /// Somebody wrote to the file while it was open.
+    #[error("the file changed while it was read: {was} bytes when it was opened, {now} now{}", if was == now { ", written over" } else { "" })]
+    Changed {
+        /// Its length when it was opened.
+        was: u64,
+        /// Its length when that was seen.
+        now: u64,
+    },
+    /// Believable, and more than this machine has memory for.
+    #[error("{place}: there is no memory for its {need} bytes")]
+    Memory {
+        /// What was to be held.
+        place: String,
+        /// Its bytes.
+        need: u64,
+    },
     /// The bytes are not the ones that were summed when the file was written.
     #[error("{place}: checksum is {found:08x}, the file says {expected:08x}")]
     Checksum {
@@ -99,6 +115,9 @@ impl Error {
                  with `hf download NAME --local-dir FOLDER`"
                     .into()
             }
+            ErrorKind::Io(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                "you may not read it: check the permissions of the file and of the folders above it".into()
+            }
             ErrorKind::Io(_) => "check that the file can be read by you".into(),
             ErrorKind::Write(_) => {
                 "check that the folder is there, that you may write to it, and that it has room".into()
@@ -112,6 +131,10 @@ impl Error {
             ErrorKind::Invalid { .. } | ErrorKind::Duplicate { .. } | ErrorKind::TooLarge { .. } => {
                 "the file does not follow its format: write it again with the tool that made it".into()
             }
+            ErrorKind::Changed { .. } => {
+                "wait until whoever writes it is done, or give a copy, then run it again".into()
+            }
+            ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
             ErrorKind::Unsupported { help, .. } => help.clone(),
         }
     }

@@ -12,6 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind};
 use crate::format::ONNX_HELP;
 use crate::hub;
+use crate::json::{MAX_JSON_VALUES, check_json_values};
 use crate::listing::Config;
 use crate::read::clip;
 use crate::source::Source;
@@ -129,9 +130,8 @@ fn has_ending(name: &str, endings: &[&str]) -> bool {
 
 /// Of several candidates those that are checkpoints; all of them where none is, so that the error shows.
 fn by_content<'f>(dir: &Path, names: Vec<&'f String>) -> Vec<&'f String> {
-    let is_checkpoint = |name: &&&String| {
-        Source::open(&dir.join(name)).is_ok_and(|s| crate::format::sniff(s.bytes()).is_ok())
-    };
+    let is_checkpoint =
+        |name: &&&String| Source::open(&dir.join(name)).is_ok_and(|s| crate::format::sniff(&s).is_ok());
     let real: Vec<&String> = names.iter().filter(is_checkpoint).copied().collect();
     if real.is_empty() { names } else { real }
 }
@@ -223,6 +223,12 @@ pub(crate) fn is_companion(name: &str) -> bool {
 
 /// A file of at most `cap` bytes, in memory.
 pub(crate) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
+    // Asked before opening: opening a pipe would wait for a writer.
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        let what = "not a regular file".into();
+        let help = "put a file in its place, or take it away".into();
+        return Err(Error::new(path, ErrorKind::Unsupported { what, help }));
+    }
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(cap + 1).read_to_end(&mut bytes));
     read.map_err(|e| Error::new(path, e))?;
@@ -250,6 +256,7 @@ pub(crate) fn config(path: &Path, source: &str, bytes: &[u8]) -> Result<Config, 
 
 fn json<T: for<'de> Deserialize<'de>>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    check_json_values(bytes, MAX_JSON_VALUES, "the file").map_err(|kind| Error::new(path, kind))?;
     serde_json::from_slice(bytes).map_err(|e| {
         let place = format!("line {}, column {}", e.line(), e.column());
         Error::new(path, ErrorKind::invalid(place, "JSON", clip(&e.to_string())))

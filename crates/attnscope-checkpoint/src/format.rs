@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::error::ErrorKind;
 use crate::read::{clip, pytorch, zip};
+use crate::source::Source;
 
 /// A file format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,11 +53,17 @@ impl fmt::Display for Format {
 }
 
 /// How much of a file is looked at to say what it is.
-const LOOK: usize = 4096;
+const LOOK: u64 = 4096;
+
+/// The format of a file that is there and is a checkpoint.
+pub fn format_of(path: &std::path::Path) -> Option<Format> {
+    sniff(&Source::open(path).ok()?).ok()
+}
 
 /// Tells the format by content; a file's name is somebody's opinion.
-pub(crate) fn sniff(bytes: &[u8]) -> Result<Format, ErrorKind> {
-    match bytes {
+pub(crate) fn sniff(source: &Source) -> Result<Format, ErrorKind> {
+    let start = source.start(LOOK)?;
+    match start.as_ref() {
         [b'G', b'G', b'U', b'F', ..] => Ok(Format::Gguf),
         [b'l', b'm', b'g', b'g', ..] => Ok(Format::WhisperGgml),
         [b'A', b'P', b'R', 0, ..] => Ok(Format::Apr),
@@ -64,10 +71,10 @@ pub(crate) fn sniff(bytes: &[u8]) -> Result<Format, ErrorKind> {
             what: "an .apr file of version 1, which has no table of tensors".into(),
             help: "convert it to version 2 with the tool that wrote it".into(),
         }),
-        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => sniff_zip(bytes),
-        [0x80, ..] if pytorch::legacy::is(bytes) => Ok(Format::PyTorch),
-        _ if is_safetensors(bytes) => Ok(Format::Safetensors),
-        _ => Err(describe(bytes)),
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => sniff_zip(source),
+        bytes @ [0x80, ..] if pytorch::legacy::is(bytes) => Ok(Format::PyTorch),
+        bytes if is_safetensors(bytes) => Ok(Format::Safetensors),
+        bytes => Err(describe(bytes)),
     }
 }
 
@@ -77,8 +84,8 @@ fn is_safetensors(bytes: &[u8]) -> bool {
     u64::from_le_bytes(*length) < 1 << 40 || length.iter().any(|b| !b.is_ascii_graphic() && *b != b' ')
 }
 
-fn sniff_zip(bytes: &[u8]) -> Result<Format, ErrorKind> {
-    let entries = zip::entries(bytes)?;
+fn sniff_zip(source: &Source) -> Result<Format, ErrorKind> {
+    let entries = zip::entries(source)?;
     if entries.iter().any(|e| pytorch::is_main_pickle(&e.name)) {
         return Ok(Format::PyTorch);
     }
@@ -95,8 +102,7 @@ fn sniff_zip(bytes: &[u8]) -> Result<Format, ErrorKind> {
 }
 
 /// Says what a file is that is no checkpoint, since that is how the user finds out what went wrong.
-fn describe(bytes: &[u8]) -> ErrorKind {
-    let start = bytes.get(..LOOK).unwrap_or(bytes);
+fn describe(start: &[u8]) -> ErrorKind {
     if start.starts_with(b"version https://git-lfs") {
         return ErrorKind::Unsupported {
             what: "a Git LFS pointer, not the file itself".into(),

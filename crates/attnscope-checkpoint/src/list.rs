@@ -34,6 +34,6 @@ impl Checkpoint {
         let Some(stored) = self.lists().iter().find(|list| list.key == key) else { return Ok(None) };
         // Set by `add`, never by a file.
         let source = &self.sources()[stored.source];
-        gguf::list(source.bytes(), stored).map(Some).map_err(|kind| source.error(kind))
+        gguf::list(source, stored).map(Some).map_err(|kind| source.error(kind))
     }
 }

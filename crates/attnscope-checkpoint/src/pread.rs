@@ -1,7 +1,4 @@
-//! Reads that leave no page of a large file resident in this process.
-//!
-//! Pages of a map that have been touched count as this process's memory until the kernel wants them back; a
-//! read into a small reused buffer does not, and from the page cache it is faster than faulting pages in.
+//! Reads of large files through one small buffer a thread.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -23,30 +20,17 @@ pub(crate) fn with<T>(
     range: Range<u64>,
     use_bytes: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, ErrorKind> {
-    #[cfg(unix)]
-    if let Some(file) = source.file() {
-        use std::os::unix::fs::FileExt;
-        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        return BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < len {
-                buffer.resize(len.max(BLOCK), 0);
-            }
-            let bytes = buffer.get_mut(..len).unwrap_or_default();
-            file.read_exact_at(bytes, range.start)?;
-            Ok(use_bytes(bytes))
-        });
+    if source.is_memory() {
+        return Ok(use_bytes(&source.read(range.clone(), format_args!("bytes from {}", range.start))?));
     }
-    Ok(use_bytes(mapped(source, range)?))
-}
-
-/// The bytes of `range` as they lie in the map or in memory.
-pub(crate) fn mapped(source: &Source, range: Range<u64>) -> Result<&[u8], ErrorKind> {
-    let bytes = source.bytes();
-    let ends = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-    ends.and_then(|(start, end)| bytes.get(start..end)).ok_or_else(|| ErrorKind::Truncated {
-        place: format!("bytes from {}", range.start),
-        need: range.end,
-        have: bytes.len() as u64,
+    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < len {
+            buffer.resize(len.max(BLOCK), 0);
+        }
+        let bytes = buffer.get_mut(..len).unwrap_or_default();
+        source.read_into(range.start, bytes)?;
+        Ok(use_bytes(bytes))
     })
 }
 

@@ -1,8 +1,15 @@
-//! The bytes of one file, mapped or in memory.
+//! The bytes of one file: read when they are asked for, or in memory from the start.
+//!
+//! Nothing is mapped. A mapped file that another program truncates kills this process by SIGBUS when a page of it is
+//! touched; a read that comes up short is an error that says so.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::error::{Error, ErrorKind};
 
@@ -15,12 +22,26 @@ pub(crate) struct Source {
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped { map: memmap2::Mmap, file: File },
+    File { file: File, opened: Stamp },
     Memory(Cow<'static, [u8]>),
 }
 
+/// What a file looked like when it was opened: another stamp later means that somebody has written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    written: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        Ok(Self { len: meta.len(), written: meta.modified().ok() })
+    }
+}
+
 impl Source {
-    /// Maps a file; nothing is read yet.
+    /// Opens a file; nothing is read yet.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let at = |e| Error::new(path, ErrorKind::Io(e));
         // Asked before opening: opening a pipe would wait for a writer.
@@ -32,7 +53,8 @@ impl Source {
             return Err(Error::new(path, ErrorKind::Unrecognised { found: "the file is empty".into() }));
         }
         let file = File::open(path).map_err(at)?;
-        Ok(Self { name: path.to_owned(), bytes: Bytes::Mapped { map: map(&file).map_err(at)?, file } })
+        let opened = Stamp::of(&file).map_err(at)?;
+        Ok(Self { name: path.to_owned(), bytes: Bytes::File { file, opened } })
     }
 
     /// Bytes that are already here: the embedded model, a fuzzer's input.
@@ -44,19 +66,70 @@ impl Source {
         &self.name
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// How many bytes it had when it was opened.
+    pub(crate) fn len(&self) -> u64 {
         match &self.bytes {
-            Bytes::Mapped { map, .. } => map,
-            Bytes::Memory(bytes) => bytes,
+            Bytes::File { opened, .. } => opened.len,
+            Bytes::Memory(bytes) => bytes.len() as u64,
         }
     }
 
-    /// The file behind a map, for reads that should not leave its pages resident in this process.
-    pub(crate) fn file(&self) -> Option<&File> {
-        match &self.bytes {
-            Bytes::Mapped { file, .. } => Some(file),
-            Bytes::Memory(_) => None,
+    /// Whether reading costs nothing.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self.bytes, Bytes::Memory(_))
+    }
+
+    /// The bytes of a range, which is `place` to the user: borrowed where they are in memory, else read. The caller has
+    /// bounded the length by something that it believes.
+    pub(crate) fn read(&self, range: Range<u64>, place: impl Display) -> Result<Cow<'_, [u8]>, ErrorKind> {
+        let have = self.len();
+        if range.start > range.end || range.end > have {
+            let (need, have) = (range.end.saturating_sub(range.start), have.saturating_sub(range.start));
+            return Err(ErrorKind::Truncated { place: place.to_string(), need, have });
         }
+        if let Bytes::Memory(bytes) = &self.bytes {
+            // In range, so both ends fit in a usize.
+            return Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
+        }
+        let mut bytes = buffer(range.end - range.start, place)?;
+        self.read_into(range.start, &mut bytes)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// The first bytes, `most` at the most.
+    pub(crate) fn start(&self, most: u64) -> Result<Cow<'_, [u8]>, ErrorKind> {
+        self.read(0..most.min(self.len()), "the start of the file")
+    }
+
+    /// Fills `out` with the bytes from `at` on.
+    pub(crate) fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), ErrorKind> {
+        match &self.bytes {
+            Bytes::File { file, opened } => {
+                let read = read_exact_at(file, out, at);
+                // Also after a read that succeeded: what was written over in place is of two minds.
+                let now = Stamp::of(file)?;
+                match read {
+                    _ if now != *opened => Err(ErrorKind::Changed { was: opened.len, now: now.len }),
+                    Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(self.past_the_end(at, out)),
+                    read => Ok(read?),
+                }
+            }
+            Bytes::Memory(bytes) => {
+                let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..at.checked_add(out.len())?));
+                out.copy_from_slice(from.ok_or_else(|| self.past_the_end(at, out))?);
+                Ok(())
+            }
+        }
+    }
+
+    fn past_the_end(&self, at: u64, out: &[u8]) -> ErrorKind {
+        let (need, have) = (out.len() as u64, self.len().saturating_sub(at));
+        ErrorKind::Truncated { place: format!("bytes from {at}"), need, have }
+    }
+
+    /// The bytes of a range one after the other.
+    pub(crate) fn stream(&self, range: Range<u64>) -> Stream<'_> {
+        Stream { source: self, left: range }
     }
 
     /// An error about this file.
@@ -65,11 +138,132 @@ impl Source {
     }
 }
 
-/// The one `unsafe` of this crate's readers. A map is undefined behaviour if another process changes the file
-/// while it is mapped; every reader of large checkpoints takes that risk, since the alternative is to copy
-/// gigabytes in order to read a header.
-#[allow(unsafe_code)]
-fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the file is opened for reading only and is not written by this process.
-    unsafe { memmap2::Mmap::map(file) }
+/// Zeros to read into; more than there is memory for is an error, not an abort.
+pub(crate) fn buffer(len: u64, place: impl Display) -> Result<Vec<u8>, ErrorKind> {
+    let mut bytes = Vec::new();
+    let fits = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
+    let Some(len) = fits else {
+        return Err(ErrorKind::Memory { place: place.to_string(), need: len });
+    };
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// A range of a source, for decoders that pull.
+#[derive(Debug)]
+pub(crate) struct Stream<'s> {
+    source: &'s Source,
+    left: Range<u64>,
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.left.end.saturating_sub(self.left.start)).unwrap_or(usize::MAX);
+        let take = left.min(out.len());
+        let out = &mut out[..take];
+        self.source.read_into(self.left.start, out).map_err(into_io)?;
+        self.left.start += take as u64;
+        Ok(take)
+    }
+}
+
+impl rawzip::ReaderAt for &Source {
+    fn read_at(&self, out: &mut [u8], at: u64) -> io::Result<usize> {
+        let left = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX);
+        let take = left.min(out.len());
+        self.read_into(at, &mut out[..take]).map_err(into_io)?;
+        Ok(take)
+    }
+}
+
+/// For interfaces that know no other errors; [`from_io`] takes it out again.
+fn into_io(kind: ErrorKind) -> io::Error {
+    match kind {
+        ErrorKind::Io(e) => e,
+        kind => io::Error::other(kind),
+    }
+}
+
+/// The kind of error that a [`Stream`] wrapped, or the plain one.
+pub(crate) fn from_io(error: io::Error) -> ErrorKind {
+    match error.downcast::<ErrorKind>() {
+        Ok(kind) => kind,
+        Err(error) => ErrorKind::Io(error),
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut at: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !out.is_empty() {
+        match file.seek_read(out, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => (out, at) = (&mut out[n..], at + n as u64),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_and_memory_give_the_same_bytes() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let on_disk = file(&bytes);
+        for source in [Source::open(on_disk.path()).unwrap(), Source::memory("m", bytes.clone())] {
+            assert_eq!(source.len(), 200);
+            assert_eq!(source.read(3..7, "it").unwrap().as_ref(), [3, 4, 5, 6]);
+            assert_eq!(source.start(1000).unwrap().as_ref(), bytes);
+            let mut streamed = Vec::new();
+            source.stream(190..200).read_to_end(&mut streamed).unwrap();
+            assert_eq!(streamed, bytes[190..]);
+            for range in [0..201, 300..301, 0..u64::MAX] {
+                assert!(matches!(source.read(range, "it"), Err(ErrorKind::Truncated { .. })));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_open_is_an_error() {
+        let on_disk = file(&[1; 100]);
+        let source = Source::open(on_disk.path()).unwrap();
+        on_disk.as_file().set_len(10).unwrap();
+        let error = source.read(0..100, "it").unwrap_err();
+        assert!(matches!(error, ErrorKind::Changed { was: 100, now: 10 }), "{error}");
+        // Also where the bytes that are asked for are still there.
+        assert!(matches!(source.read(0..5, "it"), Err(ErrorKind::Changed { .. })));
+        let through = source.stream(0..5).read(&mut [0; 5]).unwrap_err();
+        assert!(matches!(from_io(through), ErrorKind::Changed { .. }));
+    }
+
+    #[test]
+    fn a_file_that_is_written_over_in_place_is_an_error() {
+        let on_disk = file(&[1; 100]);
+        let source = Source::open(on_disk.path()).unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(5);
+        on_disk.as_file().set_modified(later).unwrap();
+        assert!(matches!(source.read(0..5, "it"), Err(ErrorKind::Changed { was: 100, now: 100 })));
+    }
+
+    #[test]
+    fn what_does_not_fit_in_memory_is_an_error() {
+        assert!(matches!(buffer(u64::MAX, "it"), Err(ErrorKind::Memory { need: u64::MAX, .. })));
+    }
 }

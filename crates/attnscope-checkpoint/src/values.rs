@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::pread;
 use crate::quant;
 use crate::read::fields::Fields;
-use crate::source::Source;
+use crate::source::{Source, Stream, from_io};
 use crate::tensor::{Packing, TensorInfo};
 
 /// A deflate stream cannot grow by more.
@@ -37,9 +37,9 @@ pub(crate) fn raw<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [
 }
 
 /// The bytes of the tensor's place, strided as they may be.
-fn unpacked<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, Error> {
+pub(crate) fn unpacked<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, Error> {
     let bytes = match info.place.packing {
-        Packing::Stored => pread::mapped(source, info.place.range.clone()).map(Cow::Borrowed),
+        Packing::Stored => source.read(info.place.range.clone(), tensor(info)),
         Packing::Deflated { skip, len } => inflate(source, info, skip, len).map(Cow::Owned),
     };
     bytes.map_err(|kind| source.error(kind))
@@ -47,27 +47,45 @@ fn unpacked<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, 
 
 /// Every value as f32: exact for types of at most 24 significant bits, rounded to nearest for wider ones.
 pub(crate) fn to_f32(source: &Source, info: &TensorInfo) -> Result<Vec<f32>, Error> {
-    let mut out = Vec::new();
-    let bytes = raw(source, info)?;
-    let layout = Layout::of(info).map_err(|kind| source.error(kind))?;
-    out.reserve_exact(layout.elements);
-    layout.widen(layout.scale(&bytes), bytes.get(layout.prefix..).unwrap_or_default(), &mut out);
-    out.truncate(layout.elements);
-    check_length(info, out.len()).map_err(|kind| source.error(kind))?;
+    let mut out = room(info).map_err(|kind| source.error(kind))?;
+    for_each_block(source, info, &mut |values| {
+        out.extend_from_slice(values);
+        Ok(())
+    })?;
     Ok(out)
+}
+
+/// Room for every value; more than there is memory for is an error, not an abort.
+fn room<T>(info: &TensorInfo) -> Result<Vec<T>, ErrorKind> {
+    let mut out = Vec::new();
+    let need = (info.elements() as u64).saturating_mul(size_of::<T>() as u64);
+    out.try_reserve_exact(info.elements()).map_err(|_| ErrorKind::Memory { place: tensor(info), need })?;
+    Ok(out)
+}
+
+/// How errors speak of a tensor.
+fn tensor(info: &TensorInfo) -> String {
+    format!("tensor {:?}", info.name)
 }
 
 /// Every value as f64: those of a type that f32 does not hold are not rounded.
 pub(crate) fn to_f64(source: &Source, info: &TensorInfo) -> Result<Vec<f64>, Error> {
-    let eight = |convert: fn([u8; 8]) -> f64| -> Result<Vec<f64>, Error> {
-        let raw = raw(source, info)?;
-        Ok(raw.as_chunks().0.iter().map(|&b| convert(b)).collect())
+    let mut out = room(info).map_err(|kind| source.error(kind))?;
+    let mut eight = |convert: fn([u8; 8]) -> f64| {
+        for_each_raw(source, info, &mut |bytes| {
+            out.extend(bytes.as_chunks().0.iter().map(|&b| convert(b)));
+            Ok(())
+        })
     };
     match info.dtype {
-        DType::F64 => eight(f64::from_le_bytes),
-        DType::I64 => eight(|b| i64::from_le_bytes(b) as f64),
-        _ => Ok(to_f32(source, info)?.into_iter().map(f64::from).collect()),
+        DType::F64 => eight(f64::from_le_bytes)?,
+        DType::I64 => eight(|b| i64::from_le_bytes(b) as f64)?,
+        _ => for_each_block(source, info, &mut |values| {
+            out.extend(values.iter().map(|&x| f64::from(x)));
+            Ok(())
+        })?,
     }
+    Ok(out)
 }
 
 /// The values in row-major order, some at a time, without holding the tensor.
@@ -274,16 +292,17 @@ fn open_deflated<'a>(
     info: &TensorInfo,
     skip: u64,
     len: u64,
-) -> Result<DeflateDecoder<&'a [u8]>, ErrorKind> {
-    let packed = pread::mapped(source, info.place.range.clone())?;
-    let most = (packed.len() as u64).saturating_mul(MAX_INFLATION);
+) -> Result<DeflateDecoder<Stream<'a>>, ErrorKind> {
+    let range = info.place.range.clone();
+    let packed = range.end.saturating_sub(range.start);
+    let most = packed.saturating_mul(MAX_INFLATION);
     if skip.checked_add(len).is_none_or(|total| total > most) {
         let place = format!("tensor {:?}", info.name);
-        let expected = format!("at most {most} bytes out of {} deflated ones", packed.len());
+        let expected = format!("at most {most} bytes out of {packed} deflated ones");
         return Err(ErrorKind::invalid(place, expected, format!("{skip} + {len}")));
     }
-    let mut inflated = DeflateDecoder::new(packed);
-    let skipped = std::io::copy(&mut inflated.by_ref().take(skip), &mut std::io::sink())?;
+    let mut inflated = DeflateDecoder::new(source.stream(range));
+    let skipped = std::io::copy(&mut inflated.by_ref().take(skip), &mut std::io::sink()).map_err(from_io)?;
     if skipped < skip {
         return Err(short(info, skip, skipped));
     }
@@ -292,7 +311,8 @@ fn open_deflated<'a>(
 
 fn inflate(source: &Source, info: &TensorInfo, skip: u64, len: u64) -> Result<Vec<u8>, ErrorKind> {
     let mut out = Vec::new();
-    let found = open_deflated(source, info, skip, len)?.take(len).read_to_end(&mut out)? as u64;
+    let inflated = open_deflated(source, info, skip, len)?;
+    let found = inflated.take(len).read_to_end(&mut out).map_err(from_io)? as u64;
     if found < len { Err(short(info, len, found)) } else { Ok(out) }
 }
 
@@ -300,7 +320,7 @@ fn read_inflated(from: &mut impl Read, into: &mut [u8], info: &TensorInfo) -> Re
     let need = into.len() as u64;
     from.read_exact(into).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => short(info, need, 0),
-        _ => ErrorKind::Io(e),
+        _ => from_io(e),
     })
 }
 
@@ -318,15 +338,32 @@ fn gather(
 ) -> Result<(), Error> {
     let size = info.dtype.block().1;
     let total = check_view(bytes, info, strides).map_err(|kind| source.error(kind))?;
-    let mut index = vec![0; info.shape.len()];
     let mut piece = Vec::with_capacity(total.min(pread::BLOCK));
-    for _ in 0..total / size {
+    for from in (0..total / size).step_by(pread::BLOCK / size) {
+        piece.clear();
+        gather_range(bytes, info, strides, from..(total / size).min(from + pread::BLOCK / size), &mut piece);
+        sink(&piece)?;
+    }
+    Ok(())
+}
+
+/// Appends some elements of a view that [`check_view`] has passed, counted in row-major order.
+pub(crate) fn gather_range(
+    bytes: &[u8],
+    info: &TensorInfo,
+    strides: &[usize],
+    range: Range<usize>,
+    out: &mut Vec<u8>,
+) {
+    let size = info.dtype.block().1;
+    let mut index = vec![0; info.shape.len()];
+    let mut rest = range.start;
+    for (i, &dim) in index.iter_mut().zip(&info.shape).rev() {
+        (*i, rest) = (rest % dim.max(1), rest / dim.max(1));
+    }
+    for _ in range {
         let at = index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<usize>() * size;
-        piece.extend_from_slice(bytes.get(at..at + size).unwrap_or_default());
-        if piece.len() == pread::BLOCK {
-            sink(&piece)?;
-            piece.clear();
-        }
+        out.extend_from_slice(bytes.get(at..at + size).unwrap_or_default());
         // Count up, the last dimension fastest.
         for (i, &dim) in index.iter_mut().zip(&info.shape).rev() {
             *i += 1;
@@ -336,11 +373,10 @@ fn gather(
             *i = 0;
         }
     }
-    if piece.is_empty() { Ok(()) } else { sink(&piece) }
 }
 
 /// Checks that the view's last element is inside `bytes`, so that indices need not be; gives its size.
-fn check_view(bytes: &[u8], info: &TensorInfo, strides: &[usize]) -> Result<usize, ErrorKind> {
+pub(crate) fn check_view(bytes: &[u8], info: &TensorInfo, strides: &[usize]) -> Result<usize, ErrorKind> {
     let place = || format!("strides of tensor {:?}", info.name);
     if !info.dtype.is_plain() || strides.len() != info.shape.len() {
         return Err(ErrorKind::invalid(

@@ -93,6 +93,16 @@ fn tensors_outside_their_storage() {
     }
 }
 
+/// A kilobyte that claims gigabytes: each tensor alone would be allowed.
+#[test]
+fn repeated_tensors_are_counted_together() {
+    let half = tensor("I0\n", &format!("I{}\n", 150 << 20), "I0\n");
+    let one = format!("(dS'a'\n{half}s.");
+    assert!(open(torch(one.as_bytes())).is_ok());
+    let two = format!("(dS'a'\n{half}sS'b'\n{half}s.");
+    refused(torch(two.as_bytes()), "\"b\"");
+}
+
 #[test]
 fn a_call_is_listed_and_not_made() {
     let model = open(torch(b"cos\nsystem\n(S'touch /tmp/attnscope-was-run'\ntR0(d.")).unwrap();
@@ -157,6 +167,9 @@ fn zips_that_lie() {
     refused(archive().entry("a/byteorder", b"big").finish(), "big-endian");
     refused(Zip::default().raw("a/data.pkl", b"", 0, 1 << 30, 1 << 30).finish(), "more than");
     refused(Zip::default().entry("readme.txt", b"").finish(), "readme.txt");
+    // Two entries on the same bytes, which is how a few kilobytes claim to be terabytes.
+    let shared = archive().entry("a/data/0", &[0; 16]).overlapping("a/data/1").finish();
+    refused(shared, "bytes of its own");
 }
 
 #[test]

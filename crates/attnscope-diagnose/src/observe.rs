@@ -106,6 +106,10 @@ impl Sink for Watch<'_> {
         true
     }
 
+    fn held(&self, _: NodeId) -> u64 {
+        0
+    }
+
     fn put(&mut self, id: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         let Values::F32(values) = values else { return Ok(()) };
         let node = self.model.graph.node(id);

@@ -277,6 +277,10 @@ impl Sink for Taker<'_> {
         Some(node) == self.logits || Some(node) == self.keep
     }
 
+    fn held(&self, node: NodeId) -> u64 {
+        if Some(node) == self.keep { 4 } else { 0 }
+    }
+
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         let Values::F32(values) = values else { return Ok(()) };
         if Some(node) == self.keep {

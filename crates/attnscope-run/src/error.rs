@@ -15,6 +15,15 @@ pub enum RunError {
     /// Token ids that the model cannot read.
     #[error(transparent)]
     Tokens(#[from] crate::input::InputError),
+    /// There is not enough memory.
+    #[error("this run {0}")]
+    Memory(attnscope_checkpoint::Shortage),
+    /// The system refused memory in the middle of a run.
+    #[error("this run needs another {need} bytes of memory, and the system has none to give")]
+    OutOfMemory {
+        /// The bytes.
+        need: u64,
+    },
     /// The input does not fit the model.
     #[error("{place}: {found}, but {expected}")]
     Input {
@@ -61,6 +70,9 @@ impl RunError {
             Self::Obstacle(_) => "`attnscope inspect` lists what is missing, and who says what".into(),
             Self::Checkpoint(e) => e.help(),
             Self::Tokens(e) => e.help(),
+            Self::Memory(_) | Self::OutOfMemory { .. } => {
+                "give a shorter input, keep fewer tensors, or run it where there is more memory".into()
+            }
             Self::Input { help, .. } => help.clone(),
             Self::Trace(e) => e.help(),
             Self::NotANumber { .. } => {

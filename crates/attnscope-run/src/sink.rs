@@ -39,6 +39,9 @@ pub trait Sink {
     /// Whether a node's tensor is wanted. What nobody wants is not kept, and its buffer is used again.
     fn wants(&self, node: NodeId) -> bool;
 
+    /// Bytes a value that this holds of a node's tensor once it has it: what it keeps counts towards what a run needs.
+    fn held(&self, node: NodeId) -> u64;
+
     /// Takes a tensor.
     ///
     /// # Errors
@@ -82,6 +85,10 @@ impl<F: Fn(NodeId) -> bool> Sink for Keep<F> {
         (self.wanted)(node)
     }
 
+    fn held(&self, node: NodeId) -> u64 {
+        if self.wants(node) { 8 } else { 0 }
+    }
+
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         self.tensors.insert(node, Kept { shape: shape.to_vec(), values: values.to_f64() });
         Ok(())
@@ -106,6 +113,10 @@ impl<F: Fn(NodeId) -> bool> Hold<F> {
 impl<F: Fn(NodeId) -> bool> Sink for Hold<F> {
     fn wants(&self, node: NodeId) -> bool {
         (self.wanted)(node)
+    }
+
+    fn held(&self, node: NodeId) -> u64 {
+        if self.wants(node) { 4 } else { 0 }
     }
 
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {

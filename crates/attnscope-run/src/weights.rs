@@ -1,9 +1,9 @@
 //! The weights of a model in memory, widened once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use attnscope_checkpoint::Checkpoint;
+use attnscope_checkpoint::{Checkpoint, check_memory};
 use attnscope_graph::{Graph, Model, Slot, WeightId};
 
 use crate::error::RunError;
@@ -20,6 +20,19 @@ struct Weight {
     to: usize,
 }
 
+/// Bytes of the tensors that a model is bound to, each once, and of the largest once more: it is there twice while it is
+/// handed over.
+fn in_f32(model: &Model, checkpoint: &Checkpoint) -> u64 {
+    let bound = model.binding.iter().filter_map(|(_, slot)| match slot {
+        Slot::Bound(found) => Some(found.tensor),
+        _ => None,
+    });
+    let tensors: HashSet<usize> = bound.collect();
+    let bytes = |&tensor: &usize| (checkpoint.tensors()[tensor].elements() as u64).saturating_mul(4);
+    let all = tensors.iter().map(bytes).fold(0, u64::saturating_add);
+    all.saturating_add(tensors.iter().map(bytes).max().unwrap_or(0))
+}
+
 impl Weights {
     /// Reads the tensors that a model's weights are bound to.
     ///
@@ -29,6 +42,7 @@ impl Weights {
         if let Some(obstacle) = model.obstacles.first() {
             return Err(RunError::Obstacle(obstacle.clone()));
         }
+        check_memory(in_f32(model, checkpoint)).map_err(RunError::Memory)?;
         let mut read: HashMap<usize, Arc<[f32]>> = HashMap::new();
         let mut weights = Vec::with_capacity(model.graph.weights().len());
         for (id, slot) in model.binding.iter() {

@@ -98,7 +98,7 @@ pub(crate) fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Res
 
 /// Whether the weights are those that were traced.
 pub(crate) fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> {
-    let (found, expected) = (opened.checkpoint.sha256(), trace.checksums());
+    let (found, expected) = (opened.checkpoint.sha256()?, trace.checksums());
     if found == expected {
         return Ok(());
     }

@@ -209,6 +209,10 @@ impl Sink for Refuse {
         node == self.0
     }
 
+    fn held(&self, _: NodeId) -> u64 {
+        0
+    }
+
     fn put(&mut self, _: NodeId, _: &[usize], _: Values<'_>) -> Result<(), RunError> {
         Err(RunError::Obstacle("refused".into()))
     }

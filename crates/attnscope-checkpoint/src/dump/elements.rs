@@ -17,15 +17,21 @@ pub struct Elements(Held);
 enum Held {
     /// In a file, one after the other, each standing for itself.
     File { source: Source, start: u64, layout: Layout },
-    /// Packed, strided or written in digits: read as a whole.
+    /// A view whose elements lie apart or repeat: the bytes that it is of, which may be far fewer than it has.
+    View { bytes: Vec<u8>, info: TensorInfo, layout: Layout },
+    /// Packed or written in digits: read as a whole.
     Whole(Vec<f64>),
 }
 
 impl Elements {
     pub(super) fn of(source: Source, info: &TensorInfo) -> Result<Self, Error> {
         let layout = Layout::of(info).map_err(|kind| source.error(kind))?;
-        let lies_flat = info.place.packing == Packing::Stored && info.place.strides.is_none();
-        if lies_flat && info.dtype.is_plain() {
+        if let (Some(strides), true) = (&info.place.strides, info.dtype.is_plain()) {
+            let bytes = values::unpacked(&source, info)?.into_owned();
+            values::check_view(&bytes, info, strides).map_err(|kind| source.error(kind))?;
+            return Ok(Self(Held::View { bytes, info: info.clone(), layout }));
+        }
+        if info.place.packing == Packing::Stored && info.dtype.is_plain() {
             let start = info.place.range.start;
             return Ok(Self(Held::File { source, start, layout }));
         }
@@ -39,7 +45,7 @@ impl Elements {
     /// How many there are.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Held::File { layout, .. } => layout.elements,
+            Held::File { layout, .. } | Held::View { layout, .. } => layout.elements,
             Held::Whole(values) => values.len(),
         }
     }
@@ -58,6 +64,12 @@ impl Elements {
         let range = range.start.min(self.len())..range.end.min(self.len());
         match &self.0 {
             Held::Whole(values) => out.extend_from_slice(values.get(range).unwrap_or_default()),
+            Held::View { bytes, info, layout } => {
+                let mut piece = Vec::new();
+                let strides = info.place.strides.as_deref().unwrap_or_default();
+                values::gather_range(bytes, info, strides, range, &mut piece);
+                widen(*layout, &piece, &mut Vec::new(), out);
+            }
             Held::File { source, start, layout } => {
                 let width = layout.dtype.block().1 as u64;
                 let mut narrow = Vec::new();

@@ -1,6 +1,7 @@
 //! Arrays in files of any format that is read: one file, a folder of them, an archive of such a folder.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::folder::{inside, list};
 use crate::format::Format;
 use crate::read::{self, npz, zip};
 use crate::source::Source;
+use crate::unfinished::{Purpose, Unfinished};
 
 /// What files of arrays end in.
 const ENDINGS: [&str; 6] = ["npy", "npz", "safetensors", "pt", "pth", "bin"];
@@ -17,8 +19,10 @@ const ENDINGS: [&str; 6] = ["npy", "npz", "safetensors", "pt", "pth", "bin"];
 const NAMELESS: [&str; 5] = ["data", "tensor", "arr_0", "array", "value"];
 /// Folders within folders.
 const MAX_DEPTH: usize = 8;
-/// The most that an archive is unpacked to, in bytes.
-const MAX_UNPACKED: u64 = 1 << 40;
+/// The most that an archive is unpacked to, in terms of its own size; one of zeros alone would be 1000.
+const MAX_RATIO: u64 = 64;
+/// Up to this many bytes, the ratio is not asked about.
+const SMALL_ARCHIVE: u64 = 1 << 30;
 
 /// The tensors of one file.
 pub(super) fn file(path: &Path, source: &Source) -> Result<Vec<DumpTensor>, Error> {
@@ -28,7 +32,7 @@ pub(super) fn file(path: &Path, source: &Source) -> Result<Vec<DumpTensor>, Erro
 
 fn tensors(path: &Path, source: &Source, stem: &str) -> Result<Vec<DumpTensor>, Error> {
     let file: Arc<Path> = path.into();
-    let listed = if source.bytes().starts_with(b"\x93NUMPY") {
+    let listed = if source.start(6).is_ok_and(|start| *start == *b"\x93NUMPY") {
         npz::array_file(source, stem).map(|info| vec![info])
     } else {
         read::read(source).map(|(_, listing)| listing.tensors)
@@ -45,11 +49,11 @@ fn tensors(path: &Path, source: &Source, stem: &str) -> Result<Vec<DumpTensor>, 
 
 /// The tensors of every file in a folder and in the folders in it. A name that two files have is preceded by the file's.
 pub(super) fn folder(path: &Path) -> Result<Vec<DumpTensor>, Error> {
-    let mut files = Vec::new();
-    walk(path, "", 0, &mut files)?;
+    let mut files = Files::default();
+    files.walk(path, "", 0)?;
     let mut found: Vec<(String, DumpTensor)> = Vec::new();
     let mut times: HashMap<String, usize> = HashMap::new();
-    for (file, stem) in files {
+    for (file, stem) in files.found {
         for tensor in tensors(&file, &Source::open(&file)?, &stem)? {
             *times.entry(tensor.name.clone()).or_insert(0) += 1;
             found.push((stem.clone(), tensor));
@@ -73,51 +77,97 @@ fn is_array_file(name: &str) -> bool {
 }
 
 /// Files of arrays with their paths from the top, without ending, joined with dots.
-fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<(PathBuf, String)>) -> Result<(), Error> {
-    for name in list(folder).map_err(|e| Error::new(folder, e))? {
-        let path = folder.join(&name);
-        // A link may lead round in circles: the depth ends it.
-        if path.is_dir() && depth < MAX_DEPTH {
-            walk(&path, &format!("{prefix}{name}."), depth + 1, files)?;
-        } else if let Some((stem, _)) =
-            name.rsplit_once('.').filter(|_| is_array_file(&name) && path.is_file())
-        {
-            files.push((path, format!("{prefix}{stem}")));
+#[derive(Default)]
+struct Files {
+    found: Vec<(PathBuf, String)>,
+    /// Folders that were looked into. Links may lead to one folder in many ways, and round in circles.
+    seen: HashSet<PathBuf>,
+}
+
+impl Files {
+    fn walk(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
+        let at = |e| Error::new(folder, ErrorKind::Io(e));
+        if !self.seen.insert(folder.canonicalize().map_err(at)?) {
+            return Ok(());
         }
-        if files.len() > MAX_TENSORS {
-            break;
+        for name in list(folder).map_err(at)? {
+            let path = folder.join(&name);
+            if path.is_dir() && depth < MAX_DEPTH {
+                self.walk(&path, &format!("{prefix}{name}."), depth + 1)?;
+            } else if let Some((stem, _)) =
+                name.rsplit_once('.').filter(|_| is_array_file(&name) && path.is_file())
+            {
+                self.found.push((path, format!("{prefix}{stem}")));
+            }
+            if self.found.len() > MAX_TENSORS {
+                break;
+            }
         }
+        Ok(())
+    }
+}
+
+/// Unpacks a zip archive of files that must be on disk to be read; `None` for anything else, .npz and .pt among it.
+pub(super) fn unpack(source: &Source) -> Result<Option<Unfinished>, Error> {
+    let error = |kind| source.error(kind);
+    if *source.start(4).map_err(error)? != *b"PK\x03\x04" {
+        return Ok(None);
+    }
+    let entries = zip::entries(source).map_err(error)?;
+    let plain = |entry: &zip::Entry| entry.name.ends_with(".npy") || !is_array_file(&entry.name);
+    if matches!(crate::format::sniff(source), Ok(Format::PyTorch)) || entries.iter().all(plain) {
+        return Ok(None);
+    }
+    let wanted: Vec<&zip::Entry> =
+        entries.iter().filter(|e| is_array_file(&e.name) || e.name.ends_with(".json")).collect();
+    let failed = |e: std::io::Error| source.error(ErrorKind::Write(e));
+    let folder = Unfinished::folder(&std::env::temp_dir(), Purpose::Unpacked).map_err(failed)?;
+    check_room(source, &wanted, folder.path()).map_err(error)?;
+    for entry in wanted {
+        unpack_entry(source, entry, folder.path()).map_err(error)?;
+    }
+    Ok(Some(folder))
+}
+
+/// Refuses what would fill the disk, or is packed more tightly than tensors are.
+fn check_room(source: &Source, wanted: &[&zip::Entry], folder: &Path) -> Result<(), ErrorKind> {
+    let total = wanted.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.size));
+    let most = source.len().saturating_mul(MAX_RATIO).max(SMALL_ARCHIVE);
+    let (largest, place) = match wanted.iter().max_by_key(|entry| entry.size) {
+        Some(entry) => (entry.size, format!("the archive, whose largest is {}", entry.place())),
+        None => return Ok(()),
+    };
+    if total > most {
+        return Err(ErrorKind::TooLarge { place, found: total, cap: most });
+    }
+    let free = crate::disk::free_space(folder).unwrap_or(u64::MAX);
+    if total > free {
+        let what = format!(
+            "the archive unpacks to {total} bytes ({largest} of them in its largest entry), and {} has {free} free",
+            folder.parent().unwrap_or(folder).display()
+        );
+        let help = "unpack it where there is room and give the folder, or set TMPDIR to such a place".into();
+        return Err(ErrorKind::Unsupported { what, help });
     }
     Ok(())
 }
 
-/// Unpacks a zip archive of files that must be on disk to be read; `None` for anything else, .npz and .pt among it.
-pub(super) fn unpack(source: &Source) -> Result<Option<tempfile::TempDir>, Error> {
-    let bytes = source.bytes();
-    if !bytes.starts_with(b"PK\x03\x04") {
-        return Ok(None);
+fn unpack_entry(source: &Source, entry: &zip::Entry, folder: &Path) -> Result<(), ErrorKind> {
+    if !inside(&entry.name) {
+        let expected = "a path inside the archive";
+        return Err(ErrorKind::invalid(entry.place(), expected, "one that leads out of it"));
     }
-    let entries = zip::entries(bytes).map_err(|kind| source.error(kind))?;
-    let plain = |entry: &zip::Entry| entry.name.ends_with(".npy") || !is_array_file(&entry.name);
-    if matches!(crate::format::sniff(bytes), Ok(Format::PyTorch)) || entries.iter().all(plain) {
-        return Ok(None);
+    let target = folder.join(&entry.name);
+    if let Some(parent) = target.parent() {
+        std::fs::create_dir_all(parent).map_err(ErrorKind::Write)?;
     }
-    let failed = |e: std::io::Error| source.error(ErrorKind::Write(e));
-    let folder = tempfile::Builder::new().prefix("attnscope-dump-").tempdir().map_err(failed)?;
-    let mut left = MAX_UNPACKED;
-    for entry in entries {
-        if !inside(&entry.name) {
-            let kind =
-                ErrorKind::invalid(entry.place(), "a path inside the archive", "one that leads out of it");
-            return Err(source.error(kind));
-        }
-        let target = folder.path().join(&entry.name);
-        if let Some(parent) = target.parent() {
-            std::fs::create_dir_all(parent).map_err(failed)?;
-        }
-        let unpacked = entry.unpack(source, left).map_err(|kind| source.error(kind))?;
-        left = left.saturating_sub(unpacked.len() as u64);
-        std::fs::write(&target, unpacked).map_err(failed)?;
+    let mut file = File::create(&target).map_err(ErrorKind::Write)?;
+    // The directory's word on the size was held against the disk; the stream may say otherwise.
+    let copied = entry.copy(source, entry.size, &mut file)?;
+    if copied != entry.size {
+        let expected = format!("{} bytes, as in the directory", entry.size);
+        let more = if copied > entry.size { "more" } else { "fewer" };
+        return Err(ErrorKind::invalid(entry.place(), expected, more));
     }
-    Ok(Some(folder))
+    Ok(())
 }

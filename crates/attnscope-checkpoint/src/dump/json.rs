@@ -6,24 +6,23 @@ use std::sync::Arc;
 use super::scan::{self, Item};
 use super::{At, DumpTensor};
 use crate::dtype::DType;
-use crate::error::Error;
-use crate::source::Source;
+use crate::error::ErrorKind;
 
 /// Every list of numbers. A flat list beside a `shape` has that shape; a list beside a `path` or a `name` goes by it.
-pub(super) fn tensors(item: &Item, source: &Source, file: &Arc<Path>) -> Result<Vec<DumpTensor>, Error> {
-    let mut finder = Finder { source, file, found: Vec::new() };
+pub(super) fn tensors(item: &Item, text: &[u8], file: &Arc<Path>) -> Result<Vec<DumpTensor>, ErrorKind> {
+    let mut finder = Finder { text, file, found: Vec::new() };
     finder.visit(item, "")?;
     Ok(finder.found)
 }
 
 struct Finder<'a> {
-    source: &'a Source,
+    text: &'a [u8],
     file: &'a Arc<Path>,
     found: Vec<DumpTensor>,
 }
 
 impl Finder<'_> {
-    fn visit(&mut self, item: &Item, name: &str) -> Result<(), Error> {
+    fn visit(&mut self, item: &Item, name: &str) -> Result<(), ErrorKind> {
         let inner = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
         match item {
             Item::Numbers { shape, range } => self.add(name, shape, range.clone()),
@@ -39,14 +38,14 @@ impl Finder<'_> {
     }
 
     /// An object that is one tensor: its values, its shape where they are flat, its name where it has one.
-    fn described(&mut self, item: &Item, name: &str) -> Result<bool, Error> {
+    fn described(&mut self, item: &Item, name: &str) -> Result<bool, ErrorKind> {
         let values = ["values", "data", "value"].into_iter().find_map(|key| match item.get(key)? {
             Item::Numbers { shape, range } => Some((shape, range.clone())),
             _ => None,
         });
         let Some((own, range)) = values else { return Ok(false) };
         let text = |key: &str| match item.get(key)? {
-            Item::Text(range) => scan::unescaped(self.source.bytes(), range.clone()),
+            Item::Text(range) => scan::unescaped(self.text, range.clone()),
             _ => None,
         };
         let given = ["path", "name", "node"].into_iter().find_map(text);
@@ -63,15 +62,15 @@ impl Finder<'_> {
 
     /// A shape that is written down, if as many numbers are there as it asks for.
     fn shape(&self, rank: &[usize], range: std::ops::Range<usize>, flat: &[usize]) -> Option<Vec<usize>> {
-        let text = self.source.bytes().get(range)?;
+        let text = self.text.get(range)?;
         let dims = scan::numbers(text, *rank.first()?).ok()?;
         let whole = dims.iter().all(|n| n.fract() == 0.0 && (0.0..9e15).contains(n));
         let fits = flat.first().is_some_and(|&n| dims.iter().product::<f64>() == n as f64);
         (whole && fits).then(|| dims.iter().map(|&n| n as usize).collect())
     }
 
-    fn add(&mut self, name: &str, shape: &[usize], range: std::ops::Range<usize>) -> Result<(), Error> {
-        scan::checked(shape, name).map_err(|kind| self.source.error(kind))?;
+    fn add(&mut self, name: &str, shape: &[usize], range: std::ops::Range<usize>) -> Result<(), ErrorKind> {
+        scan::checked(shape, name)?;
         self.found.push(DumpTensor {
             name: if name.is_empty() { "tensor".into() } else { name.to_owned() },
             shape: shape.to_vec(),

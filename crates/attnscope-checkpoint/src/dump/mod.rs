@@ -19,12 +19,17 @@ pub use elements::Elements;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
 use crate::folder::read_capped;
+use crate::json::check_json_values;
 use crate::read::npz;
 use crate::source::Source;
 use crate::tensor::TensorInfo;
+use crate::unfinished::Unfinished;
 
 /// More tensors than any run leaves behind.
 const MAX_TENSORS: usize = 1 << 18;
+
+/// Values in a debugger's tree, which has some for every call of every module.
+const MAX_TREE_VALUES: usize = 1 << 23;
 
 /// What made a dump, as far as it can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +66,7 @@ pub struct Dump {
     /// How many tensors, from the first on, stand in the order in which they were written.
     written: usize,
     /// Where an archive was unpacked, for as long as it is read.
-    _unpacked: Option<tempfile::TempDir>,
+    _unpacked: Option<Unfinished>,
 }
 
 /// A tensor of a dump.
@@ -110,8 +115,8 @@ impl Dump {
             return Self::folder(path, None);
         }
         let start = Source::open(path)?;
-        let is_json = matches!(first_character(start.bytes()), Some(b'{' | b'['));
-        if is_json {
+        let first = start.start(4096).map_err(|kind| start.error(kind))?;
+        if matches!(first_character(&first), Some(b'{' | b'[')) {
             return Self::text(path, &start);
         }
         if let Some(unpacked) = files::unpack(&start)? {
@@ -125,7 +130,7 @@ impl Dump {
         Self::new(path, DumpKind::Arrays, tensors, written, None)
     }
 
-    fn folder(path: &Path, unpacked: Option<tempfile::TempDir>) -> Result<Self, Error> {
+    fn folder(path: &Path, unpacked: Option<Unfinished>) -> Result<Self, Error> {
         if let Some(tree) = debugger::find(path)? {
             let (tensors, written) = debugger::read(&tree)?;
             return Self::new(path, DumpKind::Debugger, tensors, written, unpacked);
@@ -139,14 +144,16 @@ impl Dump {
             let (tensors, written) = debugger::read(path)?;
             return Self::new(path, DumpKind::Debugger, tensors, written, None);
         }
-        let item = scan::scan(source.bytes()).map_err(|kind| source.error(kind))?;
+        let error = |kind| source.error(kind);
+        let text = source.read(0..source.len(), "the text").map_err(error)?;
+        let item = scan::scan(&text).map_err(error)?;
         let file: Arc<Path> = path.into();
-        if polygraphy::is(&item, source.bytes()) {
-            let tensors = polygraphy::tensors(&item, source, &file)?;
+        if polygraphy::is(&item) {
+            let tensors = polygraphy::tensors(&item, &text, &file).map_err(error)?;
             let written = tensors.len();
             return Self::new(path, DumpKind::Polygraphy, tensors, written, None);
         }
-        let tensors = json::tensors(&item, source, &file)?;
+        let tensors = json::tensors(&item, &text, &file).map_err(error)?;
         let written = tensors.len();
         Self::new(path, DumpKind::Json, tensors, written, None)
     }
@@ -156,7 +163,7 @@ impl Dump {
         kind: DumpKind,
         tensors: Vec<DumpTensor>,
         written: usize,
-        unpacked: Option<tempfile::TempDir>,
+        unpacked: Option<Unfinished>,
     ) -> Result<Self, Error> {
         let refuse = |what: String, help: &str| {
             Err(Error::new(path, ErrorKind::Unsupported { what, help: help.into() }))
@@ -210,16 +217,19 @@ impl Dump {
     /// When its file is gone or its values are of a type that is not read.
     pub fn values(&self, tensor: &DumpTensor) -> Result<Elements, Error> {
         let source = Source::open(&tensor.file)?;
+        let text = |range: &Range<usize>| {
+            let place = format!("tensor {:?}", tensor.name);
+            source.read(range.start as u64..range.end as u64, place).map_err(|kind| source.error(kind))
+        };
         match &tensor.at {
             At::Place(info) => Elements::of(source, info),
             At::Digits(range) => {
-                let text = source.bytes().get(range.clone()).unwrap_or_default();
-                let values = scan::numbers(text, tensor.elements()).map_err(|kind| source.error(kind))?;
+                let values =
+                    scan::numbers(&text(range)?, tensor.elements()).map_err(|kind| source.error(kind))?;
                 Ok(Elements::whole(values))
             }
             At::Base64(range) => {
-                let text = source.bytes().get(range.clone()).unwrap_or_default();
-                let bytes = base64(text).ok_or_else(|| source.error(not_base64(&tensor.name)))?;
+                let bytes = base64(&text(range)?).ok_or_else(|| source.error(not_base64(&tensor.name)))?;
                 let array = Source::memory(source.name(), bytes);
                 let info = npz::array_file(&array, &tensor.name).map_err(|kind| source.error(kind))?;
                 if info.shape != tensor.shape {
@@ -287,6 +297,7 @@ pub fn base64(text: &[u8]) -> Option<Vec<u8>> {
 /// A JSON file of at most `cap` bytes.
 fn small_json(path: &Path, cap: u64) -> Result<serde_json::Value, Error> {
     let bytes = read_capped(path, cap)?;
+    check_json_values(&bytes, MAX_TREE_VALUES, "the file").map_err(|kind| Error::new(path, kind))?;
     serde_json::from_slice(&bytes).map_err(|e| {
         let place = format!("line {}, column {}", e.line(), e.column());
         Error::new(path, ErrorKind::invalid(place, "JSON", crate::read::clip(&e.to_string())))

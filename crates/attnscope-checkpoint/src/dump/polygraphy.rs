@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use super::scan::{self, Item};
 use super::{At, DumpTensor, base64, not_base64};
-use crate::error::Error;
+use crate::error::ErrorKind;
 use crate::read::npz;
-use crate::source::Source;
 
 /// Characters of base64 that hold any array's header; a multiple of four.
 const HEADER: usize = 16 << 10;
 
 /// Whether a text is Polygraphy's: it names its classes.
-pub(super) fn is(item: &Item, bytes: &[u8]) -> bool {
+pub(super) fn is(item: &Item) -> bool {
     let marks = |item: &Item| {
         item.get("polygraphy_class").is_some()
             || matches!(item, Item::Object(entries) if entries.iter().any(|(k, _)| k.starts_with("__polygraphy_encoded_")))
@@ -23,16 +22,16 @@ pub(super) fn is(item: &Item, bytes: &[u8]) -> bool {
         Item::Object(entries) => entries.iter().any(|(_, value)| marks(value)),
         _ => false,
     };
-    !bytes.is_empty() && (marks(item) || in_dictionary(item) || item.list().iter().any(in_dictionary))
+    marks(item) || in_dictionary(item) || item.list().iter().any(in_dictionary)
 }
 
 /// The arrays of every runner and iteration; with one of each, under the names of the outputs alone.
-pub(super) fn tensors(item: &Item, source: &Source, file: &Arc<Path>) -> Result<Vec<DumpTensor>, Error> {
+pub(super) fn tensors(item: &Item, text: &[u8], file: &Arc<Path>) -> Result<Vec<DumpTensor>, ErrorKind> {
     let mut runs: Vec<(String, &Item)> = Vec::new();
     let runners = item.get("lst").map(Item::list).unwrap_or_default();
     for runner in runners {
         let [Item::Text(name), iterations] = runner.list() else { continue };
-        let name = scan::unescaped(source.bytes(), name.clone()).unwrap_or_default();
+        let name = scan::unescaped(text, name.clone()).unwrap_or_default();
         for (i, iteration) in iterations.list().iter().enumerate() {
             runs.push((format!("{name}/{i}/"), iteration.get("outputs").unwrap_or(iteration)));
         }
@@ -51,24 +50,24 @@ pub(super) fn tensors(item: &Item, source: &Source, file: &Arc<Path>) -> Result<
         let Item::Object(entries) = outputs else { continue };
         for (name, value) in entries {
             let prefix = if alone { "" } else { prefix.as_str() };
-            found.extend(array(value, format!("{prefix}{name}"), source, file)?);
+            found.extend(array(value, format!("{prefix}{name}"), text, file)?);
         }
     }
     Ok(found)
 }
 
 /// The array of a value, behind the wrappers that versions have put around it.
-fn array(value: &Item, name: String, source: &Source, file: &Arc<Path>) -> Result<Option<DumpTensor>, Error> {
-    let text = match (value.get("array"), value.get("values")) {
-        (Some(Item::Text(text)), _) => text,
-        (_, Some(inner)) => return array(inner, name, source, file),
+fn array(value: &Item, name: String, text: &[u8], file: &Arc<Path>) -> Result<Option<DumpTensor>, ErrorKind> {
+    let encoded = match (value.get("array"), value.get("values")) {
+        (Some(Item::Text(encoded)), _) => encoded,
+        (_, Some(inner)) => return array(inner, name, text, file),
         _ => return Ok(None),
     };
-    let all = source.bytes().get(text.clone()).unwrap_or_default();
+    let all = text.get(encoded.clone()).unwrap_or_default();
     let start = base64(all.get(..HEADER.min(all.len())).unwrap_or_default());
-    let start = start.ok_or_else(|| source.error(not_base64(&name)))?;
+    let start = start.ok_or_else(|| not_base64(&name))?;
     let whole = (all.len() / 4 * 3) as u64;
-    let info = npz::array_header(&start, whole, &name).map_err(|kind| source.error(kind))?;
+    let info = npz::array_header(&start, whole, &name)?;
     let (shape, dtype) = (info.shape, info.dtype);
-    Ok(Some(DumpTensor { name, shape, dtype, file: file.clone(), at: At::Base64(text.clone()) }))
+    Ok(Some(DumpTensor { name, shape, dtype, file: file.clone(), at: At::Base64(encoded.clone()) }))
 }

@@ -76,3 +76,44 @@ fn a_tree_stays_in_its_folder() {
     .unwrap();
     assert!(Dump::open(dir.path()).unwrap_err().help().contains("use_repr=False"));
 }
+
+/// Thirty folders that each hold two links to the next: a billion ways to the last.
+#[cfg(unix)]
+#[test]
+fn a_folder_is_looked_into_once_however_many_links_lead_there() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |n: usize| dir.path().join(format!("{n:02}"));
+    for n in 0..30 {
+        std::fs::create_dir(at(n)).unwrap();
+        for link in ["left", "right"] {
+            symlink(at((n + 1) % 30), at(n).join(link)).unwrap();
+        }
+    }
+    std::fs::write(at(5).join("x.npy"), npy("'<f4'", "(1,)", &1f32.to_le_bytes())).unwrap();
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!(dump.tensors().len(), 1);
+}
+
+/// A file in column-major order is read some values at a time, in the node's order.
+#[test]
+fn views_are_read_in_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let values: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let mut bytes = npy("'<f4'", "(2, 3)", &values);
+    let order = bytes.windows(5).position(|w| w == b"False").unwrap();
+    bytes[order..order + 5].copy_from_slice(b"True ");
+    std::fs::write(dir.path().join("x.npy"), bytes).unwrap();
+    let dump = Dump::open(&dir.path().join("x.npy")).unwrap();
+    let elements = dump.values(&dump.tensors()[0]).unwrap();
+    let mut some = Vec::new();
+    elements.get(1..5, &mut some).unwrap();
+    assert_eq!(some, [2.0, 4.0, 1.0, 3.0]);
+    assert_eq!(dump.read(&dump.tensors()[0]).unwrap(), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+}
+
+/// A NumPy file.
+fn npy(descr: &str, shape: &str, values: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}");
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), values].concat()
+}

@@ -4,6 +4,7 @@
 
 use crate::dtype::DType;
 use crate::error::ErrorKind;
+use crate::json::{MAX_JSON_VALUES, check_json_values};
 use crate::listing::{Check, CheckState, Config, Listing};
 use crate::pread;
 use crate::read::fields::{Fields, MAX_TENSORS, check_disjoint, elements};
@@ -22,8 +23,6 @@ pub(crate) const MAX_METADATA: u64 = 16 << 20;
 const FOOTER: u64 = 4;
 /// What is summed when a file is opened; summing more is left to [`verify_footer`].
 const SUMMED_AT_OPEN: u64 = 256 << 20;
-/// A parsed value takes some ten times the bytes of `0,`; this bounds the memory of hostile metadata.
-const MAX_VALUES: usize = 1 << 20;
 /// An entry without a name and without dimensions.
 const SMALLEST_ENTRY: u64 = 2 + 1 + 1 + 8 + 8;
 
@@ -38,9 +37,9 @@ const KNOWN_FLAGS: u16 = 0xfff;
 
 /// Lists an `.apr` file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
-    let header = Header::read(source.bytes())?;
-    let configs = metadata(source.bytes(), &header)?;
-    let (tensors, end) = index(source.bytes(), &header)?;
+    let header = Header::read(source)?;
+    let configs = metadata(source, &header)?;
+    let (tensors, end) = index(source, &header)?;
     let footer = footer(source, end)?;
     let checks = vec![Check { what: "header", state: CheckState::Verified }, footer];
     Ok(Listing { tensors, configs, checks, ..Listing::default() })
@@ -56,8 +55,9 @@ struct Header {
 }
 
 impl Header {
-    fn read(bytes: &[u8]) -> Result<Self, ErrorKind> {
-        let mut f = Fields::new(bytes);
+    fn read(source: &Source) -> Result<Self, ErrorKind> {
+        let start = source.start(HEADER)?;
+        let mut f = Fields::new(&start);
         let magic = f.take(4, "magic")?;
         if magic == b"APRN" {
             return Err(ErrorKind::Unsupported {
@@ -68,8 +68,7 @@ impl Header {
         if magic != MAGIC {
             return Err(ErrorKind::invalid("magic", r"APR\0", magic.escape_ascii()));
         }
-        let whole = Fields::section(bytes, 0, HEADER, "header")?.take(HEADER, "header")?;
-        check_header_sum(whole)?;
+        check_header_sum(&source.read(0..HEADER, "header")?)?;
         let version = (f.u8("version")?, f.u8("version")?);
         if version != (2, 0) {
             let what = format!(".apr version {}.{} is not read; 2.0 is", version.0, version.1);
@@ -83,7 +82,7 @@ impl Header {
             index: f.u64("index offset")?,
             data: f.u64("data offset")?,
         };
-        header.check_order(bytes.len() as u64)?;
+        header.check_order(source.len())?;
         Ok(header)
     }
 
@@ -113,12 +112,10 @@ impl Header {
 
 fn check_header_sum(header: &[u8]) -> Result<(), ErrorKind> {
     let mut f = Fields::new(header);
-    let before = f.take(40, "header")?;
-    let expected = f.u32("header")?;
-    let after = f.take(20, "header")?;
     let mut sum = crc32fast::Hasher::new();
-    sum.update(before);
-    sum.update(after);
+    sum.update(f.take(40, "header")?);
+    let expected = f.u32("header")?;
+    sum.update(f.take(20, "header")?);
     let found = sum.finalize();
     if found == expected {
         return Ok(());
@@ -138,7 +135,7 @@ fn check_flags(flags: u16) -> Result<(), ErrorKind> {
     Err(ErrorKind::Unsupported { what, help: "write the model again, plain and row-major".into() })
 }
 
-fn metadata(bytes: &[u8], header: &Header) -> Result<Vec<Config>, ErrorKind> {
+fn metadata(source: &Source, header: &Header) -> Result<Vec<Config>, ErrorKind> {
     let size = u64::from(header.metadata_size);
     if size > MAX_METADATA {
         return Err(ErrorKind::TooLarge { place: "metadata".into(), found: size, cap: MAX_METADATA });
@@ -146,21 +143,16 @@ fn metadata(bytes: &[u8], header: &Header) -> Result<Vec<Config>, ErrorKind> {
     if size == 0 {
         return Ok(Vec::new());
     }
-    let mut section = Fields::section(bytes, header.metadata, header.metadata_end(), "metadata")?;
-    let json = section.take(size, "metadata")?;
-    // Every value but the first follows one of these; those inside strings only make the bound stricter.
-    let values = json.iter().filter(|b| matches!(b, b',' | b'[' | b'{')).count();
-    if values > MAX_VALUES {
-        return Err(ErrorKind::invalid("metadata", format!("at most {MAX_VALUES} values"), values));
-    }
-    let facts = serde_json::from_slice(json)
+    let json = source.read(header.metadata..header.metadata_end(), "metadata")?;
+    check_json_values(&json, MAX_JSON_VALUES, "metadata")?;
+    let facts = serde_json::from_slice(&json)
         .map_err(|e| ErrorKind::invalid("metadata", "a JSON object", format!("{e}")))?;
     Ok(vec![Config { source: "metadata".into(), facts }])
 }
 
 /// The tensors and where the data section ends.
-fn index(bytes: &[u8], header: &Header) -> Result<(Vec<TensorInfo>, u64), ErrorKind> {
-    let mut f = Fields::section(bytes, header.index, header.data, "tensor index")?;
+fn index(source: &Source, header: &Header) -> Result<(Vec<TensorInfo>, u64), ErrorKind> {
+    let mut f = Fields::of(source, header.index..header.data, "tensor index")?;
     let count = u64::from(header.tensor_count);
     if count > MAX_TENSORS {
         return Err(ErrorKind::invalid("tensor count", format!("at most {MAX_TENSORS}"), count));
@@ -169,7 +161,7 @@ fn index(bytes: &[u8], header: &Header) -> Result<(Vec<TensorInfo>, u64), ErrorK
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut end = header.data;
     for _ in 0..count {
-        let info = entry(&mut f, header.data, bytes.len() as u64)?;
+        let info = entry(&mut f, header.data, source.len())?;
         if let Some(before) = tensors.last() {
             check_increasing(&before.name, &info.name)?;
         }
@@ -263,7 +255,7 @@ pub(crate) fn number(wanted: DType) -> Option<u8> {
 /// Whether the file goes on after its padded data, and if with a footer, whether the sum in it is right.
 fn footer(source: &Source, data_end: u64) -> Result<Check, ErrorKind> {
     let what = "whole file";
-    let len = source.bytes().len() as u64;
+    let len = source.len();
     match len.checked_sub(data_end) {
         None => {
             let place = "padding after the last tensor".into();
@@ -279,7 +271,7 @@ fn footer(source: &Source, data_end: u64) -> Result<Check, ErrorKind> {
 
 /// Sums a file that has a footer, which reads all of it.
 pub(crate) fn verify_footer(source: &Source) -> Result<(), ErrorKind> {
-    let len = source.bytes().len() as u64;
+    let len = source.len();
     let summed = len.saturating_sub(FOOTER);
     let mut sum = crc32fast::Hasher::new();
     for block in pread::blocks(0..summed) {

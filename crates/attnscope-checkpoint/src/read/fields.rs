@@ -2,63 +2,94 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::ops::Range;
 
 use crate::error::ErrorKind;
+use crate::source::{self, Source};
 use crate::tensor::TensorInfo;
 
 /// More tensors than any model has. A table takes a few times its bytes once it is read, so the file's size
 /// alone would not bound the memory.
 pub(crate) const MAX_TENSORS: u64 = 1 << 18;
 
+/// What is read from a file at once. Headers are short and their fields shorter.
+const WINDOW: u64 = 16 << 10;
+
 /// A place in a file from which fields are taken; nothing is ever read past the end.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Fields<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    held: Held<'a>,
+    at: u64,
+    end: u64,
+}
+
+#[derive(Debug)]
+enum Held<'a> {
+    Slice(&'a [u8]),
+    /// The bytes from `from` on that were read last.
+    Window {
+        source: &'a Source,
+        bytes: Vec<u8>,
+        from: u64,
+    },
 }
 
 impl<'a> Fields<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { held: Held::Slice(bytes), at: 0, end: bytes.len() as u64 }
     }
 
-    /// Fields of `bytes[from..to]`, which is `place` to the user.
-    pub(crate) fn section(
-        bytes: &'a [u8],
-        from: u64,
-        to: u64,
-        place: impl Display,
-    ) -> Result<Self, ErrorKind> {
-        let have = bytes.len() as u64;
-        let range = usize::try_from(from).ok().zip(usize::try_from(to).ok());
-        match range.and_then(|(from, to)| Some((bytes.get(..to)?, from))) {
-            Some((bytes, at)) if at <= bytes.len() => Ok(Self { bytes, at }),
-            Some(_) => Err(ErrorKind::invalid(place.to_string(), format!("an end after {from}"), to)),
-            None => Err(ErrorKind::Truncated { place: place.to_string(), need: to, have }),
+    /// Fields of a range of a file, which is `place` to the user.
+    pub(crate) fn of(source: &'a Source, range: Range<u64>, place: impl Display) -> Result<Self, ErrorKind> {
+        let have = source.len();
+        if range.end > have {
+            return Err(ErrorKind::Truncated { place: place.to_string(), need: range.end, have });
         }
+        if range.start > range.end {
+            let expected = format!("an end after {}", range.start);
+            return Err(ErrorKind::invalid(place.to_string(), expected, range.end));
+        }
+        let held = Held::Window { source, bytes: Vec::new(), from: range.start };
+        Ok(Self { held, at: range.start, end: range.end })
     }
 
     /// Bytes from the start of the file.
     pub(crate) fn position(&self) -> u64 {
-        self.at as u64
+        self.at
     }
 
     pub(crate) fn left(&self) -> u64 {
-        (self.bytes.len() - self.at) as u64
+        self.end - self.at
     }
 
     /// The next `len` bytes.
-    pub(crate) fn take(&mut self, len: u64, place: impl Display) -> Result<&'a [u8], ErrorKind> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        match usize::try_from(len).ok().and_then(|len| rest.get(..len)) {
-            Some(taken) => {
-                self.at += taken.len();
-                Ok(taken)
-            }
-            None => {
-                Err(ErrorKind::Truncated { place: place.to_string(), need: len, have: rest.len() as u64 })
+    pub(crate) fn take(&mut self, len: u64, place: impl Display) -> Result<&[u8], ErrorKind> {
+        let at = self.at;
+        self.skip(len, &place)?;
+        // In range: a slice's ends fit in a usize, and so do those of what was read.
+        match &mut self.held {
+            Held::Slice(bytes) => Ok(&bytes[at as usize..(at + len) as usize]),
+            Held::Window { source, bytes, from } => {
+                if at < *from || at + len > *from + bytes.len() as u64 {
+                    let end = self.end.min(at.saturating_add(len.max(WINDOW)));
+                    bytes.clear();
+                    *bytes = source::buffer(end - at, place)?;
+                    source.read_into(at, bytes)?;
+                    *from = at;
+                }
+                let start = (at - *from) as usize;
+                Ok(&bytes[start..start + len as usize])
             }
         }
+    }
+
+    /// Passes over the next `len` bytes, which are not read.
+    pub(crate) fn skip(&mut self, len: u64, place: impl Display) -> Result<(), ErrorKind> {
+        if len > self.left() {
+            return Err(ErrorKind::Truncated { place: place.to_string(), need: len, have: self.left() });
+        }
+        self.at += len;
+        Ok(())
     }
 
     fn array<const N: usize>(&mut self, place: impl Display) -> Result<[u8; N], ErrorKind> {
@@ -94,7 +125,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next `len` bytes as text.
-    pub(crate) fn text(&mut self, len: u64, place: impl Display + Copy) -> Result<&'a str, ErrorKind> {
+    pub(crate) fn text(&mut self, len: u64, place: impl Display + Copy) -> Result<&str, ErrorKind> {
         let bytes = self.take(len, place)?;
         std::str::from_utf8(bytes).map_err(|e| {
             let at = e.valid_up_to();
@@ -175,9 +206,29 @@ mod tests {
         assert!(f.take(u64::MAX, "c").is_err());
         assert_eq!(f.u8("d").unwrap(), 3);
         assert_eq!(f.left(), 0);
-        assert!(Fields::section(&[0; 4], 3, 2, "s").is_err());
-        assert!(Fields::section(&[0; 4], 0, 5, "s").is_err());
-        assert!(Fields::section(&[0; 4], u64::MAX, u64::MAX, "s").is_err());
+    }
+
+    #[test]
+    fn a_section_lies_inside_its_file() {
+        let source = Source::memory("m", vec![0; 4]);
+        let section = |from: u64, to: u64| Fields::of(&source, from..to, "s");
+        assert!(section(3, 2).is_err() && section(0, 5).is_err() && section(u64::MAX, u64::MAX).is_err());
+        let mut f = section(1, 4).unwrap();
+        assert_eq!((f.position(), f.left()), (1, 3));
+        assert!(f.take(4, "past its end").is_err());
+    }
+
+    /// Fields that lie across the end of what was read at once.
+    #[test]
+    fn windows_join() {
+        let bytes: Vec<u8> = (0..WINDOW as u32).flat_map(u32::to_le_bytes).collect();
+        let source = Source::memory("m", bytes);
+        let mut f = Fields::of(&source, 2..source.len(), "s").unwrap();
+        f.skip(2, "the rest of the first").unwrap();
+        for i in 1..WINDOW as u32 {
+            assert_eq!(f.u32("a").unwrap(), i);
+        }
+        assert_eq!(f.left(), 0);
     }
 
     #[test]

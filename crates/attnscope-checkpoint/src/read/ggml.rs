@@ -35,7 +35,7 @@ const LAYOUT_VERSION: i64 = 2;
 
 /// Lists a whisper.cpp file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
-    let mut f = Fields::new(source.bytes());
+    let mut f = Fields::of(source, 0..source.len(), "the file")?;
     let magic = f.take(4, "magic")?;
     if magic != MAGIC {
         return Err(ErrorKind::invalid("magic", "lmgg", magic.escape_ascii()));
@@ -73,7 +73,7 @@ fn skip_filters(f: &mut Fields<'_>) -> Result<(), ErrorKind> {
     let mels = f.natural("mel filter rows")?;
     let bins = f.natural("mel filter columns")?;
     // Two i32 and a 4: at most 64 bits.
-    f.take(mels.saturating_mul(bins).saturating_mul(4), "mel filters").map(|_| ())
+    f.skip(mels.saturating_mul(bins).saturating_mul(4), "mel filters")
 }
 
 fn skip_vocabulary(f: &mut Fields<'_>) -> Result<(), ErrorKind> {
@@ -81,7 +81,7 @@ fn skip_vocabulary(f: &mut Fields<'_>) -> Result<(), ErrorKind> {
     f.check_count(words, 4, "vocabulary")?;
     for _ in 0..words {
         let length = f.u32("length of a word")?;
-        f.take(length.into(), "a word of the vocabulary")?;
+        f.skip(length.into(), "a word of the vocabulary")?;
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ fn tensor(f: &mut Fields<'_>, layout: i64) -> Result<TensorInfo, ErrorKind> {
     let count = elements(&shape, format_args!("shape of tensor {name:?}"))?;
     let size = ggml_types::size(dtype, &shape, count, &name)?;
     let start = f.position();
-    f.take(size, format_args!("tensor {name:?}"))?;
+    f.skip(size, format_args!("tensor {name:?}"))?;
     let place = Place { source: 0, range: start..f.position(), strides: None, packing: Packing::Stored };
     Ok(TensorInfo { name, dtype, shape, place })
 }

@@ -22,7 +22,7 @@ use crate::source::Source;
 
 /// Tells the format by content and lists the file.
 pub(crate) fn read(source: &Source) -> Result<(Format, Listing), ErrorKind> {
-    let format = sniff(source.bytes())?;
+    let format = sniff(source)?;
     let listing = match format {
         Format::Safetensors => safetensors::read(source),
         Format::PyTorch => pytorch::read(source),

@@ -12,6 +12,9 @@ use crate::tensor::{Packing, Place, TensorInfo};
 /// NumPy pads headers to 64 bytes and refuses more than 10,000.
 const MAX_HEADER: u64 = 64 << 10;
 
+/// Magic, version and the length of the header.
+const PREAMBLE: u64 = 12;
+
 /// Bytes of all headers. Many entries of a directory may point to one header, which may be deflated.
 const MAX_HEADERS: u64 = 256 << 20;
 
@@ -25,7 +28,7 @@ const FIRST_READ: u64 = 512;
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let mut tensors = Vec::new();
     let mut headers = 0;
-    for entry in zip::entries(source.bytes())? {
+    for entry in zip::entries(source)? {
         // Other files in the archive are somebody's notes.
         let Some(name) = entry.name.strip_suffix(".npy") else { continue };
         let (header, data) = header(source, &entry)?;
@@ -42,7 +45,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
 
 /// A single array, which is a file of its own.
 pub(crate) fn array_file(source: &Source, name: &str) -> Result<TensorInfo, ErrorKind> {
-    array_header(source.bytes(), source.bytes().len() as u64, name)
+    array_header(&source.start(MAX_HEADER + PREAMBLE)?, source.len(), name)
 }
 
 /// A single array of `size` bytes, by the first of them.

@@ -1,6 +1,7 @@
 //! Safetensors. The `safetensors` crate parses and checks the header; this adds what its map cannot tell: a name
 //! given twice, and which tensor is at fault.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
@@ -11,7 +12,9 @@ use serde_json::{Map, Value};
 
 use crate::dtype::DType;
 use crate::error::ErrorKind;
+use crate::json::{MAX_JSON_VALUES, check_json_values};
 use crate::listing::{Config, Listing};
+use crate::read::fields::Fields;
 use crate::read::{clip, dims};
 use crate::source::Source;
 use crate::tensor::{Packing, Place, TensorInfo};
@@ -19,22 +22,20 @@ use crate::tensor::{Packing, Place, TensorInfo};
 /// The same cap as the format's own library.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// Values in the header, of which a tensor has nine. A parsed value takes some thirty times the bytes of `0,`; this
-/// bounds the memory of a hostile header.
-const MAX_VALUES: usize = 1 << 20;
-
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
-    let bytes = source.bytes();
-    let header = header(bytes)?;
-    check_values(header)?;
+    let bytes = header(source)?;
+    let header = std::str::from_utf8(&bytes).map_err(|e| {
+        ErrorKind::invalid(format!("header byte {}", e.valid_up_to()), "UTF-8", "other bytes")
+    })?;
+    check_json_values(&bytes, MAX_JSON_VALUES, "header")?;
     if let Some(name) = repeated_key(header).map_err(|e| not_json(&e))? {
         return Err(ErrorKind::Duplicate { name });
     }
     let metadata: Metadata =
         serde_json::from_str(header).map_err(|e| blame(header).unwrap_or(not_json(&e)))?;
     let data = 8 + header.len() as u64;
-    check_length(&metadata, bytes.len() as u64 - data)?;
+    check_length(&metadata, source.len() - data)?;
     let tensors = metadata
         .offset_keys()
         .into_iter()
@@ -50,30 +51,14 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     Ok(Listing { tensors, configs, ..Listing::default() })
 }
 
-/// The header's JSON, once its length is believable.
-fn header(bytes: &[u8]) -> Result<&str, ErrorKind> {
-    let have = bytes.len() as u64;
-    let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
-        return Err(ErrorKind::Truncated { place: "header length".into(), need: 8, have });
-    };
-    let need = u64::from_le_bytes(*length);
+/// The header's bytes, once their length is believable.
+fn header(source: &Source) -> Result<Cow<'_, [u8]>, ErrorKind> {
+    let length = source.read(0..8, "header length")?;
+    let need = Fields::new(&length).u64("header length")?;
     if need > MAX_HEADER {
         return Err(ErrorKind::TooLarge { place: "header".into(), found: need, cap: MAX_HEADER });
     }
-    let Some(header) = rest.get(..need as usize) else {
-        return Err(ErrorKind::Truncated { place: "header".into(), need, have: have - 8 });
-    };
-    std::str::from_utf8(header)
-        .map_err(|e| ErrorKind::invalid(format!("header byte {}", e.valid_up_to()), "UTF-8", "other bytes"))
-}
-
-fn check_values(header: &str) -> Result<(), ErrorKind> {
-    // Every value but the first follows one of these; those inside strings only make the bound stricter.
-    let values = header.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count();
-    if values > MAX_VALUES {
-        return Err(ErrorKind::invalid("header", format!("at most {MAX_VALUES} values"), values));
-    }
-    Ok(())
+    source.read(8..8 + need, "header")
 }
 
 fn not_json(error: &serde_json::Error) -> ErrorKind {

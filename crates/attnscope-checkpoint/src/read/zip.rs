@@ -3,12 +3,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::ops::Range;
 
+use flate2::read::DeflateDecoder;
+
 use crate::error::ErrorKind;
+use crate::pread;
 use crate::read::clip;
-use crate::source::Source;
+use crate::source::{self, Source};
 
 /// No checkpoint comes near this; it bounds what a directory may cost.
 const MAX_ENTRIES: usize = 1 << 18;
@@ -41,11 +44,14 @@ pub(crate) enum Method {
 }
 
 /// The entries of the archive in the order of its directory; folders are left out.
-pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, ErrorKind> {
-    let archive = rawzip::ZipArchive::from_slice(bytes).map_err(|e| directory(&e))?;
+pub(crate) fn entries(source: &Source) -> Result<Vec<Entry>, ErrorKind> {
+    let mut buffer = vec![0; rawzip::MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
+    let archive = rawzip::ZipLocator::new()
+        .locate_in_reader(source, &mut buffer, source.len())
+        .map_err(|(_, e)| directory(e))?;
     let mut entries = Vec::new();
-    let mut walk = archive.entries();
-    while let Some(record) = walk.next_entry().map_err(|e| directory(&e))? {
+    let mut walk = archive.entries(&mut buffer);
+    while let Some(record) = walk.next_entry().map_err(directory)? {
         if entries.len() == MAX_ENTRIES {
             let expected = format!("at most {MAX_ENTRIES} entries");
             return Err(ErrorKind::invalid("zip directory", expected, "more"));
@@ -55,12 +61,28 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, ErrorKind> {
         }
     }
     let mut seen = HashSet::with_capacity(entries.len());
-    match entries.iter().find(|e: &&Entry| !seen.insert(e.name.as_str())) {
-        Some(e) => {
-            Err(ErrorKind::invalid("zip directory", "each entry once", format!("{:?} twice", clip(&e.name))))
-        }
-        None => Ok(entries),
+    if let Some(e) = entries.iter().find(|e: &&Entry| !seen.insert(e.name.as_str())) {
+        let found = format!("{:?} twice", clip(&e.name));
+        return Err(ErrorKind::invalid("zip directory", "each entry once", found));
     }
+    check_disjoint(&entries)?;
+    Ok(entries)
+}
+
+/// Refuses entries that share bytes: it is how a small archive claims to be a large one.
+fn check_disjoint(entries: &[Entry]) -> Result<(), ErrorKind> {
+    let mut by_place: Vec<&Entry> = entries.iter().collect();
+    by_place.sort_by_key(|e| e.header);
+    for pair in by_place.windows(2) {
+        if let [a, b] = pair
+            && b.header < a.least_end()
+        {
+            let expected = format!("bytes of its own, from {} on", a.least_end());
+            let found = format!("{}, inside {}", b.header, a.place());
+            return Err(ErrorKind::invalid(b.place(), expected, found));
+        }
+    }
+    Ok(())
 }
 
 impl Entry {
@@ -80,16 +102,21 @@ impl Entry {
         }
     }
 
+    /// Where it ends at the earliest: its local header may have fields that the directory does not tell of.
+    fn least_end(&self) -> u64 {
+        self.header.saturating_add(LOCAL_HEADER).saturating_add(self.packed)
+    }
+
     /// The bytes in the file that hold this entry, packed or not. Its sizes are believable afterwards.
     pub(crate) fn locate(&self, source: &Source) -> Result<Range<u64>, ErrorKind> {
         self.check_sizes()?;
-        let mut header = [0u8; LOCAL_HEADER as usize];
-        read_at(source, self.header, &mut header).map_err(|e| self.outside(source, e))?;
-        let [b'P', b'K', 3, 4, .., n0, n1, x0, x1] = header else {
+        let end = self.header.saturating_add(LOCAL_HEADER);
+        let header = source.read(self.header..end, self.place())?;
+        let [b'P', b'K', 3, 4, .., n0, n1, x0, x1] = *header else {
             return Err(ErrorKind::invalid(self.place(), "a local header", "other bytes"));
         };
         let names = u64::from(u16::from_le_bytes([n0, n1])) + u64::from(u16::from_le_bytes([x0, x1]));
-        let have = source.bytes().len() as u64;
+        let have = source.len();
         let start = self.header.saturating_add(LOCAL_HEADER + names);
         let end = start.saturating_add(self.packed);
         if end > have {
@@ -104,30 +131,54 @@ impl Entry {
         if self.size > cap {
             return Err(ErrorKind::TooLarge { place: self.place(), found: self.size, cap });
         }
-        let packed = slice(source, self.locate(source)?).unwrap_or_default();
-        if self.method == Method::Stored {
-            return Ok(Cow::Borrowed(packed));
-        }
-        let bytes = inflate(packed, self.size)
-            .map_err(|e| ErrorKind::invalid(self.place(), "a deflate stream", e))?;
+        let bytes = self.start(source, self.size)?;
         if bytes.len() as u64 != self.size {
             let have = bytes.len() as u64;
             return Err(ErrorKind::Truncated { place: self.place(), need: self.size, have });
         }
-        Ok(Cow::Owned(bytes))
+        Ok(bytes)
     }
 
     /// The first unpacked bytes, fewer than `most` only if the entry ends before.
     pub(crate) fn start<'s>(&self, source: &'s Source, most: u64) -> Result<Cow<'s, [u8]>, ErrorKind> {
         let range = self.locate(source)?;
-        match self.method {
-            Method::Stored => {
-                let end = range.end.min(range.start.saturating_add(most));
-                Ok(Cow::Borrowed(slice(source, range.start..end).unwrap_or_default()))
+        if self.method == Method::Stored {
+            return source.read(range.start..range.end.min(range.start.saturating_add(most)), self.place());
+        }
+        let mut bytes = Vec::new();
+        let most = most.min(self.size);
+        DeflateDecoder::new(source.stream(range))
+            .take(most)
+            .read_to_end(&mut bytes)
+            .map_err(|e| self.not_inflated(e))?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Writes the unpacked bytes, some at a time; gives how many there were, one more than `most` at the most.
+    pub(crate) fn copy(&self, source: &Source, most: u64, into: &mut impl Write) -> Result<u64, ErrorKind> {
+        let range = self.locate(source)?;
+        let packed = source.stream(range);
+        let mut bytes: Box<dyn Read + '_> = match self.method {
+            Method::Stored => Box::new(packed),
+            _ => Box::new(DeflateDecoder::new(packed)),
+        };
+        let mut buffer = vec![0; pread::BLOCK];
+        let mut copied = 0;
+        while copied <= most {
+            let piece = bytes.read(&mut buffer).map_err(|e| self.not_inflated(e))?;
+            if piece == 0 {
+                break;
             }
-            _ => inflate(slice(source, range).unwrap_or_default(), most.min(self.size))
-                .map(Cow::Owned)
-                .map_err(|e| ErrorKind::invalid(self.place(), "a deflate stream", e)),
+            into.write_all(&buffer[..piece]).map_err(ErrorKind::Write)?;
+            copied += piece as u64;
+        }
+        Ok(copied)
+    }
+
+    fn not_inflated(&self, error: std::io::Error) -> ErrorKind {
+        match source::from_io(error) {
+            ErrorKind::Io(e) => ErrorKind::invalid(self.place(), "a deflate stream", e),
+            other => other,
         }
     }
 
@@ -160,48 +211,21 @@ impl Entry {
             help: "write the file again with stored or deflated entries".into(),
         }
     }
-
-    fn outside(&self, source: &Source, error: std::io::Error) -> ErrorKind {
-        match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => {
-                let have = (source.bytes().len() as u64).saturating_sub(self.header);
-                ErrorKind::Truncated { place: self.place(), need: LOCAL_HEADER, have }
-            }
-            _ => ErrorKind::Io(error),
-        }
-    }
 }
 
 /// What a broken directory means to somebody who has only seen the file.
-fn directory(error: &rawzip::Error) -> ErrorKind {
+fn directory(error: rawzip::Error) -> ErrorKind {
     match error.kind() {
         rawzip::ErrorKind::MissingEndOfCentralDirectory | rawzip::ErrorKind::Eof => {
             ErrorKind::Truncated { place: "zip directory, at the end of the file".into(), need: 22, have: 0 }
         }
+        rawzip::ErrorKind::IO(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            ErrorKind::Truncated { place: "zip directory, at the end of the file".into(), need: 22, have: 0 }
+        }
+        rawzip::ErrorKind::IO(_) => match error.into_kind() {
+            rawzip::ErrorKind::IO(e) => source::from_io(e),
+            kind => ErrorKind::invalid("zip directory", "a list of entries", rawzip::Error::from(kind)),
+        },
         _ => ErrorKind::invalid("zip directory", "a list of entries", error),
     }
-}
-
-fn inflate(packed: &[u8], most: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    flate2::read::DeflateDecoder::new(packed).take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// The bytes of a range that has been checked against the file.
-pub(crate) fn slice(source: &Source, range: Range<u64>) -> Option<&[u8]> {
-    source.bytes().get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
-}
-
-/// Reads a local header with a system call where there is a file: touching a map brings in the 64 kB around each
-/// header, which for a thousand storages is more memory than the whole listing.
-fn read_at(source: &Source, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-    #[cfg(unix)]
-    if let Some(file) = source.file() {
-        return std::os::unix::fs::FileExt::read_exact_at(file, out, offset);
-    }
-    let end = offset.saturating_add(out.len() as u64);
-    let bytes = slice(source, offset..end).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    out.copy_from_slice(bytes);
-    Ok(())
 }

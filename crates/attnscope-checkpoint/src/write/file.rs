@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
+use crate::unfinished::Unfinished;
 
 /// Writes a file by way of a temporary one beside it, renamed at the end: an error leaves nothing behind, and what was
 /// there before stays as it was. A link is followed, and a file keeps its permissions. Something that is no regular
@@ -18,31 +19,17 @@ pub fn write_file(path: &Path, body: impl FnOnce(&File) -> Result<(), Error>) ->
         return body(&File::options().write(true).open(path).map_err(at)?);
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let file = temporary(&target).map_err(at)?;
-    body(file.as_file())?;
-    if let Some(meta) = existing {
-        file.as_file().set_permissions(meta.permissions()).map_err(at)?;
-    }
-    // Otherwise a crash soon after could leave the new name with nothing under it.
-    file.as_file().sync_all().map_err(at)?;
-    file.persist(&target).map_err(|e| at(e.error))?;
-    Ok(())
-}
-
-/// A temporary file beside the target, with the permissions of any other new file rather than a secret's.
-fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = target
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .map_or_else(|| PathBuf::from("."), Path::to_owned);
-    // Asked first: the temporary file's own error would speak of a name that nobody gave.
-    fs::metadata(&folder)?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".attnscope-").suffix(".part");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666));
+    let part = Unfinished::file(&folder).map_err(at)?;
+    let file = part.handle().map_err(at)?;
+    body(file)?;
+    if let Some(meta) = existing {
+        file.set_permissions(meta.permissions()).map_err(at)?;
     }
-    builder.tempfile_in(folder)
+    // Otherwise a crash soon after could leave the new name with nothing under it.
+    file.sync_all().map_err(at)?;
+    part.commit(&target).map_err(at)
 }

@@ -299,6 +299,10 @@ impl Sink for Hold<'_> {
         (self.wanted)(node)
     }
 
+    fn held(&self, node: NodeId) -> u64 {
+        if self.wants(node) { 4 } else { 0 }
+    }
+
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         self.tensors.insert(node, Tensor { shape: shape.to_vec(), values: values.to_f32() });
         Ok(())
@@ -317,6 +321,10 @@ impl Sink for Against<'_> {
     fn wants(&self, node: NodeId) -> bool {
         // The steps of an attention are handed over together, so one that is earlier may still come.
         self.first.as_ref().is_none_or(|(first, _)| node < *first)
+    }
+
+    fn held(&self, _: NodeId) -> u64 {
+        0
     }
 
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {

@@ -34,6 +34,10 @@ impl Sink for Finite<'_> {
         self.broken.as_ref().is_none_or(|first| node < first.node)
     }
 
+    fn held(&self, _: NodeId) -> u64 {
+        0
+    }
+
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         if self.wants(node) {
             let found = broken(node, &self.model.graph.node(node).op, shape, &values.to_f32());

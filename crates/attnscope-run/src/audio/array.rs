@@ -27,7 +27,13 @@ pub fn features_from_array(path: &Path, mels: usize, frames: usize) -> Result<Fe
         file.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
         if magic == MAGIC { npy(file, mels, frames) } else { tensors(path, mels, frames) }
     };
-    let opened = File::open(path).map_err(AudioErrorKind::Io);
+    // Asked before opening: opening a pipe would wait for a writer.
+    let opened = match std::fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => {
+            Err(AudioErrorKind::Unrecognised { found: "not a regular file".into() })
+        }
+        _ => File::open(path).map_err(AudioErrorKind::Io),
+    };
     opened.and_then(|mut file| features(&mut file)).map_err(|kind| match kind {
         // A shard or a folder's file: the reader knows better which.
         AudioErrorKind::Tensors(error) => AudioError { file: error.file.clone(), kind: error.into() },

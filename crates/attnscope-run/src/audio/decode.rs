@@ -42,10 +42,11 @@ impl Decoder {
     /// Reads the headers.
     pub(super) fn open(path: &Path) -> Result<Self, AudioError> {
         let at = |kind| AudioError::new(path, kind);
-        let file = File::open(path).map_err(|e| at(e.into()))?;
-        if !file.metadata().map_err(|e| at(e.into()))?.is_file() {
+        // Asked before opening: opening a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(|e| at(e.into()))?.is_file() {
             return Err(at(AudioErrorKind::Unrecognised { found: "not a regular file".into() }));
         }
+        let file = File::open(path).map_err(|e| at(e.into()))?;
         let stream = MediaSourceStream::new(Box::new(file), Default::default());
         let (formats, codecs) = (symphonia::default::get_probe(), symphonia::default::get_codecs());
         // The content decides, whatever the file is called.

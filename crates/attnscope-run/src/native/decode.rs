@@ -49,6 +49,10 @@ impl Sink for Nothing {
         false
     }
 
+    fn held(&self, _: NodeId) -> u64 {
+        0
+    }
+
     fn put(&mut self, _: NodeId, _: &[usize], _: Values<'_>) -> Result<(), RunError> {
         Ok(())
     }

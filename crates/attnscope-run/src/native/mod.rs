@@ -3,6 +3,7 @@
 mod attention;
 mod cache;
 mod decode;
+mod demand;
 mod kernels;
 mod ops;
 mod pass;

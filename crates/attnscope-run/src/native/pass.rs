@@ -1,6 +1,7 @@
 //! One pass over the graph, or over the part of it that depends on the target.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use attnscope_graph::{Model, Node, NodeId, Op, Stack};
 
@@ -9,7 +10,7 @@ use super::attention::{Extent, Given, Keys, Stages, attend};
 use super::cache::Cache;
 use super::ops::mask_key;
 use super::plan::{Attention, Plan};
-use super::pool::Shared;
+use super::pool::{OutOfMemory, Shared};
 use super::product::Machine;
 use super::window::Window;
 use crate::change::Changes;
@@ -50,17 +51,25 @@ pub(super) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    pub(super) fn run(mut self, sink: &mut dyn Sink) -> Result<(), RunError> {
+    /// Runs the pass. What it leaves half made where it fails is not read again.
+    pub(super) fn run(self, sink: &mut dyn Sink) -> Result<(), RunError> {
+        match catch_unwind(AssertUnwindSafe(|| self.steps(sink))) {
+            Ok(result) => result,
+            Err(panic) => match panic.downcast::<OutOfMemory>() {
+                Ok(missing) => Err(RunError::OutOfMemory { need: missing.0 }),
+                Err(panic) => resume_unwind(panic),
+            },
+        }
+    }
+
+    fn steps(mut self, sink: &mut dyn Sink) -> Result<(), RunError> {
         let (model, plan) = (self.model, self.plan);
+        // One more token needs next to nothing, and comes often.
+        if self.part != Part::Target || self.window.length > 1 {
+            self.check_demand(sink)?;
+        }
         for (id, node) in model.graph.iter() {
-            let on_target = plan.on_target[id.index()];
-            let skip = match self.part {
-                Part::All => false,
-                Part::After(known) => id <= known,
-                Part::Source => on_target,
-                Part::Target => !on_target,
-            };
-            if skip {
+            if !self.is_computed(id) {
                 continue;
             }
             self.step(id, node, sink)?;
@@ -74,7 +83,18 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn shape(&self, id: NodeId) -> Result<Vec<usize>, RunError> {
+    /// Whether a node belongs to this pass.
+    pub(super) fn is_computed(&self, id: NodeId) -> bool {
+        let on_target = self.plan.on_target[id.index()];
+        match self.part {
+            Part::All => true,
+            Part::After(known) => id > known,
+            Part::Source => !on_target,
+            Part::Target => on_target,
+        }
+    }
+
+    pub(super) fn shape(&self, id: NodeId) -> Result<Vec<usize>, RunError> {
         self.window.shape(self.model.graph.node(id), self.plan.on_target[id.index()])
     }
 

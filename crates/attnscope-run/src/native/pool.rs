@@ -21,12 +21,27 @@ enum Memory {
     Large(MmapMut),
 }
 
+/// Memory that was asked for and is not there, in bytes. What a pass needs is checked before it starts, so that this is
+/// rare; it unwinds from whichever kernel asked to the pass, which makes an error of it.
+#[derive(Debug)]
+pub(super) struct OutOfMemory(pub(super) u64);
+
+fn out_of_memory(len: usize) -> ! {
+    std::panic::resume_unwind(Box::new(OutOfMemory((len as u64).saturating_mul(4))))
+}
+
 impl Memory {
     fn new(len: usize) -> Self {
         if len < LARGE {
-            return Self::Small(vec![0.0; len]);
+            let mut values = Vec::new();
+            if values.try_reserve_exact(len).is_err() {
+                out_of_memory(len);
+            }
+            values.resize(len, 0.0);
+            return Self::Small(values);
         }
-        let Ok(map) = MmapMut::map_anon(len * size_of::<f32>()) else { return Self::Small(vec![0.0; len]) };
+        let map = len.checked_mul(size_of::<f32>()).map(MmapMut::map_anon);
+        let Some(Ok(map)) = map else { out_of_memory(len) };
         // Two megabytes at a time instead of four kilobytes: a wish, which not every system can fulfil.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
@@ -156,6 +171,14 @@ mod tests {
         let at = pool.take(LARGE).as_ptr();
         assert_ne!(pool.take(LARGE / 4).as_ptr(), at);
         assert_eq!(pool.take(LARGE - 7).as_ptr(), at);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_unwinds_with_its_size() {
+        for len in [usize::MAX, 1 << 60] {
+            let unwound = std::panic::catch_unwind(|| Pool::default().take(len)).unwrap_err();
+            assert_eq!(unwound.downcast::<OutOfMemory>().unwrap().0, (len as u64).saturating_mul(4));
+        }
     }
 
     #[test]

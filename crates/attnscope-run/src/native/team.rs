@@ -53,9 +53,11 @@ impl std::fmt::Debug for Board {
 type Body<'a> = &'a (dyn Fn(usize) + Sync);
 
 impl Team {
-    /// A team of as many threads as the process uses, which starts its helpers when they are first needed.
+    /// A team of as many threads as the process uses, which starts its helpers when they are first needed. More than the
+    /// machine has cores would wait for each other awake.
     pub(crate) fn new() -> Self {
-        Self::of(rayon::current_num_threads())
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::of(rayon::current_num_threads().min(cores))
     }
 
     fn of(size: usize) -> Self {
@@ -74,6 +76,8 @@ impl Team {
             return;
         }
         let helpers = self.helpers.get_or_init(|| self.start());
+        // Whoever starts a loop within a loop would write over the body that the others run.
+        assert_eq!(self.board.state.load(Ordering::Relaxed) & OPEN, 0, "a loop within a loop");
         let mut body: Body<'_> = &body;
         let board = &*self.board;
         // Nothing of a loop that ended in a panic of its own.

@@ -306,8 +306,9 @@ pub(super) unsafe fn dot(
     right: Rows<'_>,
     finish: Finish<'_>,
 ) {
-    assert!(left.width == right.width && finish.row + left.count <= canvas.rows);
-    assert!(finish.column + right.count <= canvas.columns);
+    let within = |from: usize, count: usize, end: usize| from.checked_add(count).is_some_and(|to| to <= end);
+    assert!(left.width == right.width && within(finish.row, left.count, canvas.rows));
+    assert!(within(finish.column, right.count, canvas.columns));
     finish.bias.check(canvas);
     let (_, registers) = arch.dispatch(Vectors);
     // Rows on the left together as far as there are registers for the sums; one alone with more on the right.

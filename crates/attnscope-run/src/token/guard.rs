@@ -10,6 +10,9 @@ pub(super) const MOST_BYTES: usize = 64 << 20;
 /// How many times longer its rules may make a text. Those in use stay below a hundred.
 const MOST_GROWTH: usize = 1 << 14;
 
+/// Ids and pieces that a post-processor may put around a text. Those in use add a handful, for each language one.
+const MOST_ADDED: usize = 1 << 12;
+
 /// The parts of a tokenizer.json that change text.
 #[derive(Debug, Deserialize)]
 pub(super) struct Rules {
@@ -17,6 +20,8 @@ pub(super) struct Rules {
     normalizer: Value,
     #[serde(default)]
     pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
     #[serde(default)]
     decoder: Value,
     /// Must be there, and is read elsewhere.
@@ -28,6 +33,13 @@ impl Rules {
     /// What is wrong, where the rules would make a text absurdly long: a chain of replacements that each double it
     /// fills any memory.
     pub(super) fn excess(&self) -> Option<String> {
+        let added = items(&self.post_processor);
+        if added > MOST_ADDED {
+            return Some(format!(
+                "a post_processor with lists of {added} items, which it may put around every text; no tokenizer \
+                 needs more than {MOST_ADDED}"
+            ));
+        }
         let encode = growth(&self.normalizer).saturating_mul(growth(&self.pre_tokenizer));
         let worst = encode.max(growth(&self.decoder));
         (worst > MOST_GROWTH).then(|| {
@@ -40,6 +52,15 @@ impl Rules {
     /// Whether tokens are written in GPT-2's alphabet of bytes.
     pub(super) fn byte_level(&self) -> bool {
         [&self.pre_tokenizer, &self.normalizer, &self.decoder].into_iter().any(mentions_bytes)
+    }
+}
+
+/// The items of all lists in a value.
+fn items(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => list.iter().map(items).fold(list.len(), usize::saturating_add),
+        Value::Object(map) => map.values().map(items).fold(0, usize::saturating_add),
+        _ => 0,
     }
 }
 
@@ -95,6 +116,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_put_around_a_text_is_counted() {
+        let rules = |ids: usize| Rules {
+            normalizer: Value::Null,
+            pre_tokenizer: Value::Null,
+            post_processor: json!({"type": "TemplateProcessing", "special_tokens": {"a": {"ids": vec![1; ids]}}}),
+            decoder: Value::Null,
+            _model: IgnoredAny,
+        };
+        assert_eq!(rules(2).excess(), None);
+        assert!(rules(200_000).excess().is_some_and(|why| why.contains("200000")));
+    }
 
     #[test]
     fn chains_of_replacements_multiply() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attnscope_checkpoint::Checkpoint;
+use attnscope_checkpoint::{Checkpoint, Error, check_json_values};
 use serde_json::Value;
 
 use super::{ABOUT, TENSORS, TRACE_SCHEMA, TraceError};
@@ -41,6 +41,8 @@ pub struct TraceNode {
 
 /// More than the description of any model's graph.
 const MOST_ABOUT: u64 = 256 << 20;
+/// Values in it, of which a token and a node have a few.
+const MOST_VALUES: usize = 1 << 23;
 
 impl Trace {
     /// Whether a folder has the files of a trace.
@@ -54,17 +56,23 @@ impl Trace {
     /// When it is not one, or is damaged.
     pub fn open(folder: &Path) -> Result<Self, TraceError> {
         let path = folder.join(ABOUT);
-        let size = std::fs::metadata(&path).map_err(TraceError::io(&path))?.len();
+        let meta = std::fs::metadata(&path).map_err(TraceError::io(&path))?;
+        let size = meta.len();
         let invalid = |place: &str, expected, found: String| TraceError::Invalid {
             path: path.clone(),
             place: place.to_owned(),
             expected,
             found,
         };
+        if !meta.is_file() {
+            // Opening a pipe would wait for a writer.
+            return Err(invalid("the file", "a regular file", "something else".into()));
+        }
         if size > MOST_ABOUT {
             return Err(invalid("the file", "at most 256 MiB", format!("{size} bytes")));
         }
         let text = std::fs::read(&path).map_err(TraceError::io(&path))?;
+        check_json_values(&text, MOST_VALUES, "the file").map_err(|kind| Error::new(&path, kind))?;
         let about: Value =
             serde_json::from_slice(&text).map_err(|e| invalid("the file", "JSON", e.to_string()))?;
         let schema = &about["schema"];

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use attnscope_checkpoint::{Purpose, Unfinished};
 use attnscope_graph::{Graph, NodeId, Op};
 use serde_json::{Map, Value, json};
-use tempfile::TempDir;
 
 use super::{ABOUT, TENSORS, TraceError};
 use crate::error::RunError;
@@ -29,7 +29,7 @@ pub struct TraceWriter {
     /// The trace's name, once it is whole.
     target: PathBuf,
     /// Its folder until then, beside the target.
-    folder: TempDir,
+    folder: Unfinished,
     file: File,
     places: HashMap<NodeId, Place>,
     bytes: u64,
@@ -83,18 +83,13 @@ impl TraceWriter {
     ) -> Result<Self, TraceError> {
         refuse_existing(target)?;
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = new_folder(parent).map_err(TraceError::io(parent))?;
+        let folder = Unfinished::folder(parent, Purpose::Trace).map_err(TraceError::io(parent))?;
         let path = folder.path().join(TENSORS);
         let file = File::create(&path).map_err(TraceError::io(&path))?;
         let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
         let header = writer.plan(graph, nodes, precision);
         writer.write_header(header).map_err(TraceError::io(&path))?;
         Ok(writer)
-    }
-
-    /// Where the trace is until it has its name: what must go if the run is ended from outside.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// The size of the tensors, in bytes.
@@ -169,16 +164,17 @@ impl TraceWriter {
         };
         write().map_err(TraceError::io(&path))?;
         refuse_existing(&self.target)?;
-        std::fs::rename(self.folder.path(), &self.target).map_err(TraceError::io(&self.target))?;
-        // It has another name now: there is nothing left to remove.
-        let _ = self.folder.keep();
-        Ok(())
+        self.folder.commit(&self.target).map_err(TraceError::io(&self.target))
     }
 }
 
 impl Sink for TraceWriter {
     fn wants(&self, node: NodeId) -> bool {
         self.places.contains_key(&node)
+    }
+
+    fn held(&self, _: NodeId) -> u64 {
+        0
     }
 
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
@@ -212,16 +208,4 @@ fn refuse_existing(path: &Path) -> Result<(), TraceError> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     let found = if meta.is_dir() { "a folder" } else { "a file" };
     Err(TraceError::Exists { path: path.to_owned(), found })
-}
-
-/// A folder with an unused name that others may read, as far as the user's mask lets them.
-fn new_folder(parent: &Path) -> std::io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".attnscope-trace-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o777));
-    }
-    builder.tempdir_in(parent)
 }

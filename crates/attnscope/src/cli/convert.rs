@@ -1,5 +1,6 @@
 //! `convert`: a checkpoint in another format, bit for bit, or a refusal with its reason.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use attnscope_checkpoint::{Checkpoint, DType, Target, TensorInfo, write};
@@ -75,7 +76,7 @@ impl Convert {
         write(target, &self.output, &checkpoint.paths(), entries, &metadata)?;
         if !self.quiet {
             let (n, to) = (checkpoint.tensors().len(), super::line(&self.output.display().to_string()));
-            eprintln!("note: {n} tensors written to {to}");
+            let _ = writeln!(std::io::stderr(), "note: {n} tensors written to {to}");
         }
         Ok(())
     }

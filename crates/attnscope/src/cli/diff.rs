@@ -184,9 +184,10 @@ fn file(opened: &Opened) -> File<'_> {
 }
 
 fn open(path: &Path) -> Result<Side, Failure> {
-    Side::open(path).map_err(|e| match path.exists() {
-        true => Failure::new(e.to_string(), e.help()),
-        false => Failure::new(
+    let absent = std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+    Side::open(path).map_err(|e| match absent {
+        false => Failure::new(e.to_string(), e.help()),
+        true => Failure::new(
             format!("{}: no such file or folder", path.display()),
             "give two traces, or a trace and a dump; `attnscope trace --save DIR` makes a trace",
         ),

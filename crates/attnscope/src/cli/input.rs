@@ -109,7 +109,6 @@ impl SourceArgs {
         if model.model != "toy" {
             return model.open();
         }
-        model.set_threads()?;
         let pairs = self.read_pairs()?;
         let of = |pick: fn(&Pair) -> &String| pairs.iter().map(pick).cloned().collect::<Vec<_>>();
         let or =

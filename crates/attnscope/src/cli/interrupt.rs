@@ -1,24 +1,50 @@
-//! What is half made goes when the user interrupts.
+//! What is half made goes when the process is asked to end, or cannot go on for want of memory.
 
-use std::path::Path;
-
-/// Removes a folder that has not got its name yet, if the program is asked to end before it has.
+/// Watches for the signals that end a process. Called once, before anything is begun.
 #[cfg(unix)]
-pub(super) fn remove_on_interrupt(folder: &Path) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+pub(super) fn watch() {
+    use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
     use signal_hook::iterator::Signals;
 
-    // Without a handler the folder stays behind, under its hidden name: no reason not to run.
-    let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM]) else { return };
-    let folder = folder.to_owned();
-    std::thread::spawn(move || {
+    // A file that grows past its limit is an error of the write, not the end of the process.
+    let _ = signal_hook::flag::register(SIGXFSZ, Default::default());
+    // Without a watch, parts stay behind under their hidden names: no reason not to run.
+    let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGABRT]) else { return };
+    let watch = move || {
         if let Some(signal) = signals.forever().next() {
-            let _ = std::fs::remove_dir_all(&folder);
-            std::process::exit(128 + signal);
+            // Held to the end: nothing is begun or committed any more.
+            let _abandoned = attnscope_checkpoint::abandon_all();
+            if signal == SIGABRT {
+                // What failed has been printed by the allocator.
+                say("error: there is not enough memory\nhelp: free some, or give the program less to do\n");
+            }
+            signal_hook::low_level::exit(if signal == SIGABRT { 2 } else { 128 + signal });
         }
-    });
+    };
+    if std::thread::Builder::new().name("signals".into()).spawn(watch).is_ok() {
+        hold_back_abort();
+    }
 }
 
-/// Elsewhere the folder stays behind, under its hidden name.
+/// Elsewhere parts stay behind, under their hidden names.
 #[cfg(not(unix))]
-pub(super) fn remove_on_interrupt(_: &Path) {}
+pub(super) fn watch() {}
+
+/// An allocation that fails ends in `abort`. The thread that called it waits here until the watch above, whose turn
+/// comes first, has cleaned up and ended the process.
+#[cfg(unix)]
+#[allow(unsafe_code)]
+fn hold_back_abort() {
+    let wait = || {
+        // Long enough for the largest folder; then the process ends as it would have.
+        std::thread::sleep(std::time::Duration::from_secs(10));
+    };
+    // SAFETY: a handler may do only what is safe in a signal. Sleeping is, and nothing else is done.
+    let _ = unsafe { signal_hook::low_level::register(signal_hook::consts::SIGABRT, wait) };
+}
+
+#[cfg(unix)]
+fn say(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -11,6 +11,7 @@ mod generated;
 mod input;
 mod inspect;
 mod interrupt;
+mod limits;
 mod masks;
 mod notes;
 mod output;
@@ -38,6 +39,8 @@ use output::Output;
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    limits: limits::Limits,
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,9 +82,6 @@ struct ModelArgs {
     /// `norm_place=pre,activation=gelu`
     #[arg(long, value_name = "FIELD=VALUE", value_delimiter = ',')]
     wiring: Vec<String>,
-    /// Threads to work with [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
 }
 
 /// Where results go and how they look.
@@ -119,23 +119,15 @@ enum TextOrJson {
 
 impl ModelArgs {
     fn open(&self) -> Result<crate::Opened, Failure> {
-        self.set_threads()?;
         let mut opened = crate::Opened::open(&self.model, self.heads.map(|n| n as usize))?;
         opened.set_wiring(&self.wiring)?;
         Ok(opened)
-    }
-
-    fn set_threads(&self) -> Result<(), Failure> {
-        if let Some(n) = self.threads {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(n)).build_global();
-            pool.map_err(|e| Failure::new(format!("{n} threads: {e}"), "give a smaller --threads"))?;
-        }
-        Ok(())
     }
 }
 
 /// Parses the command line, runs the command, reports what went wrong.
 pub fn main() -> ExitCode {
+    interrupt::watch();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
@@ -145,6 +137,7 @@ pub fn main() -> ExitCode {
             return code;
         }
     };
+    cli.limits.set();
     let fine = |()| ExitCode::SUCCESS;
     let result = match &cli.command {
         None => tour::run().map(fine),

@@ -67,6 +67,10 @@ impl Sink for Collect<'_> {
         true
     }
 
+    fn held(&self, node: NodeId) -> u64 {
+        if self.wanted.keeps(self.graph, node) { 8 } else { 0 }
+    }
+
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         let stats = match values {
             Values::F32(values) => Stats::of_f32(values),

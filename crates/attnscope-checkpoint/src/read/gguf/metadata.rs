@@ -122,14 +122,16 @@ fn value(
         },
         8 => {
             let length = f.u64(key)?;
-            let text = f.take(length, key)?;
             match keep {
                 Some(budget) => {
                     budget.spend(length)?;
                     // Vocabularies hold bytes that are not whole characters.
-                    String::from_utf8_lossy(text).into()
+                    String::from_utf8_lossy(f.take(length, key)?).into()
                 }
-                None => Value::Null,
+                None => {
+                    f.skip(length, key)?;
+                    Value::Null
+                }
             }
         }
         9 => array(f, key, depth, keep)?,
@@ -190,7 +192,7 @@ fn skip(
     depth: u32,
 ) -> Result<(), ErrorKind> {
     if !matches!(kind, 8 | 9) {
-        return f.take(size.saturating_mul(count), key).map(|_| ());
+        return f.skip(size.saturating_mul(count), key);
     }
     for _ in 0..count {
         value(f, kind, key, depth + 1, None)?;

@@ -23,7 +23,7 @@ const SMALLEST_ENTRY: u64 = 8 + 4 + 4 + 8;
 
 /// Lists a GGUF file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
-    let mut f = Fields::new(source.bytes());
+    let mut f = Fields::of(source, 0..source.len(), "the file")?;
     let magic = f.take(4, "magic")?;
     if magic != b"GGUF" {
         return Err(ErrorKind::invalid("magic", "GGUF", magic.escape_ascii()));
@@ -41,7 +41,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let entries = (0..tensor_count).map(|_| Entry::read(&mut f, alignment)).collect::<Result<Vec<_>, _>>()?;
 
     let data = f.position().next_multiple_of(alignment);
-    let end = source.bytes().len() as u64;
+    let end = source.len();
     let tensors = entries.into_iter().map(|e| e.place(data, end)).collect::<Result<Vec<_>, _>>()?;
     check_unique(&tensors)?;
     check_disjoint(&tensors)?;
@@ -54,8 +54,8 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
 }
 
 /// The elements of an array of the header.
-pub(crate) fn list(bytes: &[u8], stored: &StoredList) -> Result<List, ErrorKind> {
-    let mut f = Fields::section(bytes, stored.range.start, stored.range.end, &stored.key)?;
+pub(crate) fn list(source: &Source, stored: &StoredList) -> Result<List, ErrorKind> {
+    let mut f = Fields::of(source, stored.range.clone(), &stored.key)?;
     metadata::list(&mut f, &stored.key)
 }
 

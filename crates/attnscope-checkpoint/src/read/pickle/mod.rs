@@ -22,4 +22,4 @@ pub(crate) use value::{Arena, Global, Id, Node, Object, RawTensor};
 const MAX_STEPS: u64 = 8 << 20;
 
 /// Bytes that the values of one pickle may take. Those of fifty thousand tensors take some 60 MB.
-const MAX_HELD: usize = 128 << 20;
+pub(crate) const MAX_HELD: usize = 128 << 20;

@@ -4,6 +4,7 @@
 //! storages in the order in which they follow. A storage is a count of elements and their bytes; how wide an element
 //! is stands in the saved value alone.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::tensor::{Claim, Storage, Storages, claim};
@@ -22,7 +23,10 @@ const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x1
 const MAX_PLAIN: usize = 32 << 20;
 
 /// More than the pickle of the magic number takes in any protocol.
-const MAGIC_PICKLE: usize = 64;
+pub(crate) const MAGIC_PICKLE: u64 = 64;
+
+/// What is read of the file at first in search of the end of a pickle.
+const FIRST_WINDOW: u64 = 1 << 20;
 
 /// The only one there was.
 const VERSION: i64 = 1001;
@@ -32,49 +36,61 @@ const TYPE_SIZES: [(&str, &[i64]); 3] = [("short", &[2]), ("int", &[4]), ("long"
 
 /// Whether the file begins with the pickle of torch's magic number.
 pub(crate) fn is(bytes: &[u8]) -> bool {
-    let start = bytes.get(..MAGIC_PICKLE).unwrap_or(bytes);
+    let start = bytes.get(..MAGIC_PICKLE as usize).unwrap_or(bytes);
     let number = pickle::load("magic number", start);
     number.is_ok_and(|p| matches!(p.arena.get(p.root), Node::Long(MAGIC)))
 }
 
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
-    let mut pickles = Pickles { bytes: source.bytes(), at: 0 };
-    pickles.next("magic number")?;
-    check_version(&pickles.next("protocol version")?)?;
-    check_machine(&pickles.next("system information")?)?;
-    let value = pickles.saved("saved value")?;
-    let keys = pickles.next("storage keys")?;
-    let table = storages(source.bytes(), pickles.at, &claims(&value.arena)?, &keys)?;
+    let mut at = 0;
+    // One that holds a few plain values.
+    let plain = |at: u64| Window::read(source, at, MAX_PLAIN);
+    for (name, check) in [
+        ("magic number", None),
+        ("protocol version", Some(check_version as fn(&Pickle<'_>) -> _)),
+        ("system information", Some(check_machine as fn(&Pickle<'_>) -> _)),
+    ] {
+        let window = plain(at)?;
+        let pickle = window.load(name)?;
+        check.map_or(Ok(()), |check| check(&pickle))?;
+        at += pickle.end as u64;
+    }
+    // The one that holds the model.
+    let window = Window::read(source, at, pickle::MAX_HELD)?;
+    let value = window.load("saved value")?;
+    at += value.end as u64;
+    let window = plain(at)?;
+    let keys = window.load("storage keys")?;
+    at += keys.end as u64;
+    let table = storages(source, at, &claims(&value.arena)?, &keys)?;
     // What follows is not looked at: several values may be saved in one file, and torch.load takes the first.
     listing(&value, Storages::of_table(table))
 }
 
-/// The pickles at the beginning of the file, one after the other.
-struct Pickles<'s> {
-    bytes: &'s [u8],
-    at: usize,
+/// The bytes of the file from some place on, as far as the pickle there goes and a little further.
+struct Window<'s> {
+    bytes: Cow<'s, [u8]>,
+    /// Bytes that its values may take.
+    most: usize,
 }
 
-impl<'s> Pickles<'s> {
-    /// One that holds a few plain values.
-    fn next(&mut self, name: &'s str) -> Result<Pickle<'s>, ErrorKind> {
-        Ok(self.pass(pickle::load_within(name, self.rest(), MAX_PLAIN)?))
+impl<'s> Window<'s> {
+    /// Nothing says where a pickle ends but the pickle: more is read until it does, up to a cap.
+    fn read(source: &'s Source, at: u64, most: usize) -> Result<Self, ErrorKind> {
+        let longest = source.len().saturating_sub(at).min(MAX_PICKLE);
+        let mut length = FIRST_WINDOW.min(longest);
+        loop {
+            let window = Self { bytes: source.read(at..at + length, "pickle")?, most };
+            if length == longest || window.load("pickle").is_ok() {
+                return Ok(window);
+            }
+            length = length.saturating_mul(8).min(longest);
+        }
     }
 
-    /// The one that holds the model.
-    fn saved(&mut self, name: &'s str) -> Result<Pickle<'s>, ErrorKind> {
-        Ok(self.pass(pickle::load(name, self.rest())?))
-    }
-
-    fn rest(&self) -> &'s [u8] {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        rest.get(..MAX_PICKLE as usize).unwrap_or(rest)
-    }
-
-    fn pass(&mut self, pickle: Pickle<'s>) -> Pickle<'s> {
-        self.at += pickle.end;
-        pickle
+    fn load<'w>(&'w self, name: &'w str) -> Result<Pickle<'w>, ErrorKind> {
+        pickle::load_within(name, &self.bytes, self.most)
     }
 }
 
@@ -138,8 +154,8 @@ fn claims<'p>(arena: &'p Arena<'_>) -> Result<HashMap<&'p str, Claim<'p>>, Error
 
 /// Where each storage lies. `at` is where the first one begins.
 fn storages(
-    bytes: &[u8],
-    at: usize,
+    source: &Source,
+    at: u64,
     claims: &HashMap<&str, Claim<'_>>,
     keys: &Pickle<'_>,
 ) -> Result<HashMap<String, Storage>, ErrorKind> {
@@ -147,7 +163,7 @@ fn storages(
     let Some(ids) = keys.arena.items(keys.root) else {
         return Err(ErrorKind::invalid(place, "a list", keys.arena.describe(keys.root)));
     };
-    let mut fields = Fields::section(bytes, at as u64, bytes.len() as u64, "storages")?;
+    let mut fields = Fields::of(source, at..source.len(), "storages")?;
     let mut table = HashMap::new();
     for &id in ids {
         let key = keys.arena.str(id);
@@ -175,6 +191,6 @@ fn storage(fields: &mut Fields<'_>, claim: &Claim<'_>) -> Result<Storage, ErrorK
     let start = fields.position();
     // More than there can be where the product is.
     let size = count.saturating_mul(claim.width());
-    fields.take(size, place)?;
+    fields.skip(size, place)?;
     Ok(Storage { range: start..fields.position(), size, deflated: false })
 }

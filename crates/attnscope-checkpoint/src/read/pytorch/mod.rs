@@ -28,11 +28,11 @@ const NOT_KEPT: &str = "(built and thrown away)";
 
 /// Lists the file, of whichever kind.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
-    if legacy::is(source.bytes()) { legacy::read(source) } else { read_zip(source) }
+    if legacy::is(&source.start(legacy::MAGIC_PICKLE)?) { legacy::read(source) } else { read_zip(source) }
 }
 
 fn read_zip(source: &Source) -> Result<Listing, ErrorKind> {
-    let entries = zip::entries(source.bytes())?;
+    let entries = zip::entries(source)?;
     let main = main_pickle(&entries)?;
     let folder = main.name.strip_suffix("data.pkl").unwrap_or_default();
     let by_name: HashMap<&str, &zip::Entry> = entries.iter().map(|e| (e.name.as_str(), e)).collect();
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(place("model.column").strides, Some(vec![4]));
         assert_eq!(place("model.expanded").strides, Some(vec![0, 1]));
         // The column of 0..12 in rows of four begins with 1 and ends with 9.
-        let column = zip::slice(&source, place("model.column").range.clone()).unwrap();
+        let column = source.read(place("model.column").range.clone(), "column").unwrap();
         assert_eq!(
             (&column[..4], &column[column.len() - 4..]),
             (&1f32.to_le_bytes()[..], &9f32.to_le_bytes()[..])

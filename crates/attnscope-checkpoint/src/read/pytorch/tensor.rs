@@ -14,7 +14,8 @@ use crate::tensor::{Packing, Place, TensorInfo};
 /// torch itself has 64.
 const MAX_RANK: usize = 64;
 
-/// A tensor may be larger than its storage (`expand` repeats it with a stride of 0), but not without end.
+/// Tensors may be larger than their storages (`expand` repeats one with a stride of 0), but not without end: the bytes
+/// of all such tensors of a file.
 const MAX_EXPANDED: u64 = 1 << 30;
 
 /// Bytes of a storage's key: torch numbers storages or gives them an address.
@@ -25,6 +26,8 @@ pub(super) struct Storages<'s> {
     located: HashMap<String, Storage>,
     /// Where others may be. Each is looked up once, when a tensor first needs it.
     archive: Option<Archive<'s>>,
+    /// Bytes of the tensors so far that are larger than their storages.
+    expanded: u64,
 }
 
 /// A zip that holds a storage in each entry.
@@ -63,11 +66,11 @@ impl Claim<'_> {
 
 impl<'s> Storages<'s> {
     pub(super) fn of_archive(archive: Archive<'s>) -> Self {
-        Self { located: HashMap::new(), archive: Some(archive) }
+        Self { located: HashMap::new(), archive: Some(archive), expanded: 0 }
     }
 
     pub(super) fn of_table(located: HashMap<String, Storage>) -> Self {
-        Self { located, archive: None }
+        Self { located, archive: None, expanded: 0 }
     }
 
     /// The tensor, or an error that names it.
@@ -94,8 +97,12 @@ impl<'s> Storages<'s> {
         let elements = elements(&shape, format!("tensor {name:?}: shape"))?;
         let bytes = span(name, dtype, offset, &shape, &strides, &storage)?;
         let dense = dtype.bytes_for(elements).map_or(u64::MAX, |n| n as u64);
-        if dense > storage.size && dense > MAX_EXPANDED {
-            return Err(ErrorKind::TooLarge { place: place(name), found: dense, cap: MAX_EXPANDED });
+        if dense > storage.size {
+            self.expanded = self.expanded.saturating_add(dense);
+            if self.expanded > MAX_EXPANDED {
+                let place = format!("{}, with the repeated tensors before it", place(name));
+                return Err(ErrorKind::TooLarge { place, found: self.expanded, cap: MAX_EXPANDED });
+            }
         }
         let strides = (!contiguous(&shape, &strides)).then_some(strides);
         let len = bytes.end - bytes.start;

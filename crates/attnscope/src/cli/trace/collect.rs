@@ -28,6 +28,10 @@ impl Sink for Collect {
         self.uses.contains_key(&node) || self.writer.as_ref().is_some_and(|w| w.wants(node))
     }
 
+    fn held(&self, node: NodeId) -> u64 {
+        if self.uses.get(&node) == Some(&Use::Keep) { 8 } else { 0 }
+    }
+
     fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
         let stats = match values {
             Values::F32(values) => Stats::of_f32(values),

@@ -10,6 +10,7 @@ use super::super::tokens::tokens_json;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
+use crate::failure::Failure;
 
 impl Ran<'_> {
     fn node_json(&self, id: NodeId) -> Value {
@@ -27,11 +28,11 @@ impl Ran<'_> {
     }
 
     /// `trace.json`.
-    pub(super) fn about(&self, sink: &Collect) -> Value {
+    pub(super) fn about(&self, sink: &Collect) -> Result<Value, Failure> {
         let checkpoint = &self.ready.opened.checkpoint;
         let files: Vec<Value> = checkpoint
             .files()
-            .zip(checkpoint.sha256())
+            .zip(checkpoint.sha256()?)
             .map(|((path, bytes), sha256)| json!({ "name": path.display().to_string(), "bytes": bytes, "sha256": sha256 }))
             .collect();
         let saved = |id: &NodeId| match (&self.trace.layer, &self.trace.snapshots) {
@@ -43,7 +44,7 @@ impl Ran<'_> {
             node["saved"] = json!(saved(&id) && sink.stats.contains_key(&id));
             node
         };
-        json!({
+        Ok(json!({
             "schema": TRACE_SCHEMA,
             "model": self.ready.opened.name,
             "files": files,
@@ -54,7 +55,7 @@ impl Ran<'_> {
             "tokens": tokens_json(self.ready, self.input, self.generated),
             "nodes": self.ready.model.graph.iter().map(node).collect::<Vec<_>>(),
             "blind": self.blind_json(),
-        })
+        }))
     }
 
     /// Attentions with queries that may see nothing.

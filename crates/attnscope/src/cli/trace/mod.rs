@@ -15,7 +15,6 @@ use attnscope_run::{Input, Native, run_reference, sizes_of};
 use clap::{Args, ValueEnum};
 
 use super::input::{SourceArgs, TargetArgs};
-use super::interrupt::remove_on_interrupt;
 use super::{ModelArgs, Output, OutputArgs, notes};
 use crate::attention::{DrawnHeads, cross_weights};
 use crate::failure::Failure;
@@ -114,7 +113,7 @@ impl Trace {
             Form::Svg => ran.svg(&sink),
         };
         if let (Some(folder), Some(writer)) = (&self.save, sink.writer.take()) {
-            writer.finish(&ran.about(&sink))?;
+            writer.finish(&ran.about(&sink)?)?;
             output.note(&format!("trace written to {}", folder.display()));
         }
         output.write(&text)
@@ -160,7 +159,6 @@ impl Trace {
             nodes.iter().filter_map(|&id| Some((id, sizes.shape(&graph.node(id).dims)?))).collect();
         let precision = if self.reference { Precision::F64 } else { Precision::F32 };
         let writer = TraceWriter::create(folder, graph, &planned, precision)?;
-        remove_on_interrupt(writer.folder());
         let (count, bytes) = (planned.len(), thousands(writer.bytes()));
         output.note(&format!("{count} tensors, {bytes} bytes, to {}", folder.display()));
         sink.writer = Some(writer);

@@ -1,0 +1,255 @@
+//! Files and folders that are not whole yet. They have hidden names until they are whole, and all of them stand in one
+//! registry, so that a process that is asked to end can remove them first.
+//!
+//! One lock covers beginning, committing and removing: a signal cannot come between a file's creation and its entry in the
+//! registry, nor in the middle of a rename.
+//!
+//! A process that is killed outright leaves its part behind. Each part is locked by the process that writes it, and the
+//! system takes that lock back when the process ends; whoever next begins something in the same folder removes the parts
+//! that nobody holds.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What the names of all parts begin with, before what they are for.
+const PREFIX: &str = ".attnscope-";
+
+/// A part this young may belong to a process that has not locked it yet.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// The parts of this process.
+static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// What a part is for, which is in its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A file that is written.
+    File,
+    /// A trace's folder.
+    Trace,
+    /// An archive that is unpacked for as long as it is read.
+    Unpacked,
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::File, Self::Trace, Self::Unpacked];
+
+    fn prefix(self) -> String {
+        let word = match self {
+            Self::File => "file",
+            Self::Trace => "trace",
+            Self::Unpacked => "unpacked",
+        };
+        format!("{PREFIX}{word}-")
+    }
+}
+
+/// A file or folder that is not whole. Dropped before it is committed, it is removed.
+#[derive(Debug)]
+pub struct Unfinished {
+    path: PathBuf,
+    /// Locked as long as this process lives.
+    handle: Option<File>,
+}
+
+impl Unfinished {
+    /// A new empty file in a folder, with the permissions of any other new file.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn file(folder: &Path) -> io::Result<Self> {
+        Self::begin(folder, Purpose::File, |path| File::options().write(true).create_new(true).open(path))
+    }
+
+    /// A new empty folder in a folder. Others may read a trace's, as far as the user's mask lets them; the rest is
+    /// nobody else's business.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn folder(parent: &Path, purpose: Purpose) -> io::Result<Self> {
+        Self::begin(parent, purpose, |path| {
+            let mut builder = fs::DirBuilder::new();
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::DirBuilderExt;
+                builder.mode(if purpose == Purpose::Trace { 0o777 } else { 0o700 });
+            }
+            builder.create(path)?;
+            File::open(path)
+        })
+    }
+
+    fn begin(
+        folder: &Path,
+        purpose: Purpose,
+        create: impl Fn(&Path) -> io::Result<File>,
+    ) -> io::Result<Self> {
+        // Asked first: an error about the part would speak of a name that nobody gave.
+        fs::metadata(folder)?;
+        remove_abandoned(folder);
+        let mut parts = lock();
+        for number in 0u32.. {
+            let name = format!("{}{}-{number}.part", purpose.prefix(), std::process::id());
+            let path = folder.join(name);
+            match create(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+                Ok(handle) => {
+                    // Not every file system has locks; without one, a part that is left behind stays.
+                    let _ = handle.try_lock();
+                    parts.push(path.clone());
+                    return Ok(Self { path, handle: Some(handle) });
+                }
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Where it is for now.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, to be written to.
+    ///
+    /// # Errors
+    /// Never before it is committed.
+    pub fn handle(&self) -> io::Result<&File> {
+        self.handle.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Gives it its name, in place of a file that has it now.
+    ///
+    /// # Errors
+    /// The system's; then it is removed.
+    pub fn commit(mut self, target: &Path) -> io::Result<()> {
+        let mut parts = lock();
+        if cfg!(windows) {
+            // It does not rename what is open. Elsewhere the lock is held until the name is there.
+            self.handle = None;
+        }
+        fs::rename(&self.path, target)?;
+        parts.retain(|part| *part != self.path);
+        self.path = PathBuf::new();
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.path.as_os_str().is_empty() {
+            return;
+        }
+        let mut parts = lock();
+        self.handle = None;
+        remove(&self.path);
+        parts.retain(|part| *part != self.path);
+    }
+}
+
+/// The registry, locked: nothing can be begun or committed for as long as this is held.
+#[derive(Debug)]
+pub struct Abandoned {
+    _parts: Option<MutexGuard<'static, Vec<PathBuf>>>,
+}
+
+/// Removes all that is not whole, for a process that is about to end. It ends while it holds the result.
+pub fn abandon_all() -> Abandoned {
+    // A rename takes a moment. Whoever takes longer is the one that cannot go on, and holds the lock for good.
+    for _ in 0..200 {
+        if let Ok(mut parts) = PARTS.try_lock() {
+            parts.drain(..).for_each(|part| remove(&part));
+            return Abandoned { _parts: Some(parts) };
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Abandoned { _parts: None }
+}
+
+fn lock() -> MutexGuard<'static, Vec<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remove(part: &Path) {
+    // A file or a folder; what is not there need not be removed, and there is nobody to tell of the rest.
+    if fs::remove_file(part).is_err() {
+        let _ = fs::remove_dir_all(part);
+    }
+}
+
+/// Removes parts in a folder whose process is gone. What cannot be removed is somebody else's.
+fn remove_abandoned(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_part = name.ends_with(".part") && Purpose::ALL.iter().any(|p| name.starts_with(&p.prefix()));
+        if is_part && is_abandoned(&entry) {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn is_abandoned(entry: &fs::DirEntry) -> bool {
+    let old = entry
+        .metadata()
+        .and_then(|meta| meta.modified())
+        .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG));
+    // Its process holds the lock for as long as it lives.
+    old && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_committed_stays_and_what_is_not_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = Unfinished::file(dir.path()).unwrap();
+        part.handle().unwrap().write_all(b"whole").unwrap();
+        part.commit(&dir.path().join("out")).unwrap();
+        drop(Unfinished::file(dir.path()).unwrap());
+        let folder = Unfinished::folder(dir.path(), Purpose::Trace).unwrap();
+        fs::write(folder.path().join("inside"), b"x").unwrap();
+        drop(folder);
+        assert_eq!(names(dir.path()), ["out"]);
+        assert_eq!(fs::read(dir.path().join("out")).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_part_whose_process_is_gone_is_removed_and_one_that_is_held_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Unfinished::file(dir.path()).unwrap();
+        let old = SystemTime::now() - 2 * YOUNG;
+        held.handle().unwrap().set_modified(old).unwrap();
+        for (name, age) in
+            [(".attnscope-file-1-0.part", 2), (".attnscope-file-2-0.part", 0), ("mine.part", 2)]
+        {
+            let file = File::create(dir.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - age * YOUNG).unwrap();
+        }
+        let gone = dir.path().join(".attnscope-trace-3-0.part");
+        fs::create_dir(&gone).unwrap();
+        File::open(&gone).unwrap().set_modified(old).unwrap();
+        let next = Unfinished::file(dir.path()).unwrap();
+        let mut left = names(dir.path());
+        left.sort();
+        let own = |part: &Unfinished| part.path().file_name().unwrap().to_string_lossy().into_owned();
+        let mut expected =
+            vec![own(&held), own(&next), ".attnscope-file-2-0.part".into(), "mine.part".into()];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+}
