@@ -12,6 +12,7 @@ mod duplicate_heads;
 mod entropy_collapse;
 mod first_nan;
 mod leak;
+mod misconverted_weight;
 mod mismatched_weight;
 mod missing_weight;
 mod nonfinite_weight;
@@ -39,6 +40,7 @@ static RULES: &[&Rule] = &[
     &zero_weight::RULE,
     &constant_weight::RULE,
     &repeated_weight::RULE,
+    &misconverted_weight::RULE,
     &unused_weight::RULE,
     &vocabulary_mismatch::RULE,
     &special_token_mismatch::RULE,
