@@ -1,6 +1,7 @@
 //! Pairs of a source, which is a sentence in token ids or a clip of audio, and a target; and what a decoder reads and
 //! should write for each.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use attnscope_graph::{Model, Side, Switch};
@@ -103,6 +104,66 @@ impl Corpus {
         self.sources.iter().filter_map(tokens).map(<[u32]>::len).max().unwrap_or(0)
     }
 
+    /// Every pair once, in the order in which each comes first.
+    pub fn distinct(&self) -> Self {
+        let mut seen: HashMap<&[u32], Vec<usize>> = HashMap::new();
+        let mut kept = Vec::new();
+        for pair in 0..self.len() {
+            let same_target = seen.entry(&self.targets[pair]).or_default();
+            if same_target.iter().all(|&other| self.sources[other] != self.sources[pair]) {
+                same_target.push(pair);
+                kept.push(pair);
+            }
+        }
+        Self {
+            sources: kept.iter().map(|&pair| self.sources[pair].clone()).collect(),
+            targets: kept.iter().map(|&pair| self.targets[pair].clone()).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Every target behind another pair's source: of those sorted by length, each gets the next that differs from it. `None`
+    /// where all sources are the same.
+    pub(crate) fn with_swapped_sources(&self) -> Option<Self> {
+        let n = self.len();
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by_key(|&pair| self.sources[pair].length());
+        let mut sources = self.sources.clone();
+        for (rank, &pair) in order.iter().enumerate() {
+            let differs = |&other: &usize| self.sources[other] != self.sources[pair];
+            let other = (1..n).map(|step| order[(rank + step) % n]).find(differs)?;
+            sources[pair].clone_from(&self.sources[other]);
+        }
+        (n > 0).then(|| Self { sources, ..self.clone() })
+    }
+
+    /// Nats a label of knowing how often each token occurs in the other targets, a vocabulary of so many tokens smoothed as
+    /// Witten and Bell do.
+    pub(crate) fn unigram_cost(&self, vocabulary: usize) -> f64 {
+        let labels: Vec<Vec<u32>> =
+            (0..self.len()).map(|pair| self.decoded(pair, &self.shift, true).labels).collect();
+        let count = |rows: &[Vec<u32>]| {
+            let mut counts: HashMap<u32, usize> = HashMap::new();
+            rows.iter().flatten().for_each(|&token| *counts.entry(token).or_default() += 1);
+            counts
+        };
+        let all = count(&labels);
+        let total: usize = labels.iter().map(Vec::len).sum();
+        let mut cost = 0.0;
+        for row in &labels {
+            let own = count(std::slice::from_ref(row));
+            let elsewhere = |token: &u32| all[token] - own[token];
+            let kinds = all.len() - own.keys().filter(|token| elsewhere(token) == 0).count();
+            let seen = (total - row.len()) as f64;
+            let kinds = kinds.max(1) as f64;
+            for token in row {
+                let share = (elsewhere(token) as f64 + kinds / vocabulary.max(1) as f64) / (seen + kinds);
+                cost -= share.ln();
+            }
+        }
+        cost / total as f64
+    }
+
     /// What the decoder reads for a pair. `shift`: behind a start token, as it should be; else the target itself.
     pub(crate) fn decoded(&self, pair: usize, shift: &Shift, shifted: bool) -> Decoded {
         let target = self.targets.get(pair).map(Vec::as_slice).unwrap_or_default();
@@ -191,5 +252,56 @@ mod tests {
         assert_eq!((copied.input, copied.labels), (vec![5, 6, 1], vec![5, 6, 1]));
         let own = of(Shift::AsIs, true);
         assert_eq!((own.input, own.labels), (vec![5, 6], vec![6, 1]));
+    }
+
+    fn of_ids(rows: Vec<Vec<u32>>) -> Vec<PairSource> {
+        rows.into_iter().map(PairSource::from).collect()
+    }
+
+    fn of_sources(sources: Vec<Vec<u32>>) -> Corpus {
+        let targets = (0..sources.len()).map(|i| vec![i as u32, 1]).collect();
+        Corpus { sources: of_ids(sources), targets, shift: Shift::Start(0), pad: 0 }
+    }
+
+    #[test]
+    fn nobody_keeps_a_source_and_lengths_stay_close() {
+        let sources: Vec<Vec<u32>> = (0..20).map(|i| vec![i; 3 + (i as usize * 7) % 5]).collect();
+        let swapped = of_sources(sources.clone()).with_swapped_sources().unwrap().sources;
+        let sources = of_ids(sources);
+        for (a, b) in sources.iter().zip(&swapped) {
+            assert!(a != b && sources.contains(b));
+        }
+        let far = sources.iter().zip(&swapped).filter(|(a, b)| a.length().abs_diff(b.length()) > 1).count();
+        assert!(far <= 1, "{far}");
+    }
+
+    #[test]
+    fn a_source_that_is_everybodys_has_no_other() {
+        assert!(of_sources(vec![vec![4, 5, 1]; 30]).with_swapped_sources().is_none());
+        assert!(of_sources(Vec::new()).with_swapped_sources().is_none());
+        // One that differs is enough for all.
+        let swapped = of_sources(vec![vec![4, 1], vec![4, 1], vec![5, 1]]).with_swapped_sources().unwrap();
+        assert_eq!(swapped.sources, of_ids(vec![vec![5, 1], vec![5, 1], vec![4, 1]]));
+    }
+
+    #[test]
+    fn a_pair_counts_once_and_half_a_pair_is_another() {
+        let mut corpus = of_sources(vec![vec![4, 1], vec![4, 1], vec![5, 1], vec![4, 1]]);
+        corpus.targets = vec![vec![7, 1], vec![8, 1], vec![7, 1], vec![7, 1]];
+        let distinct = corpus.distinct();
+        assert_eq!(distinct.sources, of_ids(vec![vec![4, 1], vec![4, 1], vec![5, 1]]));
+        assert_eq!(distinct.targets, [vec![7, 1], vec![8, 1], vec![7, 1]]);
+    }
+
+    /// Three targets of two tokens, "a </s>", "a </s>", "b </s>", in a vocabulary of 10. From the other two, Witten and Bell
+    /// give a token that occurs c times of 4 among k kinds (c + k/10) / (4 + k).
+    #[test]
+    fn the_unigram_does_not_know_the_target_itself() {
+        let mut corpus = of_sources(vec![vec![4, 1]; 3]);
+        corpus.targets = vec![vec![7, 1], vec![7, 1], vec![8, 1]];
+        let cost = |count: f64, kinds: f64| -((count + kinds / 10.0) / (4.0 + kinds)).ln();
+        let first = cost(1.0, 3.0) + cost(2.0, 3.0);
+        let last = cost(0.0, 2.0) + cost(2.0, 2.0);
+        assert!((corpus.unigram_cost(10) - (2.0 * first + last) / 6.0).abs() < 1e-12);
     }
 }

@@ -70,13 +70,20 @@ pub struct Patient<'a> {
 pub(crate) struct Exam<'a> {
     pub(crate) patient: &'a Patient<'a>,
     stats: OnceCell<Vec<Result<Stats, String>>>,
+    distinct: OnceCell<Corpus>,
     search: OnceCell<Result<Search, RunError>>,
     observed: OnceCell<Result<Observed, RunError>>,
 }
 
 impl<'a> Exam<'a> {
     pub(crate) fn new(patient: &'a Patient<'a>) -> Self {
-        Self { patient, stats: OnceCell::new(), search: OnceCell::new(), observed: OnceCell::new() }
+        Self {
+            patient,
+            stats: OnceCell::new(),
+            distinct: OnceCell::new(),
+            search: OnceCell::new(),
+            observed: OnceCell::new(),
+        }
     }
 
     pub(crate) fn model(&self) -> &'a Model {
@@ -103,8 +110,8 @@ impl<'a> Exam<'a> {
         self.patient.sample.ok_or_else(|| NotChecked::new("there is nothing to run the model on", how))
     }
 
-    /// The pairs, or how to give some.
-    pub(crate) fn corpus(&self) -> Result<&'a Corpus, NotChecked> {
+    /// The pairs, each once, or how to give some.
+    pub(crate) fn corpus(&self) -> Result<&Corpus, NotChecked> {
         self.weights()?;
         let [one, many, how] = match self.model().wiring.front {
             Front::Tokens => [
@@ -119,9 +126,17 @@ impl<'a> Exam<'a> {
             ],
         };
         let pairs = self.patient.corpus.filter(|c| !c.is_empty());
-        let corpus = pairs.ok_or_else(|| NotChecked::new(format!("there are no {many}"), how))?;
+        let given = pairs.ok_or_else(|| NotChecked::new(format!("there are no {many}"), how))?;
+        let corpus = self.distinct.get_or_init(|| given.distinct());
         match corpus.len() {
             LEAST_PAIRS.. => Ok(corpus),
+            n if n < given.len() => Err(NotChecked::new(
+                format!(
+                    "only {n} of {} {many} are distinct, and {LEAST_PAIRS} are the least to be sure of anything",
+                    given.len()
+                ),
+                how,
+            )),
             1 => Err(NotChecked::new(format!("one {one} says nothing for sure"), how)),
             n => Err(NotChecked::new(
                 format!("{n} {many} are too few to be sure of anything: {LEAST_PAIRS} are the least"),

@@ -1,6 +1,7 @@
 //! How well models explain sentence pairs: the negative log-likelihood of each target, teacher-forced. Several models of
 //! the same weights at once; those with the same encoder run it once.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{Dim, Model, NodeId, Side, Switch};
@@ -11,9 +12,9 @@ use attnscope_run::{
 use crate::corpus::{Corpus, Decoded};
 
 /// One way to run the pairs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Candidate {
-    pub(crate) model: Model,
+    pub(crate) model: Arc<Model>,
     pub(crate) weights: Weights,
     pub(crate) shift: Shift,
     pub(crate) padding: Padding,
@@ -21,7 +22,8 @@ pub(crate) struct Candidate {
 
 /// How far sources are padded. Without a word, rows of one length are run together and nothing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Padding {
+pub enum Padding {
+    /// Not at all.
     None,
     /// To twice their length.
     Twice,
@@ -34,6 +36,8 @@ pub(crate) enum Padding {
 pub(crate) struct Scores {
     /// Nats that its labels cost, at every inverse temperature.
     nll: Vec<[f64; BETAS.len()]>,
+    /// Nats that the model itself expects to be off: the entropy of what it predicts.
+    expected: Vec<f64>,
     /// Labels that were the model's first choice.
     pub(crate) right: Vec<usize>,
 }
@@ -42,6 +46,7 @@ pub(crate) struct Scores {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Score {
     nll: [f64; BETAS.len()],
+    expected: f64,
     right: usize,
 }
 
@@ -53,6 +58,7 @@ impl Scores {
     pub(crate) fn only(&self, pairs: &[usize]) -> Self {
         Self {
             nll: pairs.iter().map(|&pair| self.nll[pair]).collect(),
+            expected: pairs.iter().map(|&pair| self.expected[pair]).collect(),
             right: pairs.iter().map(|&pair| self.right[pair]).collect(),
         }
     }
@@ -60,12 +66,18 @@ impl Scores {
     /// The same cost at every temperature.
     #[cfg(test)]
     pub(crate) fn even(nll: &[f64]) -> Self {
-        Self { nll: nll.iter().map(|&nll| [nll; BETAS.len()]).collect(), right: vec![0; nll.len()] }
+        let even = nll.iter().map(|&nll| [nll; BETAS.len()]).collect();
+        Self { nll: even, expected: nll.to_vec(), right: vec![0; nll.len()] }
     }
 
     /// Nats that each pair costs the model as it is.
     pub(crate) fn nll(&self) -> Vec<f64> {
         self.nll.iter().map(|nll| nll[AS_IT_IS]).collect()
+    }
+
+    /// Nats that the model expects each pair to cost.
+    pub(crate) fn expected(&self) -> &[f64] {
+        &self.expected
     }
 
     /// Nats that each pair costs the model at the temperature that suits it best. Models that were trained with smoothed
@@ -133,11 +145,16 @@ pub(crate) fn score(
         }
         Ok(losses)
     };
-    let none = Scores { nll: vec![[f64::NAN; BETAS.len()]; corpus.len()], right: vec![0; corpus.len()] };
+    let none = Scores {
+        nll: vec![[f64::NAN; BETAS.len()]; corpus.len()],
+        expected: vec![f64::NAN; corpus.len()],
+        right: vec![0; corpus.len()],
+    };
     let mut scores = vec![none; candidates.len()];
     for part in on_all_cores(&worker) {
         for (candidate, pair, score) in part? {
             scores[candidate].nll[pair] = score.nll;
+            scores[candidate].expected[pair] = score.expected;
             scores[candidate].right[pair] = score.right;
         }
     }
@@ -294,25 +311,30 @@ impl Sink for Taker<'_> {
     }
 }
 
-/// −Σ ln p(label) over the labels of a row, and how many come first; `logits` are [position, vocabulary].
+/// −Σ ln p(label) over the labels of a row, what the model expects of it, and how many labels come first; `logits` are
+/// [position, vocabulary].
 fn judge(logits: &[f32], width: usize, decoded: &Decoded) -> Score {
     let rows = logits.chunks(width.max(1)).skip(decoded.first).zip(&decoded.labels);
     let mut score = Score::default();
     for (row, &label) in rows {
-        let (nll, first) = surprise(row, label);
-        score.nll.iter_mut().zip(nll).for_each(|(sum, nll)| *sum += nll);
-        score.right += usize::from(first);
+        let of_label = surprise(row, label);
+        score.nll.iter_mut().zip(of_label.nll).for_each(|(sum, nll)| *sum += nll);
+        score.expected += of_label.expected;
+        score.right += of_label.right;
     }
     score
 }
 
-/// −ln softmax(β·row)[label] for every β, and whether nothing in the row is larger.
-fn surprise(row: &[f32], label: u32) -> ([f64; BETAS.len()], bool) {
-    let Some(&own) = row.get(label as usize) else { return ([f64::INFINITY; BETAS.len()], false) };
+/// −ln softmax(β·row)[label] for every β, the entropy of softmax(row), and whether nothing in the row is larger.
+fn surprise(row: &[f32], label: u32) -> Score {
+    let (mut nll, mean) = log_sum_exps(row);
+    let expected = nll[AS_IT_IS] - mean;
+    let Some(&own) = row.get(label as usize) else {
+        return Score { nll: [f64::INFINITY; BETAS.len()], expected, right: 0 };
+    };
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut nll = log_sum_exps(row);
     nll.iter_mut().zip(BETAS).for_each(|(nll, beta)| *nll -= beta * f64::from(own));
-    (nll, own >= most)
+    Score { nll, expected, right: usize::from(own >= most) }
 }
 
 #[cfg(test)]
@@ -325,10 +347,14 @@ mod tests {
         let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
         for label in [0, 16, 36] {
             let expected = sum.ln() - f64::from(row[label]);
-            assert!((surprise(&row, label as u32).0[AS_IT_IS] - expected).abs() < 1e-5);
+            assert!((surprise(&row, label as u32).nll[AS_IT_IS] - expected).abs() < 1e-5);
         }
-        assert_eq!(surprise(&row, 37), ([f64::INFINITY; BETAS.len()], false));
-        assert!(surprise(&[0.5, 2.0, -1.0], 1).1 && !surprise(&[0.5, 2.0, -1.0], 0).1);
+        // The entropy is the mean of −ln p under p.
+        let entropy: f64 = row.iter().map(|&x| f64::from(x).exp() / sum * (sum.ln() - f64::from(x))).sum();
+        assert!((surprise(&row, 0).expected - entropy).abs() < 1e-5);
+        let beyond = surprise(&row, 37);
+        assert_eq!((beyond.nll, beyond.right), ([f64::INFINITY; BETAS.len()], 0));
+        assert_eq!([1, 0].map(|label| surprise(&[0.5, 2.0, -1.0], label).right), [1, 0]);
     }
 
     #[test]
@@ -351,7 +377,7 @@ mod tests {
                 )
             };
             let rows: Vec<Score> = (0..10).map(|i| row(u32::from(i == 0))).collect();
-            Scores { nll: rows.iter().map(|s| s.nll).collect(), right: vec![0; 10] }
+            Scores { nll: rows.iter().map(|s| s.nll).collect(), ..Scores::even(&[0.0; 10]) }
         };
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / 10.0;
         let best = -(0.9 * 0.9f64.ln() + 0.1 * 0.1f64.ln());

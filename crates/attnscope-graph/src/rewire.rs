@@ -59,15 +59,22 @@ impl Model {
         Ok(model)
     }
 
-    /// The model with another wiring and, where one is given, another head count. The graph is built anew and bound to
-    /// the same tensors; what the new graph asks for and the file does not have is among the obstacles.
+    /// The model with another wiring and, where one is given, another head count in both stacks. The graph is built anew
+    /// and bound to the same tensors; what the new graph asks for and the file does not have is among the obstacles.
     pub fn rewired(&self, wiring: &Wiring, heads: Option<usize>) -> Self {
+        self.rewired_by_stack(wiring, |_| heads)
+    }
+
+    /// The same with a head count of its own for each stack.
+    pub fn rewired_by_stack(&self, wiring: &Wiring, heads: impl Fn(Stack) -> Option<usize>) -> Self {
         let layers =
             Layers { encoder: self.graph.layers(Stack::Encoder), decoder: self.graph.layers(Stack::Decoder) };
         let graph = build(layers, wiring);
         let mut sizes = self.sizes.clone();
-        if let Some(heads) = heads {
-            Stack::ALL.into_iter().for_each(|stack| sizes.set(Dim::Heads(stack), heads));
+        for stack in Stack::ALL {
+            if let Some(heads) = heads(stack) {
+                sizes.set(Dim::Heads(stack), heads);
+            }
         }
         let lookup = Lookup::new(self.scheme, self.prefix.clone(), &self.tensors);
         let binding = bind(&graph, &sizes, &lookup, wiring.tied_output);

@@ -256,10 +256,16 @@ pub(crate) fn finding_json(finding: &Finding) -> Value {
 /// The declared wiring and every other, the best first.
 fn search_json(search: &Search) -> Value {
     let trial = |t: &Trial| {
-        let field = t.change.field();
-        json!({ "field": field, "value": t.change.value(), "what": t.change.words(), "nll_declared": t.nll_declared, "nll": t.nll })
+        let field = t.edit.field();
+        json!({ "field": field, "value": t.edit.value(), "what": t.edit.words(), "nll_declared": t.nll_declared, "nll": t.nll, "gain": t.gain, "right": t.right })
     };
-    json!({ "pairs": search.pairs, "nll": search.nll, "trials": search.trials.iter().map(trial).collect::<Vec<_>>() })
+    json!({
+        "pairs": search.pairs,
+        "nll": search.nll,
+        "fit": search.fit,
+        "hypotheses": search.hypotheses,
+        "trials": search.trials.iter().map(trial).collect::<Vec<_>>(),
+    })
 }
 
 fn explain(rule: &str) -> String {

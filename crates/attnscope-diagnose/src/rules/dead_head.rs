@@ -82,7 +82,7 @@ fn check(exam: &Exam<'_>) -> Checked {
 fn candidate(exam: &Exam<'_>, corpus: &Corpus, weights: Weights) -> Candidate {
     let model = exam.model().rewired(&exam.model().wiring, None);
     let weights = weights.reordered(&exam.model().graph, &model.graph).unwrap_or(weights);
-    Candidate { model, weights, shift: corpus.shift.clone(), padding: Padding::None }
+    Candidate { model: model.into(), weights, shift: corpus.shift.clone(), padding: Padding::None }
 }
 
 fn model_inner(exam: &Exam<'_>, attention: &str) -> usize {

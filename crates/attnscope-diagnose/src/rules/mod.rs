@@ -11,6 +11,7 @@ mod drowning_branch;
 mod duplicate_heads;
 mod entropy_collapse;
 mod first_nan;
+mod ill_fitting_pairs;
 mod leak;
 mod misconverted_weight;
 mod mismatched_weight;
@@ -50,6 +51,7 @@ static RULES: &[&Rule] = &[
     &padding_leak::RULE,
     &cross_mask_fault::RULE,
     &wiring_mismatch::RULE,
+    &ill_fitting_pairs::RULE,
     &source_ignored::RULE,
     &position_ignored::RULE,
     &dead_head::RULE,
@@ -105,7 +107,7 @@ mod tests {
                 assert_eq!(said.parse().ok(), value.as_f64(), "{}: {key}", rule.id);
             }
         }
-        for id in ["wiring-mismatch", "source-ignored", "dead-head"] {
+        for id in ["wiring-mismatch", "ill-fitting-pairs", "source-ignored", "dead-head"] {
             let rule = rules().iter().find(|rule| rule.id == id).unwrap();
             assert!(rule.threshold.contains(&format!("{LEAST_PAIRS} pairs or more")), "{id}");
         }

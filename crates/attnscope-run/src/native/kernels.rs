@@ -187,12 +187,16 @@ pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
 
 /// Inverse temperatures at which a row of logits is summed: quarters, so that one exponential serves them all.
 pub(crate) const BETAS: [f64; 7] = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0];
+/// The place of 1 among them.
+const AS_IT_IS: usize = 2;
 
-/// ln Σ exp(β·x) of one row for every β of [`BETAS`].
-pub(crate) fn log_sum_exps(arch: Arch, row: &[f32]) -> [f64; BETAS.len()] {
-    let (most, totals) = arch.dispatch(kernel!(LogSumExps { row: &'a [f32] } -> (f32, [f32; BETAS.len()]) {
+/// ln Σ exp(β·x) of one row for every β of [`BETAS`], and the mean of x under softmax(x).
+pub(crate) fn log_sum_exps(arch: Arch, row: &[f32]) -> ([f64; BETAS.len()], f64) {
+    type Sums = (f32, [f32; BETAS.len()], f32);
+    let (most, totals, weighted) = arch.dispatch(kernel!(LogSumExps { row: &'a [f32] } -> Sums {
         let most = greatest(row);
         let mut parts = [[0f32; LANES]; BETAS.len()];
+        let mut weighted = [0f32; LANES];
         for chunk in row.chunks(LANES) {
             for (lane, &x) in chunk.iter().enumerate() {
                 let q = exp((x - most) * 0.25);
@@ -202,15 +206,17 @@ pub(crate) fn log_sum_exps(arch: Arch, row: &[f32]) -> [f64; BETAS.len()] {
                 for (part, power) in parts.iter_mut().zip(powers) {
                     part[lane] += power;
                 }
+                // A logit of −∞ has no share in the mean; its product with 0 would be NaN.
+                weighted[lane] += if q4 > 0.0 { q4 * (x - most) } else { 0.0 };
             }
         }
-        (most, parts.map(|part| part.iter().sum()))
+        (most, parts.map(|part| part.iter().sum()), weighted.iter().sum())
     }));
     let mut out = [0.0; BETAS.len()];
     for ((out, beta), total) in out.iter_mut().zip(BETAS).zip(totals) {
         *out = beta * f64::from(most) + f64::from(total).ln();
     }
-    out
+    (out, f64::from(most) + f64::from(weighted) / f64::from(totals[AS_IT_IS]))
 }
 
 /// The logistic function of one row, in place; 0 where the score is −∞.
@@ -337,10 +343,14 @@ mod tests {
 
         #[test]
         fn log_sums_agree(x in prop::collection::vec(-50f32..50.0, 1..300)) {
-            for (beta, ours) in BETAS.into_iter().zip(log_sum_exps(Arch::new(), &x)) {
+            let (sums, mean) = log_sum_exps(Arch::new(), &x);
+            for (beta, ours) in BETAS.into_iter().zip(sums) {
                 let total: f64 = x.iter().map(|&x| (beta * f64::from(x)).exp()).sum();
                 prop_assert!((ours - total.ln()).abs() <= 5e-6 * total.ln().abs().max(1.0), "{beta}: {ours} {}", total.ln());
             }
+            let total: f64 = x.iter().map(|&x| f64::from(x).exp()).sum();
+            let expected: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x).exp() / total).sum();
+            prop_assert!((mean - expected).abs() <= 5e-6 * 50.0, "{mean} {expected}");
         }
 
         #[test]

@@ -195,7 +195,8 @@ fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Resu
 pub const BETAS: [f64; 7] = kernels::BETAS;
 
 /// ln Σ exp(β·x) of a row of logits for every β of [`BETAS`]: what turns a logit into the logarithm of a probability, as
-/// the model is and were it more or less sure of itself.
-pub fn log_sum_exps(row: &[f32]) -> [f64; BETAS.len()] {
+/// the model is and were it more or less sure of itself. Beside it the mean of x under softmax(x): the first at β = 1 less
+/// the mean is the entropy of the row.
+pub fn log_sum_exps(row: &[f32]) -> ([f64; BETAS.len()], f64) {
     kernels::log_sum_exps(Arch::new(), row)
 }

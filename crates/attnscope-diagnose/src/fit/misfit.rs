@@ -1,0 +1,55 @@
+//! Why pairs do not fit a model, in words.
+
+use super::{Fit, LEAST_SOURCE_SHARE, SURPRISE};
+
+/// Why pairs do not fit a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// The cost is not a finite number.
+    NotFinite,
+    /// No better than finding every token alike.
+    NoBetterThanUniform,
+    /// No better than knowing how often each token occurs.
+    NoBetterThanUnigram,
+    /// The targets surprise the model more than it expects.
+    Surprised,
+    /// The source says too little about the target.
+    SourceSaysLittle,
+}
+
+impl Misfit {
+    /// The number that the cost was held against.
+    pub(crate) fn limit(self, fit: &Fit) -> f64 {
+        match self {
+            Self::NotFinite => f64::INFINITY,
+            Self::NoBetterThanUniform => fit.uniform,
+            Self::NoBetterThanUnigram => fit.unigram,
+            Self::Surprised => SURPRISE.1 * fit.expected + SURPRISE.0,
+            Self::SourceSaysLittle => fit.swapped.unwrap_or(f64::INFINITY) * (1.0 - LEAST_SOURCE_SHARE),
+        }
+    }
+
+    /// What was measured, in a clause.
+    pub fn words(self, fit: &Fit) -> String {
+        let nll = format!("NLL {:.2} nats a token", fit.nll);
+        match self {
+            Self::NotFinite => "the likelihood of the targets is not finite".into(),
+            Self::NoBetterThanUniform => {
+                format!("{nll}, worse than guessing every token alike ({:.2})", fit.uniform)
+            }
+            Self::NoBetterThanUnigram => format!(
+                "{nll}, worse than knowing only how often each token occurs in the targets ({:.2})",
+                fit.unigram
+            ),
+            Self::Surprised => format!("{nll}, where the model itself expects {:.2}", fit.expected),
+            Self::SourceSaysLittle => match (fit.swapped, fit.source_share()) {
+                (Some(swapped), Some(share)) => format!(
+                    "{nll} behind the right source and {swapped:.2} behind another one: the source saves {:.0} %, and {:.0} % are the least to tell wirings apart",
+                    100.0 * share,
+                    100.0 * LEAST_SOURCE_SHARE
+                ),
+                _ => "all pairs have the same source".into(),
+            },
+        }
+    }
+}

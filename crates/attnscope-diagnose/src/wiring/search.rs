@@ -1,0 +1,361 @@
+//! The search: one round over every single edit, further rounds that add to the best, and the tests that the result must pass.
+
+use attnscope_graph::{Model, Switch};
+use attnscope_run::{RunError, Weights};
+use serde_json::Map;
+use std::cell::Cell;
+
+use super::edit::{Setup, WiringEdit};
+use super::hypothesis::edits;
+use super::{Better, Search, Singled, Trial};
+use crate::corpus::Corpus;
+use crate::fit::{Comparison, FitTest, LEAST_COPIED};
+use crate::score::{Candidate, Progress, Scores};
+use crate::thresholds::Thresholds;
+
+/// Edits that are combined at the most.
+const MOST_CHANGES: usize = 3;
+/// Fields that the best edit may be combined with.
+const RUNNERS_UP: usize = 3;
+/// Nats a token within which two explanations are as good as each other, however sure the difference is.
+const TIE: f64 = 0.001;
+/// How much more the scale of logits must gain, which any mood of the sentences at hand moves a little.
+const TEMPERATURE: f64 = 10.0;
+/// How much more a further edit must gain than the first: near ties add up to something when one looks for them.
+const FURTHER: f64 = 2.0;
+
+/// Tries every other wiring of a model's weights on distinct sentence pairs.
+///
+/// # Errors
+/// When the pairs have no room in the model.
+pub fn search(
+    model: &Model,
+    weights: &Weights,
+    corpus: &Corpus,
+    thresholds: &Thresholds,
+    progress: &Progress<'_>,
+) -> Result<Search, RunError> {
+    let test = FitTest::new(model, corpus);
+    Searcher { model, weights, test: &test, thresholds, progress, tried: Cell::new(0) }.run()
+}
+
+struct Searcher<'a> {
+    model: &'a Model,
+    weights: &'a Weights,
+    test: &'a FitTest<'a>,
+    thresholds: &'a Thresholds,
+    progress: &'a Progress<'a>,
+    /// Hypotheses so far.
+    tried: Cell<usize>,
+}
+
+/// An edit that was tried from some setup.
+struct Tried {
+    edit: WiringEdit,
+    setup: Setup,
+    base: Scores,
+    scores: Scores,
+    /// Nats a token that the edit gains at each one's best temperature; −∞ where it gives no number.
+    gain: f64,
+}
+
+/// The edits that were chosen, and what they make together.
+struct Found {
+    changes: Vec<Singled>,
+    setup: Setup,
+    scores: Scores,
+}
+
+impl Found {
+    fn has(&self, field: &str) -> bool {
+        self.changes.iter().any(|change| change.edit.field() == field)
+    }
+
+    fn words(&self) -> String {
+        self.changes.iter().map(|change| change.edit.words()).collect::<Vec<_>>().join(" and ")
+    }
+}
+
+impl Searcher<'_> {
+    fn run(&self) -> Result<Search, RunError> {
+        let declared = Setup::declared(self.model, &self.test.corpus.shift);
+        let (base, first) = self.round(&declared, &|_| true)?;
+        let trial = |t: &Tried| {
+            let compared = self.compared(t);
+            let (nll_declared, nll, right) = (compared.before(), compared.after(), compared.right());
+            Trial { edit: t.edit, nll_declared, nll, gain: t.gain, right }
+        };
+        let trials: Vec<Trial> = first.iter().map(trial).collect();
+        let own = self.test.compare(&base, &base);
+        let fit = self.test.fit(&self.candidate(&declared)?, &base)?;
+        let telling = self.telling(&first);
+        let found = match self.pick(first, self.thresholds.wiring_gain) {
+            Some(first) => Some(self.refine(&declared, first, &telling)?),
+            None => None,
+        };
+        let mut search = Search {
+            pairs: self.test.corpus.len(),
+            finite: own.pairs(),
+            nll: own.before(),
+            fit,
+            trials,
+            hypotheses: 0,
+            better: None,
+            refused: None,
+            declared: base,
+        };
+        if let Some(found) = found.filter(|found| !found.changes.is_empty()) {
+            let (words, nll) = (found.words(), self.test.compare(&search.declared, &found.scores).after());
+            search.better = self.better(&declared, &search, found)?;
+            search.refused = search.better.is_none().then_some((words, nll));
+        }
+        search.hypotheses = self.tried.get();
+        Ok(search)
+    }
+
+    fn candidate(&self, setup: &Setup) -> Result<Candidate, RunError> {
+        let candidate = setup.candidate(self.model, self.weights, self.test.corpus);
+        candidate.ok_or_else(|| RunError::Obstacle("the pairs do not fit its positions".into()))
+    }
+
+    /// Some edits of a setup, the largest gain first, and how the setup itself does.
+    fn round(
+        &self,
+        from: &Setup,
+        wanted: &dyn Fn(&WiringEdit) -> bool,
+    ) -> Result<(Scores, Vec<Tried>), RunError> {
+        let options: Vec<(WiringEdit, Setup, Candidate)> = edits(self.model, self.weights, from)
+            .into_iter()
+            .filter(wanted)
+            .filter_map(|edit| {
+                let setup = from.with(edit);
+                let candidate = setup.candidate(self.model, self.weights, self.test.corpus)?;
+                Some((edit, setup, candidate))
+            })
+            .collect();
+        self.tried.set(self.tried.get() + options.len());
+        // How the setup itself does on rows as each edit wants them padded.
+        let mut paddings = vec![from.padding];
+        for (_, setup, _) in &options {
+            if !paddings.contains(&setup.padding) {
+                paddings.push(setup.padding);
+            }
+        }
+        let bases = paddings.iter().map(|&padding| self.candidate(&from.padded(padding)));
+        let bases = bases.collect::<Result<Vec<Candidate>, RunError>>()?;
+        let all: Vec<&Candidate> = bases.iter().chain(options.iter().map(|(_, _, c)| c)).collect();
+        let mut scores = self.test.score(&all, self.progress)?;
+        let own = scores.split_off(bases.len());
+        let tried = |((edit, setup, _), scored): ((WiringEdit, Setup, Candidate), Scores)| {
+            let at = paddings.iter().position(|p| *p == setup.padding).unwrap_or(0);
+            let base = scores[at].clone();
+            let compared = self.test.compare(&base, &scored);
+            let gain = if edit.is_temperature() { compared.plain_gain() } else { compared.gain() };
+            let gain = if gain.mean.is_finite() { gain.mean } else { f64::NEG_INFINITY };
+            Tried { edit, setup, base, scores: scored, gain }
+        };
+        let mut tried: Vec<Tried> = options.into_iter().zip(own).map(tried).collect();
+        tried.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+        Ok((scores.swap_remove(0), tried))
+    }
+
+    /// The field with the largest gain that is sure and `least` nats a token at the least, with its other values.
+    fn pick(&self, tried: Vec<Tried>, least: f64) -> Option<(Tried, Singled)> {
+        // Of each field its best value, or none: a lesser one that is surer would be the wrong answer.
+        let mut fields = Vec::new();
+        let mut is_best_of_field = |t: &&Tried| {
+            let new = !fields.contains(&t.edit.field());
+            fields.push(t.edit.field());
+            new
+        };
+        let best = tried
+            .iter()
+            .take_while(|t| t.gain >= least)
+            .filter(|t| is_best_of_field(t))
+            .find(|t| self.is_sure(t, least))?;
+        // A model trained without a causal mask also copies a token that stands at its own place; one trained without the
+        // shift does not look at the next place.
+        let unmasked = |t: &&Tried| t.edit == WiringEdit::CausalMask(Switch::Off) && self.is_sure(t, least);
+        let best = match best.edit {
+            WiringEdit::DecoderShift(Switch::Off) => tried.iter().find(unmasked).unwrap_or(best),
+            _ => best,
+        };
+        let field = best.edit.field();
+        let of_field: Vec<Tried> = tried.into_iter().filter(|t| t.edit.field() == field).collect();
+        self.singled(of_field)
+    }
+
+    /// Of the values of one field, sorted by gain: the best, those that do not do surely worse, and the rest. Of values that
+    /// do as well as each other, the family's own is the likeliest.
+    fn singled(&self, mut of_field: Vec<Tried>) -> Option<(Tried, Singled)> {
+        let first = of_field.first()?;
+        let padding = first.setup.padding;
+        let others = of_field.len() as f64;
+        let beaten = |t: &Tried| {
+            let compared = self.test.compare(&t.scores, &first.scores);
+            let gain = if t.edit.is_temperature() { compared.plain_gain() } else { compared.gain() };
+            gain.mean >= TIE && others * gain.p <= self.thresholds.wiring_p
+        };
+        let excluded: Vec<WiringEdit> =
+            of_field.iter().filter(|t| t.setup.padding == padding && beaten(t)).map(|t| t.edit).collect();
+        of_field.retain(|t| t.setup.padding == padding && !excluded.contains(&t.edit));
+        let usual = Setup::usual(self.model, &self.test.corpus.shift);
+        let chosen = of_field.iter().position(|t| !t.edit.differs(&t.setup, &usual)).unwrap_or(0);
+        let best = of_field.remove(chosen);
+        let as_good = of_field.into_iter().map(|t| t.edit).collect();
+        let singled = Singled { edit: best.edit, as_good, excluded };
+        Some((best, singled))
+    }
+
+    /// The best edit of each field that gains something by itself: what is combined.
+    fn telling(&self, tried: &[Tried]) -> Vec<WiringEdit> {
+        let mut best: Vec<WiringEdit> = Vec::new();
+        for t in tried.iter().filter(|t| t.gain >= self.thresholds.wiring_gain) {
+            if best.iter().all(|edit| edit.field() != t.edit.field()) && best.len() <= RUNNERS_UP {
+                best.push(t.edit);
+            }
+        }
+        best
+    }
+
+    /// Adds edit after edit as long as each explains more.
+    fn refine(
+        &self,
+        declared: &Setup,
+        (first, singled): (Tried, Singled),
+        telling: &[WiringEdit],
+    ) -> Result<Found, RunError> {
+        let mut found = Found { changes: vec![singled], setup: first.setup, scores: first.scores };
+        while found.changes.len() < MOST_CHANGES {
+            let others: Vec<&WiringEdit> = telling.iter().filter(|edit| !found.has(edit.field())).collect();
+            if others.is_empty() {
+                break;
+            }
+            let (_, mut tried) = self.round(&found.setup, &|edit| others.contains(&edit))?;
+            tried.retain(|t| self.is_more_right(t));
+            let Some((next, singled)) = self.pick(tried, FURTHER * self.thresholds.wiring_gain) else {
+                break;
+            };
+            found.changes.push(singled);
+            (found.setup, found.scores) = (next.setup, next.scores);
+        }
+        if found.changes.len() > 1 {
+            self.polish(declared, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// A field was chosen while another was still wrong: once more among its values, now that none is. A field whose
+    /// declared value turns out to do best is none that is wrong.
+    fn polish(&self, declared: &Setup, found: &mut Found) -> Result<(), RunError> {
+        for n in 0..found.changes.len() {
+            let now = found.changes[n].edit;
+            let of_field = |edit: &WiringEdit| edit.field() == now.field() && edit.padding() == now.padding();
+            let (base, mut tried) = self.round(&found.setup, &of_field)?;
+            let own = Tried {
+                edit: now,
+                setup: found.setup.clone(),
+                base,
+                scores: found.scores.clone(),
+                gain: 0.0,
+            };
+            tried.push(own);
+            tried.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+            let Some((best, mut singled)) = self.singled(tried) else { continue };
+            // The declared value is no edit.
+            let changes = |edit: &WiringEdit| edit.differs(&declared.with(*edit), declared);
+            singled.as_good.retain(changes);
+            singled.excluded.retain(changes);
+            found.changes[n] = singled;
+            (found.setup, found.scores) = (best.setup, best.scores);
+        }
+        let setup = &found.setup;
+        found.changes.retain(|change| change.edit.differs(setup, declared));
+        Ok(())
+    }
+
+    /// What was found, against what is declared: `None` where it does not lead to a working model.
+    fn better(&self, declared: &Setup, search: &Search, found: Found) -> Result<Option<Better>, RunError> {
+        let Found { changes, setup, scores } = found;
+        let Some(first) = changes.first().map(|change| change.edit) else { return Ok(None) };
+        let base_candidate = self.candidate(&declared.padded(setup.padding))?;
+        let base = self.test.score(&[&base_candidate], &|_, _| ())?.swap_remove(0);
+        let compared = self.test.compare(&base, &scores);
+        let p = self.corrected(gain_of(&compared, first).p);
+        let candidate = self.candidate(&setup)?;
+        let fit = self.test.fit(&candidate, &scores)?;
+        // A model that cannot be run on its own generates nothing.
+        let generated = self.test.generated(&candidate).ok().flatten();
+        let is_working = match setup.leaks() && !declared.leaks() {
+            // The decoder sees what it is to predict, and cannot generate as it was trained: only a model that has learned
+            // nothing else copies without a mistake.
+            true => fit.copies() && search.fit.predicts().is_err(),
+            false => {
+                let before = self.test.generated(&base_candidate).ok().flatten();
+                let agreement = before.as_ref().map_or(0.0, |g| g.agreement);
+                fit.works().is_ok() && generated.as_ref().is_some_and(|g| g.is_about_the_source(agreement))
+            }
+        };
+        if !is_working || p > self.thresholds.wiring_p {
+            return Ok(None);
+        }
+        let (mut before, mut after) = (Map::new(), Map::new());
+        for change in &changes {
+            change.edit.shown(declared, &mut before);
+            change.edit.shown(&setup, &mut after);
+        }
+        Ok(Some(Better {
+            changes,
+            declared: before,
+            best: after,
+            nll_declared: compared.before(),
+            nll_best: compared.after(),
+            pairs: compared.pairs(),
+            p,
+            fit,
+            generated,
+            candidate,
+            scores,
+        }))
+    }
+
+    fn compared(&self, tried: &Tried) -> Comparison {
+        self.test.compare(&tried.base, &tried.scores)
+    }
+
+    /// By Bonferroni, for every hypothesis so far.
+    fn corrected(&self, p: f64) -> f64 {
+        (p * self.tried.get() as f64).min(1.0)
+    }
+
+    /// Whether a further edit is more than a better temperature. The scale of the logits is one, and has nothing else to show
+    /// for it.
+    fn is_more_right(&self, tried: &Tried) -> bool {
+        let more = self.compared(tried).more_right();
+        more > 0 || (more == 0 && tried.edit.is_temperature())
+    }
+
+    /// Whether an edit gains `least` nats a token at the least, and surely.
+    fn is_sure(&self, tried: &Tried, least: f64) -> bool {
+        let compared = self.compared(tried);
+        let gain = gain_of(&compared, tried.edit);
+        let least = if tried.edit.is_temperature() { TEMPERATURE * least } else { least };
+        // Where the decoder sees what it is to predict, only a model that has learned to copy it says anything.
+        if leaks_more(tried) && compared.right() < LEAST_COPIED {
+            return false;
+        }
+        // The costs as they are must fall too: they are what the report speaks of.
+        gain.mean >= least
+            && compared.after() < compared.before()
+            && self.corrected(gain.p) <= self.thresholds.wiring_p
+    }
+}
+
+/// Whether an edit lets the decoder see the token that it is to predict.
+fn leaks_more(tried: &Tried) -> bool {
+    matches!(tried.edit, WiringEdit::CausalMask(Switch::Off) | WiringEdit::DecoderShift(Switch::Off))
+}
+
+fn gain_of(compared: &Comparison, edit: WiringEdit) -> crate::student::PairedTest {
+    if edit.is_temperature() { compared.plain_gain() } else { compared.gain() }
+}
