@@ -147,7 +147,7 @@ def measure(bench, subject, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("binary")
+    parser.add_argument("binary", type=lambda path: Path(path).resolve())
     parser.add_argument("--quick", action="store_true", help="each bug once, three variants")
     parser.add_argument("--models", default=",".join(models.MODELS))
     parser.add_argument("--only", default="", help="cases whose model, kind or site contains this")

@@ -81,8 +81,9 @@ impl Rounding {
             let (magnitude, error) = (0..terms)
                 .map(part)
                 .fold((0.0, 0.0), |(m, e), (magnitude, error)| (m + magnitude, e + error));
-            // Two terms are added with one rounding of the result; a third, or a gain, has one more of its own.
-            let between = if terms > 2 || gain != 1.0 { self.precision.result * magnitude } else { 0.0 };
+            // A third term, or a gain, is rounded between. Two terms may have been stored rounded, and added as they were
+            // before: in f64, or where a fused kernel adds to what a product has just summed.
+            let between = self.precision.result * magnitude;
             error + between + self.stored(x, 1.0)
         })
     }
