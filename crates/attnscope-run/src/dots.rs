@@ -39,7 +39,7 @@ pub(crate) fn dots(left: &[f64], width: usize, columns: usize, fill: &Fill<'_>) 
     for first in (0..tasks).step_by(256) {
         let tiles: Vec<_> = (first..tasks.min(first + 256)).into_par_iter().map(tile).collect();
         for (row, column, wide, tile) in tiles {
-            for (i, values) in tile.chunks_exact(wide).enumerate() {
+            for (i, values) in tile.chunks_exact(wide.max(1)).enumerate() {
                 out[(row + i) * columns + column..][..wide].copy_from_slice(values);
             }
         }

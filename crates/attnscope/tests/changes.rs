@@ -160,8 +160,11 @@ fn padding_on_either_side_is_the_same_where_positions_do_not_count_it() {
             let rows = kept.values.chunks(kept.shape[2]).zip(input.target.open()).filter(|(_, open)| **open);
             rows.flat_map(|(row, _)| row.to_vec()).collect::<Vec<f64>>()
         };
-        // The plain loops add nothing but zeros for what is hidden: to the bit.
-        assert_eq!(run(PadSide::Left) == run(PadSide::Right), free, "{path}");
+        // What is masked adds zeros, which move the others to another place in the sums: the same but for f64's rounding.
+        let (left, right) = (run(PadSide::Left), run(PadSide::Right));
+        let largest = left.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let same = left.iter().zip(&right).all(|(a, b)| (a - b).abs() <= 1e-12 * largest);
+        assert_eq!(same, free, "{path}");
         seen += usize::from(free);
     }
     assert!(seen >= 6, "{seen}");
