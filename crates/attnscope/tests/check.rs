@@ -181,7 +181,8 @@ fn without_claims_everything_is_worked_out() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let mut lines = text.lines().filter(|line| !line.ends_with(".toml"));
+    assert!(lines.all(|line| line.chars().count() <= 80), "{text}");
     let ascii = stdout(&attnscope(&["check", &example("work-out.toml"), "--width", "80", "--ascii"]));
     assert!(ascii.is_ascii() && ascii.contains("Q.K^T / sqrtd_head"), "{ascii}");
 }
@@ -199,7 +200,9 @@ fn the_first_mistake_comes_first_in_print() {
     let text = stdout(&output);
     assert!(text.contains("First mistake: V (line 15): row 2 is not X·W_V"), "{text}");
     assert!(text.contains("Every claim is right."), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // The name of the file is as long as it is.
+    let mut lines = text.lines().filter(|line| !line.ends_with(".toml"));
+    assert!(lines.all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
