@@ -8,10 +8,10 @@
 //! - **A sum of n terms** is off by at most n·u·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
 //!   §4.2). Rounding errors that are independent and of mean zero make it λ·√n·u·Σ|terms| (Higham and Mary, SIAM J. Sci.
 //!   Comput. 41, 2019). They are not independent where terms of one sign pile up, so the part of the partial sums that
-//!   drifts with the mean is taken at its worst: u·(λ√n·Σ|terms| + n·|sum|). See [`Rounding::sum`].
+//!   drifts with the mean is taken at its worst: u·(λ√n·Σ|terms| + n·|sum|). See `Rounding::sum`.
 //! - **Operands** of products that were rounded to a shorter type first move a sum of n independent terms by
 //!   λ·u·√Σ terms², and never by more than u·Σ|terms|.
-//! - **A function** is off by the units that were measured of the libraries in use ([`allowance`]).
+//! - **A function** is off by the units that were measured of the libraries in use (`allowance.rs`).
 //! - **An error of an input** is carried on by the magnitude of the derivative: |W|·e for products, the Lipschitz
 //!   expressions of softmax and norms, so that bounds compose over nodes that a program did not show.
 //!
