@@ -4,10 +4,10 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Rows and columns of the result that are computed by one task.
+/// Rows of the result that are computed by one task, at most: what they read stays in the cache.
 const ROWS: usize = 64;
-const COLUMNS: usize = 128;
-/// Rows that share what is loaded of the other matrix.
+/// Rows that share what is loaded of the other matrix. A task has a multiple of them, so that sums do not depend on the number
+/// of threads.
 const TOGETHER: usize = 4;
 /// Sums are kept in this many parts, so that they can be added side by side.
 const LANES: usize = 8;
@@ -15,39 +15,35 @@ const LANES: usize = 8;
 /// The rows of the right matrix, one at a time.
 pub(crate) type Fill<'a> = dyn Fn(usize, &mut [f64]) + Sync + 'a;
 
-/// `out[i, j]` is the dot product of row `i` of `left`, which has rows of `width`, and row `j` of the right matrix, which has
-/// `columns` rows that `fill` writes out.
-pub(crate) fn dots(left: &[f64], width: usize, columns: usize, fill: &Fill<'_>) -> Vec<f64> {
+/// `out[i, j]` is the dot product of row `i` of `left`, which has rows of `width`, and row `j` of the right matrix, which `fill`
+/// writes out, as `finish(j, sum)` changes it. `out` has rows of `columns`.
+pub(crate) fn dots(
+    out: &mut [f64],
+    left: &[f64],
+    [width, columns]: [usize; 2],
+    fill: &Fill<'_>,
+    finish: impl Fn(usize, f64) -> f64 + Sync,
+) {
     let rows = left.len() / width.max(1);
-    let mut out = vec![0.0; rows * columns];
-    let across = columns.div_ceil(COLUMNS).max(1);
-    let tasks = rows.div_ceil(ROWS) * across;
+    let share = rows.div_ceil(rayon::current_num_threads()).next_multiple_of(TOGETHER);
+    let high = share.clamp(TOGETHER, ROWS);
     let arch = Arch::new();
-    let tile = |task: usize| {
-        let (row, column) = (task / across * ROWS, task % across * COLUMNS);
-        let (high, wide) = (ROWS.min(rows - row), COLUMNS.min(columns - column));
-        let mut tile = vec![0.0; high * wide];
+    let task = |(out, left): (&mut [f64], &[f64])| {
         let mut right = vec![0.0; width];
-        for j in 0..wide {
-            fill(column + j, &mut right);
-            let left = &left[row * width..(row + high) * width];
-            arch.dispatch(Column { left, right: &right, out: &mut tile[j..], stride: wide });
+        for j in 0..columns {
+            fill(j, &mut right);
+            arch.dispatch(Column { left, right: &right, out: &mut out[j..], stride: columns });
         }
-        (row, column, wide, tile)
+        for row in out.chunks_exact_mut(columns) {
+            row.iter_mut().enumerate().for_each(|(j, sum)| *sum = finish(j, *sum));
+        }
     };
-    // A few tiles at a time, so that they do not double the result.
-    for first in (0..tasks).step_by(256) {
-        let tiles: Vec<_> = (first..tasks.min(first + 256)).into_par_iter().map(tile).collect();
-        for (row, column, wide, tile) in tiles {
-            for (i, values) in tile.chunks_exact(wide.max(1)).enumerate() {
-                out[(row + i) * columns + column..][..wide].copy_from_slice(values);
-            }
-        }
+    if width * columns > 0 {
+        out.par_chunks_mut(high * columns).zip(left.par_chunks(high * width)).for_each(task);
     }
-    out
 }
 
-/// Some rows with one: a column of a tile.
+/// Some rows with one: a column of the result.
 struct Column<'a> {
     left: &'a [f64],
     right: &'a [f64],
@@ -106,12 +102,12 @@ mod tests {
         {
             let (left, right) = (some(rows * width), some(columns * width));
             let fill = |j: usize, row: &mut [f64]| row.copy_from_slice(&right[j * width..][..width]);
-            let found = dots(&left, width, columns, &fill);
-            assert_eq!(found.len(), rows * columns);
+            let mut found = vec![0.0; rows * columns];
+            dots(&mut found, &left, [width, columns], &fill, |j, sum| sum + j as f64);
             for i in 0..rows {
                 for j in 0..columns {
                     let (x, w) = (&left[i * width..][..width], &right[j * width..][..width]);
-                    let plain: f64 = x.iter().zip(w).map(|(x, w)| x * w).sum();
+                    let plain = x.iter().zip(w).map(|(x, w)| x * w).sum::<f64>() + j as f64;
                     assert!((found[i * columns + j] - plain).abs() < 1e-12, "{rows} {columns} {width}");
                 }
             }

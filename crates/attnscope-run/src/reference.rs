@@ -153,6 +153,19 @@ impl Step<'_> {
         four
     }
 
+    fn zeros(&self) -> Vec<f64> {
+        vec![0.0; self.shape.iter().product()]
+    }
+
+    /// The output of an operation that makes a row of it from a row of its first input.
+    fn each_row(&self, f: impl Fn(&[f64], &mut [f64]) + Sync) -> Vec<f64> {
+        let x = &self.inputs[0];
+        let mut out = vec![0.0; x.values.len()];
+        let rows = out.par_chunks_mut(x.width()).zip(x.values.par_chunks(x.width()));
+        rows.for_each(|(out, x)| f(x, out));
+        out
+    }
+
     fn each(&self, f: impl Fn(usize, &[Arc<Kept>]) -> f64 + Sync) -> Vec<f64> {
         (0..self.shape.iter().product()).into_par_iter().map(|i| f(i, self.inputs)).collect()
     }
@@ -199,9 +212,10 @@ impl Step<'_> {
         };
         let fill = |o: usize, row: &mut [f64]| widen(&w[o * channels * 3..], row);
         let row = |b: usize| {
-            let sums = dots(&reads(b), channels * 3, outputs, &fill);
-            let cell = move |n: usize| sums[n % steps * outputs + n / steps] + f64::from(bias[n / steps]);
-            (0..outputs * steps).map(cell).collect::<Vec<f64>>()
+            let mut sums = vec![0.0; steps * outputs]; // [step, output]
+            let bias = |o: usize, sum: f64| sum + f64::from(bias[o]);
+            dots(&mut sums, &reads(b), [channels * 3, outputs], &fill, bias);
+            (0..outputs * steps).map(move |n| sums[n % steps * outputs + n / steps]).collect::<Vec<f64>>()
         };
         (0..batch).flat_map(row).collect()
     }
@@ -218,17 +232,15 @@ impl Step<'_> {
     fn norm(&self, kind: NormKind, eps: f64) -> Vec<f64> {
         let width = self.inputs[0].width();
         let (gain, bias) = (self.weight(0), self.weight(1));
-        let row = |x: &[f64]| {
+        self.each_row(|x, out| {
             let n = width as f64;
             let mean = if kind == NormKind::Layer { x.iter().sum::<f64>() / n } else { 0.0 };
             let spread = (x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n + eps).sqrt();
-            let one = |(i, v): (usize, &f64)| {
+            for (i, (to, v)) in out.iter_mut().zip(x).enumerate() {
                 let shift = bias.get(i).map_or(0.0, |&b| f64::from(b));
-                (v - mean) / spread * f64::from(gain[i]) + shift
-            };
-            x.iter().enumerate().map(one).collect::<Vec<_>>()
-        };
-        self.inputs[0].values.par_chunks(width).flat_map_iter(row).collect()
+                *to = (v - mean) / spread * f64::from(gain[i]) + shift;
+            }
+        })
     }
 
     /// x · scale · Wᵀ + b
@@ -237,10 +249,9 @@ impl Step<'_> {
         let width = self.inputs[0].width();
         let outputs = self.shape.last().copied().unwrap_or(0);
         let fill = |o: usize, row: &mut [f64]| widen(&w[o * width..], row);
-        let mut out = dots(&self.inputs[0].values, width, outputs, &fill);
-        for (i, sum) in out.iter_mut().enumerate() {
-            *sum = *sum * scale + bias.get(i % outputs.max(1)).map_or(0.0, |&b| f64::from(b));
-        }
+        let finish = |o: usize, sum: f64| sum * scale + bias.get(o).map_or(0.0, |&b| f64::from(b));
+        let mut out = self.zeros();
+        dots(&mut out, &self.inputs[0].values, [width, outputs], &fill, finish);
         out
     }
 
@@ -268,13 +279,13 @@ impl Step<'_> {
     fn scores(&self, scale: f64) -> Vec<f64> {
         let [_, _, queries, keys] = self.four();
         let size = self.inputs[0].width();
-        let head = |(q, k): (&[f64], &[f64])| {
-            dots(q, size, keys, &|s, row| row.copy_from_slice(&k[s * size..][..size]))
-        };
-        let heads = self.inputs[0].values.chunks((queries * size).max(1));
-        let mut out: Vec<f64> =
-            heads.zip(self.inputs[1].values.chunks((keys * size).max(1))).flat_map(head).collect();
-        out.iter_mut().for_each(|sum| *sum *= scale);
+        let mut out = self.zeros();
+        let queries_of = self.inputs[0].values.chunks((queries * size).max(1));
+        let keys_of = self.inputs[1].values.chunks((keys * size).max(1));
+        for ((out, q), k) in out.chunks_mut((queries * keys).max(1)).zip(queries_of).zip(keys_of) {
+            let fill = |s: usize, row: &mut [f64]| row.copy_from_slice(&k[s * size..][..size]);
+            dots(out, q, [size, keys], &fill, |_, sum| sum * scale);
+        }
         out
     }
 
@@ -305,32 +316,34 @@ impl Step<'_> {
 
     /// A row with nothing to see has no weights: all are 0, and the trace says so.
     fn squash(&self, squash: Squash) -> Vec<f64> {
-        let row = |x: &[f64]| -> Vec<f64> {
+        self.each_row(|x, out| {
             let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             match squash {
-                _ if sees_nothing(x) => vec![0.0; x.len()],
+                _ if sees_nothing(x) => out.fill(0.0),
                 Squash::Softmax => {
-                    let sum: f64 = x.iter().map(|v| (v - most).exp()).sum();
-                    x.iter().map(|v| (v - most).exp() / sum).collect()
+                    out.iter_mut().zip(x).for_each(|(e, v)| *e = (v - most).exp());
+                    let sum: f64 = out.iter().sum();
+                    out.iter_mut().for_each(|e| *e /= sum);
                 }
-                Squash::Sigmoid => x.iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect(),
+                Squash::Sigmoid => out.iter_mut().zip(x).for_each(|(y, v)| *y = 1.0 / (1.0 + (-v).exp())),
             }
-        };
-        self.inputs[0].values.par_chunks(self.inputs[0].width()).flat_map_iter(row).collect()
+        })
     }
 
     /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, h, s, k]
     fn context(&self) -> Vec<f64> {
         let [_, _, queries, size] = self.four();
         let keys = self.inputs[0].width();
-        let head = |(weights, v): (&[f64], &[f64])| {
+        let mut out = self.zeros();
+        let weights_of = self.inputs[0].values.chunks((queries * keys).max(1));
+        let values_of = self.inputs[1].values.chunks((keys * size).max(1));
+        for ((out, weights), v) in out.chunks_mut((queries * size).max(1)).zip(weights_of).zip(values_of) {
             let fill = |k: usize, column: &mut [f64]| {
                 column.iter_mut().enumerate().for_each(|(s, x)| *x = v[s * size + k]);
             };
-            dots(weights, keys, size, &fill)
-        };
-        let heads = self.inputs[0].values.chunks((queries * keys).max(1));
-        heads.zip(self.inputs[1].values.chunks((keys * size).max(1))).flat_map(head).collect()
+            dots(out, weights, [keys, size], &fill, |_, sum| sum);
+        }
+        out
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use attnscope_checkpoint::Error;
 use attnscope_graph::{Graph, Node, NodeId, Op};
 use attnscope_run::{Formula, Kept, Weights};
+use rayon::prelude::*;
 
 use super::frame::Frame;
 use super::grain::Grain;
@@ -191,16 +192,17 @@ impl<'a> Judge<'a> {
             let visible = open.as_ref().is_none_or(|open| open.has(i));
             if visible { share(expected[i], found[i], allowed, masked) } else { 0.0 }
         };
-        let doubtful: Vec<usize> = (0..expected.len()).filter(|&i| share(i, bounds.floor(i)) > 1.0).collect();
+        let cells = (0..expected.len()).into_par_iter();
+        let doubtful: Vec<usize> = cells.filter(|&i| share(i, bounds.floor(i)) > 1.0).collect();
         if doubtful.len() <= expected.len() / FEW {
-            use rayon::prelude::*;
             let worst = doubtful.par_iter().map(|&i| share(i, bounds.at(i))).reduce(|| 0.0, f64::max);
             if worst <= 1.0 {
                 return (worst, Vec::new());
             }
         }
         let mut allowed = bounds.all();
-        let worst = (0..expected.len()).map(|i| share(i, allowed[i])).fold(0.0, f64::max);
+        let cells = (0..expected.len()).into_par_iter();
+        let worst = cells.map(|i| share(i, allowed[i])).reduce(|| 0.0, f64::max);
         if worst <= 1.0 {
             return (worst, Vec::new());
         }

@@ -1,6 +1,7 @@
 //! Bounds of operations that make each cell from a few.
 
 use attnscope_graph::{Activation, Op, Positions};
+use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
 
@@ -10,8 +11,8 @@ impl Rounding {
         self.precision.result * roundings * finite(x.abs()) + self.precision.smallest
     }
 
-    fn each(&self, of: Computed<'_>, cell: impl Fn(usize, f64) -> f64) -> Vec<f64> {
-        of.output.values.iter().enumerate().map(|(i, &x)| cell(i, x)).collect()
+    fn each(&self, of: Computed<'_>, cell: impl Fn(usize, f64) -> f64 + Sync) -> Vec<f64> {
+        of.output.values.par_iter().enumerate().map(|(i, &x)| cell(i, x)).collect()
     }
 
     /// Cells in another order, or the same: their errors with them.

@@ -1,24 +1,25 @@
 //! Bounds of operations that make each cell from its whole row: norms and softmax.
 
 use attnscope_graph::{NormKind, Squash};
+use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
 
 impl Rounding {
-    /// Rows of the first input, the errors beside them, and the row of the output.
-    fn by_row(&self, of: Computed<'_>, row: impl Fn(Row<'_>) -> Vec<f64> + Sync) -> Vec<f64> {
-        use rayon::prelude::*;
-        let Some(input) = of.inputs.first() else { return vec![0.0; of.output.values.len()] };
+    /// The bounds of each row, from the row of the first input, its errors, and the row of the output.
+    fn by_row(&self, of: Computed<'_>, row: impl Fn(Row<'_>, &mut [f64]) + Sync) -> Vec<f64> {
+        let mut bounds = vec![0.0; of.output.values.len()];
+        let Some(input) = of.inputs.first() else { return bounds };
         let width = input.kept.shape.last().copied().unwrap_or(1).max(1);
-        let one = |(r, (values, output)): (usize, (&[f64], &[f64]))| {
+        let values = input.kept.values.par_chunks(width).zip(of.output.values.par_chunks(width));
+        bounds.par_chunks_mut(width).zip(values).enumerate().for_each(|(r, (bounds, (values, output)))| {
             let errors = match input.error.is_none() {
                 true => Vec::new(),
                 false => (r * width..(r + 1) * width).map(|i| input.error.at(i)).collect(),
             };
-            row(Row { values, output, errors })
-        };
-        let values = input.kept.values.par_chunks(width).zip(of.output.values.par_chunks(width));
-        values.enumerate().flat_map_iter(one).collect()
+            row(Row { values, output, errors }, bounds);
+        });
+        bounds
     }
 
     /// (x − mean)·r·g + b with r = 1/√(var + eps). The mean is a sum of n; the variance another, of squares, in one pass
@@ -28,7 +29,7 @@ impl Rounding {
         let weight = |i: usize| of.weights.get(i).copied().unwrap_or_default();
         let (gain, bias) = (weight(0), weight(1));
         let p = self.precision;
-        self.by_row(of, |row| {
+        self.by_row(of, |row, bounds| {
             let n = row.values.len() as f64;
             let centred = kind == NormKind::Layer;
             let sum: f64 = row.values.iter().sum();
@@ -64,7 +65,10 @@ impl Rounding {
                 let scaled = gain * normed(x);
                 gain * inner + (2.0 * p.result + table) * (scaled + shift) + p.smallest
             };
-            row.values.iter().enumerate().map(cell).collect()
+            bounds
+                .iter_mut()
+                .zip(row.values.iter().enumerate().map(cell))
+                .for_each(|(to, bound)| *to = bound);
         })
     }
 
@@ -72,7 +76,7 @@ impl Rounding {
     /// are scaled in the exponent, and by its own; the quotient by those of the whole row, too.
     pub(super) fn squash(&self, of: Computed<'_>, squash: Squash) -> Vec<f64> {
         let p = self.precision;
-        self.by_row(of, |row| {
+        self.by_row(of, |row, bounds| {
             let n = row.values.len();
             let most = finite(row.values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
             let argument = |(i, &x): (usize, &f64)| match x.is_finite() {
@@ -100,7 +104,8 @@ impl Rounding {
                 };
                 moved + 3.0 * p.result * weight + p.smallest
             };
-            arguments.iter().zip(row.output).map(cell).collect()
+            let cells = arguments.iter().zip(row.output).map(cell);
+            bounds.iter_mut().zip(cells).for_each(|(to, bound)| *to = bound);
         })
     }
 }
