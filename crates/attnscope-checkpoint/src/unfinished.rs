@@ -121,6 +121,20 @@ impl Unfinished {
         self.handle.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// A new file in an unfinished folder, with the folders that lead to it. Under the lock: a signal that removes the
+    /// folder meanwhile would leave behind what is made in it after it was looked through.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn file_inside(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        let _parts = lock();
+        let path = self.path.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        File::create(path)
+    }
+
     /// Gives it its name, in place of a file that has it now.
     ///
     /// # Errors
@@ -226,6 +240,28 @@ mod tests {
         drop(folder);
         assert_eq!(names(dir.path()), ["out"]);
         assert_eq!(fs::read(dir.path().join("out")).unwrap(), b"whole");
+    }
+
+    /// A folder that is filled while the process is asked to end.
+    #[test]
+    fn nothing_is_made_in_a_folder_that_is_being_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Unfinished::folder(dir.path(), Purpose::Unpacked).unwrap();
+        let path = folder.path().to_owned();
+        let filling = std::thread::spawn(move || {
+            (0..20_000).try_for_each(|i| folder.file_inside(format!("{}/{i}", i % 7)).map(drop))
+        });
+        while fs::read_dir(path.join("6")).is_err() {
+            std::thread::yield_now();
+        }
+        // As `abandon_all` does, which would remove the parts of other tests, too.
+        let parts = lock();
+        remove(&path);
+        assert!(!path.exists(), "not empty when it was removed");
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!path.exists(), "made again while the process ends");
+        drop(parts);
+        filling.join().unwrap().unwrap();
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Arrays in files of any format that is read: one file, a folder of them, an archive of such a folder.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,7 +123,7 @@ pub(super) fn unpack(source: &Source) -> Result<Option<Unfinished>, Error> {
     let folder = Unfinished::folder(&std::env::temp_dir(), Purpose::Unpacked).map_err(failed)?;
     check_room(source, &wanted, folder.path()).map_err(error)?;
     for entry in wanted {
-        unpack_entry(source, entry, folder.path()).map_err(error)?;
+        unpack_entry(source, entry, &folder).map_err(error)?;
     }
     Ok(Some(folder))
 }
@@ -152,16 +151,12 @@ fn check_room(source: &Source, wanted: &[&zip::Entry], folder: &Path) -> Result<
     Ok(())
 }
 
-fn unpack_entry(source: &Source, entry: &zip::Entry, folder: &Path) -> Result<(), ErrorKind> {
+fn unpack_entry(source: &Source, entry: &zip::Entry, folder: &Unfinished) -> Result<(), ErrorKind> {
     if !inside(&entry.name) {
         let expected = "a path inside the archive";
         return Err(ErrorKind::invalid(entry.place(), expected, "one that leads out of it"));
     }
-    let target = folder.join(&entry.name);
-    if let Some(parent) = target.parent() {
-        std::fs::create_dir_all(parent).map_err(ErrorKind::Write)?;
-    }
-    let mut file = File::create(&target).map_err(ErrorKind::Write)?;
+    let mut file = folder.file_inside(&entry.name).map_err(ErrorKind::Write)?;
     // The directory's word on the size was held against the disk; the stream may say otherwise.
     let copied = entry.copy(source, entry.size, &mut file)?;
     if copied != entry.size {

@@ -85,7 +85,7 @@ impl TraceWriter {
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = Unfinished::folder(parent, Purpose::Trace).map_err(TraceError::io(parent))?;
         let path = folder.path().join(TENSORS);
-        let file = File::create(&path).map_err(TraceError::io(&path))?;
+        let file = folder.file_inside(TENSORS).map_err(TraceError::io(&path))?;
         let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
         let header = writer.plan(graph, nodes, precision);
         writer.write_header(header).map_err(TraceError::io(&path))?;
@@ -158,7 +158,7 @@ impl TraceWriter {
         self.file.sync_all().map_err(TraceError::io(&tensors))?;
         let path = self.folder.path().join(ABOUT);
         let write = || -> std::io::Result<()> {
-            let mut file = File::create(&path)?;
+            let mut file = self.folder.file_inside(ABOUT)?;
             file.write_all(format!("{about:#}\n").as_bytes())?;
             file.sync_all()
         };
