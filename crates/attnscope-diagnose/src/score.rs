@@ -162,14 +162,18 @@ pub(crate) fn score(
 }
 
 /// The same work on every core, each with a pool of one thread: many small runs side by side are faster than one run
-/// after the other on all cores.
+/// after the other on all cores. Where the system gives fewer threads (a limit on processes), on those that it gives.
 fn on_all_cores<T: Send>(worker: &(dyn Fn() -> T + Sync)) -> Vec<T> {
     let alone = || match rayon::ThreadPoolBuilder::new().num_threads(1).build() {
         Ok(pool) => pool.install(worker),
         Err(_) => worker(),
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..rayon::current_num_threads()).map(|_| scope.spawn(alone)).collect();
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, alone).ok();
+        let threads: Vec<_> = (0..rayon::current_num_threads()).map_while(start).collect();
+        if threads.is_empty() {
+            return vec![alone()];
+        }
         let join = |thread: std::thread::ScopedJoinHandle<'_, T>| match thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
