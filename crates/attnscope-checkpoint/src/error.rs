@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::memory::Shortage;
+
 /// A file that could not be opened, believed, or read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", file.display())]
@@ -73,7 +75,15 @@ pub enum ErrorKind {
         /// Its length when that was seen.
         now: u64,
     },
-    /// Believable, and more than this machine has memory for.
+    /// Believable, and more than this process may use.
+    #[error("{place}: {shortage}")]
+    Shortage {
+        /// What was to be held.
+        place: String,
+        /// What it needs and what there is.
+        shortage: Shortage,
+    },
+    /// Memory that there seemed to be, and that the system did not give.
     #[error("{place}: there is no memory for its {need} bytes")]
     Memory {
         /// What was to be held.
@@ -134,7 +144,7 @@ impl Error {
             ErrorKind::Changed { .. } => {
                 "wait until whoever writes it is done, or give a copy, then run it again".into()
             }
-            ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
+            ErrorKind::Shortage { .. } | ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
             ErrorKind::Unsupported { help, .. } => help.clone(),
         }
     }

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::ErrorKind;
+
 /// Needs below this are not worth the question.
 const SMALL: u64 = 64 << 20;
 
@@ -75,6 +77,17 @@ pub fn check_memory(need: u64) -> Result<(), Shortage> {
     match available() {
         Some((have, limit)) if have < need => Err(Shortage { need, have, limit }),
         _ => Ok(()),
+    }
+}
+
+/// Room for so many values, of what is `place` to the user. More than there is memory for is an error, not an abort.
+pub(crate) fn room<T>(values: u64, place: impl fmt::Display) -> Result<Vec<T>, ErrorKind> {
+    let need = values.saturating_mul(size_of::<T>() as u64);
+    check_memory(need).map_err(|shortage| ErrorKind::Shortage { place: place.to_string(), shortage })?;
+    let mut room = Vec::new();
+    match usize::try_from(values).ok().filter(|&values| room.try_reserve_exact(values).is_ok()) {
+        Some(_) => Ok(room),
+        None => Err(ErrorKind::Memory { place: place.to_string(), need }),
     }
 }
 

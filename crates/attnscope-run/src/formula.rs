@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use attnscope_checkpoint::check_memory;
 use attnscope_graph::{Dim, Graph, Node, Op, Sizes};
 
 use crate::error::RunError;
@@ -86,8 +87,11 @@ impl<'a> Formula<'a> {
     /// When an input or a weight has another shape than the graph gives it, or an id is past the table.
     pub fn compute(&self, node: &Node, inputs: &[Arc<Kept>], weights: &[&[f32]]) -> Result<Kept, RunError> {
         let shape = self.prepared.shape(node)?;
-        if shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).is_none_or(|n| n > MOST) {
-            return Err(refuse(node, "a tensor that fits in memory"));
+        // The values, and as much while they are made.
+        let need = shape.iter().fold(16, |bytes: u64, &d| bytes.saturating_mul(d as u64));
+        check_memory(need).map_err(RunError::Memory)?;
+        if shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).is_none() {
+            return Err(refuse(node, "a shape that can be counted"));
         }
         self.check(node, inputs, weights)?;
         // What is made of positions alone, or of an input that is read whole, is made whole and picked from.
@@ -139,9 +143,6 @@ impl<'a> Formula<'a> {
         if fits { Ok(()) } else { Err(refuse(node, "rows that its table has")) }
     }
 }
-
-/// No tensor that is computed again has more values than this: 8 GB in f64.
-const MOST: usize = 1 << 30;
 
 fn check_lengths(sizes: &Sizes, input: &Input) -> Result<(), RunError> {
     let (batch, source) = match &input.source {

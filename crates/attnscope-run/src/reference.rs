@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use attnscope_checkpoint::check_memory;
 use attnscope_graph::{Activation, Model, NormKind, Op, PositionCount, Positions, Side, Squash};
 use rayon::prelude::*;
 
@@ -52,6 +53,7 @@ pub fn run_reference_changed(
 ) -> Result<Report, RunError> {
     let prepared = Prepared::new(model, input)?;
     let changes = Changes::new(model, changes, |node| prepared.shape(node))?;
+    check_memory(demand(model, &prepared, sink)?).map_err(RunError::Memory)?;
     let mut report = Report::default();
     let mut values: Vec<Option<Arc<Kept>>> = vec![None; model.graph.nodes().len()];
     for (id, node) in model.graph.iter() {
@@ -79,6 +81,30 @@ pub fn run_reference_changed(
         }
     }
     Ok(report)
+}
+
+/// The most bytes that the run and its sink hold at once, beside weights. Twice a tensor while it is made: its parts are put
+/// together.
+fn demand(model: &Model, prepared: &Prepared<'_>, sink: &dyn Sink) -> Result<u64, RunError> {
+    let mut made = vec![0u64; model.graph.nodes().len()];
+    let (mut live, mut most) = (0u64, 0u64);
+    for (id, node) in model.graph.iter() {
+        let values = prepared.shape(node)?.iter().fold(1, |n: u64, &d| n.saturating_mul(d as u64));
+        let (own, held) = (values.saturating_mul(8), values.saturating_mul(sink.held(id)));
+        let own = if node.op == Op::Same { 0 } else { own };
+        most = most.max(live.saturating_add(own.saturating_mul(2).max(own.saturating_add(held))));
+        live = live.saturating_add(own).saturating_add(held);
+        made[id.index()] = own;
+        for dead in prepared.dead_after(node, id.index()) {
+            let bytes = std::mem::take(&mut made[dead.index()]);
+            match node.op {
+                // It lives on under another name.
+                Op::Same => made[id.index()] += bytes,
+                _ => live = live.saturating_sub(bytes),
+            }
+        }
+    }
+    Ok(most)
 }
 
 /// A row of scores in which every key is shut. One that is not a number is not shut, and is not hidden.

@@ -1,9 +1,11 @@
 //! The values of one tensor of a dump, some at a time: a comparison of two tensors holds a piece of each.
 
 use std::ops::Range;
+use std::path::Path;
 
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::memory::room;
 use crate::pread;
 use crate::source::Source;
 use crate::tensor::{Packing, TensorInfo};
@@ -53,6 +55,17 @@ impl Elements {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// All of them. File and name are for errors.
+    pub(super) fn all(self, file: &Path, name: &str) -> Result<Vec<f64>, Error> {
+        if let Held::Whole(values) = self.0 {
+            return Ok(values);
+        }
+        let room = room(self.len() as u64, format_args!("tensor {name:?}"));
+        let mut out = room.map_err(|kind| Error::new(file, kind))?;
+        self.get(0..self.len(), &mut out)?;
+        Ok(out)
     }
 
     /// Puts the values of a range in `out`, in place of what is there. What is past the end is left out.

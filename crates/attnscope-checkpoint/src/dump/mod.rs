@@ -246,10 +246,7 @@ impl Dump {
     /// # Errors
     /// As [`Dump::values`].
     pub fn read(&self, tensor: &DumpTensor) -> Result<Vec<f64>, Error> {
-        let elements = self.values(tensor)?;
-        let mut out = Vec::new();
-        elements.get(0..elements.len(), &mut out)?;
-        Ok(out)
+        self.values(tensor)?.all(&tensor.file, &tensor.name)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::error::ErrorKind;
+use crate::memory::room;
 use crate::read::fields::elements;
 
 /// Levels of nesting: dimensions, and the keys around them.
@@ -243,14 +244,15 @@ fn number(word: &[u8]) -> Option<f64> {
 pub(super) fn numbers(text: &[u8], count: usize) -> Result<Vec<f64>, ErrorKind> {
     let is_between = |b: &u8| matches!(b, b'[' | b']' | b',') || b.is_ascii_whitespace();
     let words = text.split(is_between).filter(|word| !word.is_empty());
-    let values: Option<Vec<f64>> = words.map(number).collect();
-    match values {
-        Some(values) if values.len() == count => Ok(values),
-        found => {
-            let found = found.map_or("something else".to_owned(), |v| v.len().to_string());
-            Err(ErrorKind::invalid("a list of numbers", format!("{count} numbers"), found))
+    let expected = |found: &str| ErrorKind::invalid("a list of numbers", format!("{count} numbers"), found);
+    let mut values = room(count as u64, "a list of numbers")?;
+    for word in words {
+        if values.len() == count {
+            return Err(expected("more"));
         }
+        values.push(number(word).ok_or_else(|| expected("something else"))?);
     }
+    if values.len() == count { Ok(values) } else { Err(expected(&values.len().to_string())) }
 }
 
 /// A shape that can be counted, or why not.

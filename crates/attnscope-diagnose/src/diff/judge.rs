@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use attnscope_checkpoint::Error;
+use attnscope_checkpoint::{Error, ErrorKind, Shortage, check_memory};
 use attnscope_graph::{Graph, Node, NodeId, Op};
-use attnscope_run::{Formula, Kept, Weights};
+use attnscope_run::{Formula, Kept, RunError, Weights};
 use rayon::prelude::*;
 
 use super::frame::Frame;
@@ -155,6 +155,7 @@ impl<'a> Judge<'a> {
         tensors: Tensors<'_>,
         given: Tensors<'_>,
     ) -> Result<Option<Local>, Error> {
+        self.check_room(node, tensors)?;
         let Some(found) = tensors.get(self.frame, node)? else { return Ok(None) };
         let gap = self.gap_precision(node, tensors)?;
         let mut walk = self.walk(tensors, given, gap);
@@ -162,7 +163,7 @@ impl<'a> Judge<'a> {
         let at = self.node(node);
         let Some(weights) = self.weights_of(at) else { return Ok(None) };
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
-        let Ok(expected) = self.formula.compute(at, &kept, &weights) else { return Ok(None) };
+        let Some(expected) = self.compute(at, &kept, &weights, tensors)? else { return Ok(None) };
         let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
         let rounding = Rounding::new(tensors.precision(self, node), self.cells);
         let computed = Computed {
@@ -176,6 +177,32 @@ impl<'a> Judge<'a> {
         let mut found = Kept::clone(&found);
         let (worst, allowed) = self.held_against(node, &expected.values, &mut found.values, bounds);
         Ok(Some(Local { expected, allowed, found, worst }))
+    }
+
+    /// Refuses what there is no memory for: a node and its inputs in f64, what it should be, and a bound for each cell.
+    fn check_room(&self, node: usize, tensors: Tensors<'_>) -> Result<(), Error> {
+        let values = |node: usize| {
+            let shape = self.frame.nodes[node].shape.as_deref().unwrap_or_default();
+            shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64))
+        };
+        let inputs = self.node(node).inputs.iter().map(|id| values(id.index()).saturating_mul(2));
+        let all = inputs.fold(values(node).saturating_mul(4), u64::saturating_add);
+        check_memory(all.saturating_mul(8)).map_err(|shortage| refuse(self.node(node), tensors, shortage))
+    }
+
+    /// A node's value; `None` where something about it does not fit.
+    fn compute(
+        &self,
+        node: &Node,
+        inputs: &[Arc<Kept>],
+        weights: &[&[f32]],
+        tensors: Tensors<'_>,
+    ) -> Result<Option<Kept>, Error> {
+        match self.formula.compute(node, inputs, weights) {
+            Ok(kept) => Ok(Some(kept)),
+            Err(RunError::Memory(shortage)) => Err(refuse(node, tensors, shortage)),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The largest share that a difference has of its bound, and the bounds of all cells where one is above 1.
@@ -252,15 +279,21 @@ impl<'a> Judge<'a> {
     }
 
     /// A node with its bound.
-    fn evaluate(&self, node: &Node, inputs: &[Arc<Bounded>], precision: Precision) -> Option<Bounded> {
-        let weights = self.weights_of(node)?;
+    fn evaluate(
+        &self,
+        node: &Node,
+        inputs: &[Arc<Bounded>],
+        precision: Precision,
+        tensors: Tensors<'_>,
+    ) -> Result<Option<Bounded>, Error> {
+        let Some(weights) = self.weights_of(node) else { return Ok(None) };
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
-        let output = self.formula.compute(node, &kept, &weights).ok()?;
+        let Some(output) = self.compute(node, &kept, &weights, tensors)? else { return Ok(None) };
         let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
         let computed =
             Computed { formula: self.formula, node, inputs: &readings, weights: &weights, output: &output };
         let error = Errors::Each(Rounding::new(precision, self.cells).bounds(computed).all());
-        Some(Bounded { kept: Arc::new(output), error })
+        Ok(Some(Bounded { kept: Arc::new(output), error }))
     }
 
     pub(super) fn weights_of(&self, node: &Node) -> Option<Vec<&'a [f32]>> {
@@ -300,16 +333,21 @@ impl Walk<'_, '_> {
                     return Ok(None);
                 }
                 let Some(inputs) = self.inputs(node)? else { return Ok(None) };
-                let Some(computed) = self.judge.evaluate(at, &inputs, self.precision) else {
-                    return Ok(None);
-                };
-                computed
+                match self.judge.evaluate(at, &inputs, self.precision, self.tensors)? {
+                    Some(computed) => computed,
+                    None => return Ok(None),
+                }
             }
         };
         let value = Arc::new(value);
         self.made.insert(node, value.clone());
         Ok(Some(value))
     }
+}
+
+fn refuse(node: &Node, tensors: Tensors<'_>, shortage: Shortage) -> Error {
+    let place = format!("computing {} again", node.path);
+    Error::new(tensors.side.path(), ErrorKind::Shortage { place, shortage })
 }
 
 /// Takes cells that stand for padding out of the question: whatever is there is as expected.

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use attnscope_checkpoint::{Checkpoint, DType, Error, TensorInfo};
+use attnscope_checkpoint::{Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory};
 use attnscope_graph::{Dim, Model, Slot, Stack, WeightId};
 
 use super::direct::{self, Two};
@@ -191,6 +191,12 @@ struct Comparison<'c, 'a> {
 
 impl Comparison<'_, '_> {
     fn compare(&mut self, a: &Weight<'_>, b: &Weight<'_>) -> Result<(), DiffError> {
+        // Both in f64, what is allowed between them, and a changed copy of one.
+        let need = (a.info.elements() as u64 + b.info.elements() as u64).saturating_mul(16);
+        check_memory(need).map_err(|shortage| {
+            let place = format!("comparing tensor {:?}", a.info.name);
+            Error::new(self.files[0].checkpoint.file_of(a.info), ErrorKind::Shortage { place, shortage })
+        })?;
         let values = [self.files[0].read(a)?, self.files[1].read(b)?];
         let (shape, other) = (a.shape(), b.shape());
         let (unit, least) = (a.unit().max(b.unit()), a.least().max(b.least()));
