@@ -98,9 +98,10 @@ impl Frame {
     fn of_names(trace: Option<&Trace>, a: &Side, b: &Side) -> Self {
         let Some(trace) = trace else { return Self::of_dumps(a, b) };
         let mut nodes: Vec<FrameNode> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for node in &trace.nodes {
-            let place = |path: &String| nodes.iter().position(|n| n.path == *path);
-            let inputs = node.inputs.iter().filter_map(place).collect();
+            let inputs = node.inputs.iter().filter_map(|path| places.get(path.as_str()).copied()).collect();
+            places.entry(&node.path).or_insert(nodes.len());
             nodes.push(FrameNode { path: node.path.clone(), inputs, shape: Some(node.shape.clone()) });
         }
         Self::of_nodes(nodes, Order::Graph)
