@@ -38,5 +38,5 @@ pub use misconversion::Loss;
 pub use rule::{NotChecked, Rule};
 pub use rules::rules;
 pub use score::{Padding, Progress};
-pub use thresholds::Thresholds;
+pub use thresholds::{Thresholds, ThresholdsError};
 pub use wiring::{Better, Search, Singled, Trial, WiringEdit, search};

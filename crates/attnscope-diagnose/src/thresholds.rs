@@ -1,6 +1,10 @@
 //! The numbers that rules decide by. A TOML file may set any of them.
 
+use std::fmt;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
 
 /// What is measured is compared with these. The names are the keys of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,13 +38,64 @@ pub struct Thresholds {
     pub position_effect: f64,
 }
 
+/// A text that is no file of thresholds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{why}", Place(*.place))]
+pub struct ThresholdsError {
+    /// Line and column, from 1, of what is wrong.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// `3:14: `, or nothing.
+struct Place(Option<(usize, usize)>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |(line, column)| write!(f, "{line}:{column}: "))
+    }
+}
+
+impl ThresholdsError {
+    fn at(text: &str, byte: Option<usize>, why: String) -> Self {
+        let place = |at: usize| {
+            let before = text.get(..at).unwrap_or(text);
+            let line = before.matches('\n').count() + 1;
+            (line, before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
+        };
+        Self { place: byte.map(place), why }
+    }
+}
+
 impl Thresholds {
+    /// Reads a TOML file's text.
+    ///
+    /// # Errors
+    /// When a key is not known or a value is no number that can be compared with; the error says where.
+    pub fn parse(text: &str) -> Result<Self, ThresholdsError> {
+        let thresholds: Self = toml::from_str(text).map_err(|e| {
+            ThresholdsError::at(text, e.span().map(|span| span.start), e.message().replace('\n', " "))
+        })?;
+        let Some(key) = thresholds.unusable() else { return Ok(thresholds) };
+        let span = value_of(text, &key);
+        let found = span.clone().and_then(|span| text.get(span)).unwrap_or_default();
+        let why = format!("{key}: expected a finite number of 0 or more, found {found}");
+        Err(ThresholdsError::at(text, span.map(|span| span.start), why))
+    }
+
     /// The first key whose value nothing can be measured against: NaN, an infinity, or less than 0.
     pub fn unusable(&self) -> Option<String> {
         let values = serde_json::to_value(self).ok()?;
         let fits = |value: &serde_json::Value| value.as_f64().is_some_and(|x| x.is_finite() && x >= 0.0);
         values.as_object()?.iter().find(|(_, value)| !fits(value)).map(|(key, _)| key.clone())
     }
+}
+
+/// Where the value of a key stands.
+fn value_of(text: &str, key: &str) -> Option<Range<usize>> {
+    let table = DeTable::parse(text).ok()?;
+    table.get_ref().iter().find(|(name, _)| &**name.get_ref() == key).map(|(_, value)| value.span())
 }
 
 impl Default for Thresholds {
@@ -66,6 +121,27 @@ impl Default for Thresholds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_have_the_line_and_column_of_what_is_wrong() {
+        for (text, at, what) in [
+            ("sink = 0.2\n# one\nsinc = 1.0\n", (3, 1), "unknown field `sinc`"),
+            ("sink = 0.2\nwiring_p = \"a\"\n", (2, 12), "string \"a\""),
+            (
+                "sink = 0.2\n\n dead_cost = -0.1\n",
+                (3, 14),
+                "dead_cost: expected a finite number of 0 or more, found -0.1",
+            ),
+            ("sink = 0.2\nsink = 0.3\n", (2, 1), "duplicate"),
+            ("sink = \n", (1, 8), ""),
+        ] {
+            let error = Thresholds::parse(text).unwrap_err();
+            assert_eq!(error.place, Some(at), "{text}: {error}");
+            assert!(error.why.contains(what), "{error}");
+            assert!(error.to_string().starts_with(&format!("{}:{}: ", at.0, at.1)), "{error}");
+        }
+        assert_eq!(Thresholds::parse("sink = 0.5\n").unwrap().sink, 0.5);
+    }
 
     #[test]
     fn what_cannot_be_compared_with_is_named() {
