@@ -1,4 +1,4 @@
-//! What a model is given to read: tokenizers' files and recordings.
+//! What a model is given to read: tokenizers' files, recordings and features.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 use attnscope_checkpoint::Checkpoint;
 use attnscope_graph::Side;
 use attnscope_run::Tokenizer;
-use attnscope_run::audio::features_from_file;
+use attnscope_run::audio::{features_from_array, features_from_file};
+
+use crate::files;
 
 /// Other people's crates may panic and are held: only what gets past that is a fault. libFuzzer's own hook would end
 /// the process at once.
@@ -39,18 +41,23 @@ pub fn tokenizer(bytes: &[u8]) {
     tokenizer.decode(&[0, 7, u32::MAX], true);
 }
 
-/// Where a recording lies while it is read; gone with the process's temporary folder.
-static FILE: LazyLock<PathBuf> =
-    LazyLock::new(|| std::env::temp_dir().join(format!("attnscope-fuzz-{}", std::process::id())));
+static FILE: LazyLock<PathBuf> = LazyLock::new(|| files::folder("input", &[]).join("input"));
 
 /// A recording: its first fifth of a second.
 pub fn audio(bytes: &[u8]) {
-    if std::fs::write(&*FILE, bytes).is_err() {
-        return;
-    }
+    files::write(&FILE, bytes);
     if let Ok((features, seconds)) = features_from_file(&FILE, 8, 20) {
         assert!(seconds.is_finite());
         assert_eq!(features.values.len(), 8 * 20);
         assert!(features.values.iter().all(|x| x.is_finite()));
+    }
+}
+
+/// Features of a model with 3 bands and 4 frames.
+pub fn features(bytes: &[u8]) {
+    files::write(&FILE, bytes);
+    if let Ok(features) = features_from_array(&FILE, 3, 4) {
+        assert_eq!((features.mels, features.frames), (3, 4));
+        assert_eq!(features.values.len(), features.batch * 3 * 4);
     }
 }

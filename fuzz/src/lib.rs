@@ -2,6 +2,12 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod dump;
+mod files;
+pub mod given;
 mod heap;
 pub mod input;
+pub mod settings;
+pub mod shards;
+pub mod trace;
 pub mod worked;

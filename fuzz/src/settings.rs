@@ -1,0 +1,60 @@
+//! Generates with the settings of a generation_config.json.
+
+use std::sync::LazyLock;
+
+use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::{Config, Model, Recognised, TensorSpec, recognise};
+use attnscope_run::generate::{Generator, Limit, Settings};
+use attnscope_run::{Native, Weights};
+use serde_json::{Map, Value};
+
+/// Of the beams and tokens that are asked for, as many as are quick.
+const BEAMS: usize = 3;
+const TOKENS: usize = 6;
+
+struct Tiny {
+    model: Model,
+    weights: Weights,
+    config: attnscope_checkpoint::Config,
+}
+
+static TINY: LazyLock<Tiny> = LazyLock::new(|| {
+    let files: Vec<(_, std::borrow::Cow<'static, [u8]>)> = vec![
+        ("model.safetensors", include_bytes!("../../fixtures/marian/model.safetensors").into()),
+        ("config.json", include_bytes!("../../fixtures/marian/config.json").into()),
+    ];
+    let Ok(checkpoint) = Checkpoint::from_memory("marian", files) else { unreachable!("the fixture opens") };
+    let Some(config) = checkpoint.configs().first().cloned() else {
+        unreachable!("the fixture has a config")
+    };
+    let spec = |(storage, t): (usize, &attnscope_checkpoint::TensorInfo)| TensorSpec {
+        name: t.name.clone(),
+        shape: t.shape.clone(),
+        dtype: t.dtype.name(),
+        bytes: t.bytes(),
+        storage,
+    };
+    let tensors = checkpoint.tensors().iter().enumerate().map(spec).collect();
+    let said = [Config { source: &config.source, facts: &config.facts }];
+    let Ok(Recognised::EncoderDecoder(model)) = recognise(tensors, &said, None) else {
+        unreachable!("the fixture is a model")
+    };
+    let Ok(weights) = Weights::load(&model, &checkpoint) else { unreachable!("the fixture is whole") };
+    Tiny { model: *model, weights, config }
+});
+
+/// Reads the settings and generates a few tokens with them.
+pub fn generate(bytes: &[u8]) {
+    let Ok(facts) = serde_json::from_slice::<Map<String, Value>>(bytes) else { return };
+    let Tiny { model, weights, config } = &*TINY;
+    let said = attnscope_checkpoint::Config { source: "generation_config.json".into(), facts };
+    let Ok(mut settings) = Settings::of(model, &[config.clone(), said]) else { return };
+    settings.beams = settings.beams.min(BEAMS);
+    let most = settings.max_length(settings.start.len()).min(settings.start.len() + TOKENS);
+    settings.limit = Limit::Total(most);
+    let made = Generator { model, weights, settings: &settings }
+        .from_tokens(&mut Native::new(), &[vec![5, 6, 7, 0], vec![8, 0]]);
+    for hypothesis in made.iter().flatten().flatten() {
+        assert!(hypothesis.tokens.len() <= TOKENS, "{hypothesis:?}");
+    }
+}
