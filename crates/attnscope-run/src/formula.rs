@@ -136,7 +136,7 @@ impl<'a> Formula<'a> {
                 ids.values.iter().all(|id| id.fract() == 0.0 && (0.0..rows(last) as f64).contains(id))
             }),
             Op::Positions { kind: attnscope_graph::Positions::Table, offset, .. } => {
-                shape.get(1).is_some_and(|length| length + offset <= rows(last))
+                shape.get(1).is_some_and(|length| length.saturating_add(offset) <= rows(last))
             }
             _ => true,
         };

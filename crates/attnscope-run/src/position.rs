@@ -22,9 +22,14 @@ pub(crate) fn places<'a>(
     })
 }
 
+/// The number of a place. A wiring may say any offset: one without end does not wrap around.
+pub(crate) fn position(place: usize, offset: usize) -> usize {
+    place.saturating_add(offset)
+}
+
 /// The row of a position table for a place: padding has the one before the first, as fairseq lays its tables out.
 pub(crate) fn table_row(place: Place, offset: usize) -> Option<usize> {
-    place.map_or(offset.checked_sub(1), |place| Some(place + offset))
+    place.map_or(offset.checked_sub(1), |place| Some(position(place, offset)))
 }
 
 /// Component `i` of the sinusoidal vector of `width` for a position.
@@ -81,6 +86,12 @@ pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distan
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offset_without_end_does_not_wrap_around() {
+        assert_eq!(table_row(Some(1), usize::MAX), Some(usize::MAX));
+        assert_eq!((table_row(None, 2), table_row(None, 0)), (Some(1), None));
+    }
 
     #[test]
     fn every_distance_has_a_bucket_of_the_table_whatever_a_config_says() {

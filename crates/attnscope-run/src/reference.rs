@@ -11,7 +11,7 @@ use crate::dots::dots;
 use crate::error::RunError;
 use crate::input::{Input, Source};
 use crate::native::Report;
-use crate::position::{Place, bucket, sinusoid, table_row, used_buckets};
+use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
@@ -212,7 +212,7 @@ impl Step<'_> {
             (Positions::Table, _) => {
                 table_row(place, offset).map_or(0.0, |row| f64::from(table[row * width + i]))
             }
-            (_, Some(place)) => sinusoid(kind, place + offset, i, width),
+            (_, Some(place)) => sinusoid(kind, position(place, offset), i, width),
             (_, None) => 0.0,
         };
         let numbers: Vec<Place> = match self.prepared.rows(side).filter(|_| count == PositionCount::Tokens) {

@@ -43,7 +43,7 @@ impl Rounding {
             return self.looked_up(of);
         }
         let half = width.div_ceil(2).max(1);
-        let place = |i: usize| (i / width.max(1) % length.max(1) + offset) as f64;
+        let place = |i: usize| (i / width.max(1) % length.max(1)).saturating_add(offset) as f64;
         // The exponent of a feature's frequency, at most, however frequencies are laid out over the width.
         let exponent = |i: usize| {
             let feature = i % width.max(1);

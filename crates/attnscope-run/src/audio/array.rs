@@ -29,9 +29,7 @@ pub fn features_from_array(path: &Path, mels: usize, frames: usize) -> Result<Fe
     };
     // Asked before opening: opening a pipe would wait for a writer.
     let opened = match std::fs::metadata(path) {
-        Ok(meta) if !meta.is_file() => {
-            Err(AudioErrorKind::Unrecognised { found: "not a regular file".into() })
-        }
+        Ok(meta) if !meta.is_file() => Err(AudioErrorKind::Io(std::io::Error::other("not a regular file"))),
         _ => File::open(path).map_err(AudioErrorKind::Io),
     };
     opened.and_then(|mut file| features(&mut file)).map_err(|kind| match kind {

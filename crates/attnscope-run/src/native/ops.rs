@@ -7,7 +7,7 @@ use super::pass::Pass;
 use super::pool::{Buffer, Shared};
 use super::tile::{Bias, Canvas, Finish, Rows};
 use crate::input::Source;
-use crate::position::{Place, bucket, sinusoid, table_row, used_buckets};
+use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
 
 /// Elements that one turn of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
@@ -99,7 +99,7 @@ impl Pass<'_> {
                 (Positions::Table, _, None) | (_, None, _) => row.fill(0.0),
                 (_, Some(place), _) => {
                     let cells = row.iter_mut().enumerate();
-                    cells.for_each(|(i, o)| *o = sinusoid(kind, place + offset, i, width) as f32);
+                    cells.for_each(|(i, o)| *o = sinusoid(kind, position(place, offset), i, width) as f32);
                 }
             }
         }
