@@ -116,7 +116,7 @@ impl Dump {
         }
         let start = Source::open(path)?;
         let first = start.start(4096).map_err(|kind| start.error(kind))?;
-        if matches!(first_character(&first), Some(b'{' | b'[')) {
+        if is_json(&first) {
             return Self::text(path, &start);
         }
         if let Some(unpacked) = files::unpack(&start)? {
@@ -258,10 +258,12 @@ fn not_base64(name: &str) -> ErrorKind {
     )
 }
 
-/// The first byte that is not white space or a byte order mark.
-fn first_character(bytes: &[u8]) -> Option<u8> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    bytes.iter().take(4096).copied().find(|b| !b.is_ascii_whitespace())
+/// Whether a file begins with a bracket, after white space or a byte order mark. The length that a safetensors file begins with
+/// can be white space and a bracket, too: zeros follow it, and no text has any.
+fn is_json(bytes: &[u8]) -> bool {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let first = text.iter().find(|b| !b.is_ascii_whitespace());
+    matches!(first, Some(b'{' | b'[')) && !bytes.iter().take(8).any(|&b| b == 0)
 }
 
 /// Standard base64 with its padding.

@@ -44,6 +44,21 @@ fn tensors_of_json_go_by_their_keys() {
     assert_eq!(some, [4.0]);
 }
 
+/// A header of 0x7b20 bytes: its length begins with a space and a brace.
+#[test]
+fn a_length_that_looks_like_json_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("dump.safetensors");
+    let mut bytes = 0x7b20u64.to_le_bytes().to_vec();
+    bytes.extend(br#"{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#);
+    bytes.resize(8 + 0x7b20, b' ');
+    bytes.extend(2.5f32.to_le_bytes());
+    std::fs::write(&file, bytes).unwrap();
+    let dump = Dump::open(&file).unwrap();
+    assert_eq!(dump.kind(), DumpKind::Arrays);
+    assert_eq!(dump.read(dump.tensor("x").unwrap()).unwrap(), [2.5]);
+}
+
 #[test]
 fn base64_is_read_and_nothing_else() {
     assert_eq!(base64(b"IQ==").as_deref(), Some(b"!".as_slice()));
