@@ -288,10 +288,12 @@ impl Report {
         self.first = None;
         self.later.clear();
         self.unusual.clear();
-        for (i, row) in self.nodes.iter_mut().enumerate() {
-            if row.state != State::Same {
-                row.state = if self.largest.contains(&i) { State::Apart } else { State::Rounding };
-            }
+        self.nodes
+            .iter_mut()
+            .filter(|row| row.state != State::Same)
+            .for_each(|row| row.state = State::Rounding);
+        for &i in &self.largest {
+            self.nodes[i].state = State::Apart;
         }
         self
     }

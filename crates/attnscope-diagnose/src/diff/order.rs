@@ -2,8 +2,9 @@
 //! one of calls, or that of the graph whose modules the names are. Where neither is known, nothing comes first.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
-use attnscope_checkpoint::{Dump, DumpKind};
+use attnscope_checkpoint::{DType, Dump, DumpKind};
 use attnscope_graph::{
     EmbeddingNorm, Front, Graph, Layers, NodeId, NodePath, NormPlace, Positions, Stack, Wiring, build,
 };
@@ -192,11 +193,10 @@ fn written(dump: &Dump, scheme: &Scheme) -> Option<Placed> {
 /// The order of B for the tensors of A that have its names.
 fn like(names: &[&str], other: &Dump, scheme: &Scheme) -> Option<Placed> {
     let theirs = written(other, scheme)?;
-    let place_of = |name: &str| {
-        let i = other.tensors().iter().position(|tensor| tensor.name == name)?;
-        theirs.tensors.iter().take(theirs.known).position(|&at| at == i)
-    };
-    let places: Vec<Option<usize>> = names.iter().map(|name| place_of(name)).collect();
+    let known = theirs.tensors.iter().take(theirs.known).enumerate();
+    let place_of: HashMap<&str, usize> =
+        known.filter_map(|(place, &i)| Some((other.tensors().get(i)?.name.as_str(), place))).rev().collect();
+    let places: Vec<Option<usize>> = names.iter().map(|name| place_of.get(name).copied()).collect();
     let known = places.iter().flatten().count();
     let mut tensors: Vec<usize> = (0..names.len()).collect();
     tensors.sort_by_key(|&i| places[i].unwrap_or(usize::MAX));
@@ -206,17 +206,26 @@ fn like(names: &[&str], other: &Dump, scheme: &Scheme) -> Option<Placed> {
 /// By the alphabet, as writers sort who keep no order: all names, or those of each type.
 fn is_sorted(dump: &Dump) -> bool {
     let tensors = dump.tensors();
-    let of_type = |dtype| tensors.iter().filter(move |t| t.dtype == dtype).map(|t| &t.name);
-    tensors.iter().map(|t| &t.name).is_sorted() || tensors.iter().all(|t| of_type(t.dtype).is_sorted())
+    // The last name of each type, of which there are few.
+    let mut last: Vec<(DType, &str)> = Vec::new();
+    let by_type =
+        tensors.iter().all(|tensor| match last.iter_mut().find(|(dtype, _)| *dtype == tensor.dtype) {
+            Some((_, name)) => std::mem::replace(name, &tensor.name) <= tensor.name.as_str(),
+            None => {
+                last.push((tensor.dtype, &tensor.name));
+                true
+            }
+        });
+    by_type || tensors.iter().map(|t| &t.name).is_sorted()
 }
 
 /// Modules before their parts, as `named_modules` lists them: an output comes after those of its parts.
 fn is_listing(names: &[&str]) -> bool {
-    let place = |outer: &str| names.iter().position(|name| *name == outer);
+    let places: HashMap<&str, usize> = names.iter().enumerate().map(|(i, name)| (*name, i)).rev().collect();
     let (mut before, mut after) = (0, 0);
     for (i, name) in names.iter().enumerate().filter(|(_, name)| !name.contains("input")) {
         let mut outer = name.rmatch_indices('.').map(|(dot, _)| &name[..dot]);
-        if let Some(outer) = outer.find_map(place) {
+        if let Some(&outer) = outer.find_map(|outer| places.get(outer)) {
             *(if outer < i { &mut before } else { &mut after }) += 1;
         }
     }

@@ -1,7 +1,7 @@
 //! Two weight files, weight by weight under the names that the graph gives them, so that files of different families of
 //! names can be compared.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use attnscope_checkpoint::{Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory};
 use attnscope_graph::{Dim, Model, Slot, Stack, WeightId};
@@ -134,8 +134,9 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
     let all = [a.weights(by_graph), b.weights(by_graph)];
     let mut comparison =
         Comparison { files: [a, b], all: &all, nodes: Vec::new(), first: None, explained: 0 };
+    let of_b: HashMap<&str, &Weight<'_>> = all[1].iter().rev().map(|w| (w.path.as_str(), w)).collect();
     for weight in &all[0] {
-        match all[1].iter().find(|other| other.path == weight.path) {
+        match of_b.get(weight.path.as_str()) {
             Some(other) => comparison.compare(weight, other)?,
             None => match b.instead(&weight.path) {
                 Instead::Tied(other) => comparison.compare(weight, &other)?,
