@@ -14,6 +14,9 @@ pub const USUAL_NEW: usize = 256;
 /// Longer than any sentence, and short enough to end.
 const MOST_TOKENS: usize = 1 << 16;
 
+/// Tokens of all beams together that a document can ask for: what a file says must end while somebody waits.
+const MOST_SAID: usize = 1 << 14;
+
 /// More beams than anybody follows.
 pub const MOST_BEAMS: usize = 1024;
 
@@ -122,22 +125,24 @@ impl Settings {
                 ));
             }
         };
+        let beams = documents.count("num_beams")?.unwrap_or(1).clamp(1, MOST_BEAMS);
+        let most = MOST_SAID / beams;
         let limit = match (documents.count("max_new_tokens")?, documents.count("max_length")?) {
-            (Some(new), _) => Limit::New(new),
-            (None, Some(total)) => Limit::Total(total),
-            (None, None) => Limit::New(USUAL_NEW),
+            (Some(new), _) => Limit::New(new.min(most)),
+            (None, Some(total)) => Limit::Total(total.min(most)),
+            (None, None) => Limit::New(USUAL_NEW.min(most)),
         };
         Ok(Self {
             start: start(model, &documents)?,
             ends,
             pad: pad_token(model)?.unwrap_or(0),
-            beams: documents.count("num_beams")?.unwrap_or(1).clamp(1, MOST_BEAMS),
+            beams,
             length_penalty: documents.number("length_penalty")?.unwrap_or(1.0),
             early_stopping,
             limit,
             positions: position_room(model, Side::Target),
             rules: rules(&documents)?,
-            notes: documents.unsupported().chain(documents.out_of_bounds()).collect(),
+            notes: documents.unsupported().chain(documents.out_of_bounds(beams)).collect(),
         })
     }
 
@@ -274,14 +279,18 @@ impl<'a> Documents<'a> {
     }
 
     /// Numbers with which nothing would be done, or without end.
-    fn out_of_bounds(&self) -> impl Iterator<Item = String> {
+    fn out_of_bounds(&self, followed: usize) -> impl Iterator<Item = String> {
         let beams = format!("fewer than 1 or more than {MOST_BEAMS} beams are not followed");
-        let tokens = format!("sentences of more than {MOST_TOKENS} tokens are not written");
+        let most = MOST_SAID / followed;
+        let s = if followed == 1 { "" } else { "s" };
+        let tokens = format!(
+            "with {followed} beam{s}, sentences of more than {most} tokens are written only if --max-length says so"
+        );
         let penalty = "a penalty that is not positive is not applied".to_owned();
         let bounds = [
             ("num_beams", 1.0..=MOST_BEAMS as f64, beams),
-            ("max_new_tokens", 0.0..=MOST_TOKENS as f64, tokens.clone()),
-            ("max_length", 0.0..=MOST_TOKENS as f64, tokens),
+            ("max_new_tokens", 0.0..=most as f64, tokens.clone()),
+            ("max_length", 0.0..=most as f64, tokens),
             ("repetition_penalty", f64::MIN_POSITIVE..=f64::MAX, penalty),
         ];
         bounds.into_iter().filter_map(move |(key, bounds, what)| {

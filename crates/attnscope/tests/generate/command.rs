@@ -374,7 +374,9 @@ fn numbers_without_bounds_are_noted() {
         notes,
         [
             format!("{start}: num_beams: 5000: fewer than 1 or more than 1024 beams are not followed"),
-            format!("{start}: max_length: 70000: sentences of more than 65536 tokens are not written"),
+            format!(
+                "{start}: max_length: 70000: with 1024 beams, sentences of more than 16 tokens are written only if --max-length says so"
+            ),
             format!("{start}: repetition_penalty: -2: a penalty that is not positive is not applied"),
         ]
     );
