@@ -1,7 +1,7 @@
 //! Small text files that a user writes: read whole, and never more than makes sense.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::failure::Failure;
@@ -19,6 +19,18 @@ pub(crate) fn opened_as(file: &Path) -> &Path {
     if is_standard_input(file) { Path::new("/dev/stdin") } else { file }
 }
 
+/// What to do where the system does not let us read; what should be in the file is no help then.
+fn how_to_read(e: &std::io::Error) -> Option<&'static str> {
+    match e.kind() {
+        ErrorKind::NotFound => Some("check the path: there is nothing of that name"),
+        ErrorKind::PermissionDenied => {
+            Some("you may not read it: check the permissions of the file and of the folders above it")
+        }
+        ErrorKind::IsADirectory => Some("give a file, not a folder"),
+        _ => None,
+    }
+}
+
 /// Reads a file, or what comes out of a pipe, of at most `most` bytes of UTF-8. Pipes and devices do not say how much
 /// there is, so the limit is on what is read. `-` is standard input.
 pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Failure> {
@@ -26,7 +38,7 @@ pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Fa
     let mut bytes = Vec::new();
     File::open(opened_as(file))
         .and_then(|f| f.take(most.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|e| refused(e.to_string()))?;
+        .map_err(|e| Failure::new(format!("{}: {e}", file.display()), how_to_read(&e).unwrap_or(help)))?;
     if bytes.len() as u64 > most {
         return Err(refused(format!("expected at most {most} bytes, found more")));
     }

@@ -51,6 +51,30 @@ fn files_that_are_no_checkpoints() {
     refused(&["inspect", "/no/such/file"], "/no/such/file");
 }
 
+/// A folder may be called anything; a terminal must not obey its name.
+#[cfg(unix)]
+#[test]
+fn names_of_models_are_shown_and_not_obeyed() {
+    let folder = tempdir().unwrap();
+    let model = folder.path().join("a\u{1b}[31m\u{202e}\nzz");
+    std::fs::create_dir(&model).unwrap();
+    for file in ["model.safetensors", "config.json"] {
+        std::fs::copy(fixture(&format!("marian/{file}")), model.join(file)).unwrap();
+    }
+    let model = model.display().to_string();
+    let ids = ["--src-ids", "5,6,0"];
+    for args in [vec!["inspect"], vec!["flow"], vec!["summary"], vec!["doctor"]]
+        .into_iter()
+        .chain(["trace", "masks", "generate"].map(|command| [&[command][..], &ids].concat()))
+    {
+        let args: Vec<&str> = [&args[..1], &[model.as_str()], &args[1..]].concat();
+        let output = attnscope(&args);
+        let said = stdout(&output) + &stderr(&output);
+        let obeyed = ['\u{1b}', '\u{202e}'].iter().any(|c| said.contains(*c)) || said.contains("\nzz");
+        assert!(!obeyed, "{args:?}: {said:?}");
+    }
+}
+
 #[test]
 fn configs_that_cannot_be_used() {
     let cases = [

@@ -77,7 +77,7 @@ impl Generated<'_> {
 
     /// The model, the search, the recording.
     fn heading(&self) -> String {
-        let (name, title) = (&self.ready.opened.name, self.ready.model.title());
+        let (name, title) = (clean(&self.ready.opened.name), self.ready.model.title());
         let search = match self.settings.beams {
             1 => "greedy".to_owned(),
             beams => format!("{beams} beams"),
@@ -86,7 +86,7 @@ impl Generated<'_> {
         if let Some(audio) = &self.audio {
             let windows = self.made.len();
             let s = if windows == 1 { "" } else { "s" };
-            let (file, seconds, window) = (&audio.file, audio.seconds, audio.window);
+            let (file, seconds, window) = (clean(&audio.file), audio.seconds, audio.window);
             let times = if self.ready.times { "with" } else { "without" };
             text +=
                 &format!("{file}: {seconds:.2} s, {windows} window{s} of {window} s, {times} timestamps\n");

@@ -6,8 +6,8 @@ use attnscope_diagnose::masks::{
     Attention, Bench, Compared, Mask, Mistake, NotFinite, Padding, Proof, masks,
 };
 use attnscope_graph::Side;
-use attnscope_render::json;
 use attnscope_render::masks as render;
+use attnscope_render::{clean, json};
 use attnscope_run::{Input, PadSide, Rows, Source};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ impl Shown<'_> {
         let options = output.layout();
         let model = self.ready.model;
         let mut sections = vec![
-            format!("{}: {}\n", self.ready.opened.name, model.title()),
+            format!("{}: {}\n", clean(&self.ready.opened.name), model.title()),
             tokens_text(self.ready, self.input, self.generated, output.width()),
             self.legend(options),
         ];
@@ -213,7 +213,7 @@ impl Shown<'_> {
         };
         let table = render::proof_table(&self.proofs, options);
         sections.push(format!("Proofs on the model itself{rows}\n\n{table}"));
-        let name = &self.ready.opened.name;
+        let name = clean(&self.ready.opened.name);
         sections.push(match &self.not_finite {
             Some(_) => format!("`attnscope doctor {name}` says where it comes from.\n"),
             None => {

@@ -3,7 +3,7 @@
 use attnscope_checkpoint::Stats;
 use attnscope_graph::{Cut, Dim, Node, NodeId, Op, Snapshot, View, computed_before, order_note};
 use attnscope_render::trace::{AttentionMap, TensorRow, attention_text, shape_text, tensor_table};
-use attnscope_render::{Array, Heatmap, attention_svg};
+use attnscope_render::{Array, Heatmap, attention_svg, clean};
 
 use attnscope_run::Source;
 
@@ -91,7 +91,7 @@ impl Ran<'_> {
     fn heading(&self, output: &Output<'_>) -> String {
         let model = self.ready.model;
         let precision = if self.trace.reference { "f64, reference" } else { "f32" };
-        let line = format!("{}: {}, {precision}\n", self.ready.opened.name, model.title());
+        let line = format!("{}: {}, {precision}\n", clean(&self.ready.opened.name), model.title());
         output.glyphs_text(&line)
     }
 
