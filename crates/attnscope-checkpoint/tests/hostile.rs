@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Instant;
 
-use attnscope_checkpoint::{Checkpoint, Error};
+use attnscope_checkpoint::{Checkpoint, Dump, Error};
 use common::{Zip, fixture, safetensors, tensor, torch};
 
 fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
@@ -170,6 +170,25 @@ fn zips_that_lie() {
     // Two entries on the same bytes, which is how a few kilobytes claim to be terabytes.
     let shared = archive().entry("a/data/0", &[0; 16]).overlapping("a/data/1").finish();
     refused(shared, "bytes of its own");
+}
+
+/// An archive of files is unpacked into a folder of its own, and nowhere else.
+#[test]
+fn archives_stay_in_their_folder() {
+    let one = safetensors(r#"{"data":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#, 4);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("dump.zip");
+    let opened = |name: &str| {
+        let archive = Zip::default().entry("x.safetensors", &one).entry(name, &one).finish();
+        std::fs::write(&file, archive).unwrap();
+        Dump::open(&file)
+    };
+    assert_eq!(opened("in/y.safetensors").unwrap().tensors().len(), 2);
+    for name in ["../y.safetensors", "in/../../y.safetensors", "/y.safetensors"] {
+        let error = opened(name).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("leads out"), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -119,13 +119,25 @@ pub(super) fn unpack(source: &Source) -> Result<Option<Unfinished>, Error> {
     }
     let wanted: Vec<&zip::Entry> =
         entries.iter().filter(|e| is_array_file(&e.name) || e.name.ends_with(".json")).collect();
-    let failed = |e: std::io::Error| source.error(ErrorKind::Write(e));
-    let folder = Unfinished::folder(&std::env::temp_dir(), Purpose::Unpacked).map_err(failed)?;
+    let temporary = std::env::temp_dir();
+    // Where it is unpacked to is at fault then, not the archive.
+    let error = |kind| match kind {
+        ErrorKind::Write(e) => Error::new(&temporary, not_unpacked(&e)),
+        kind => source.error(kind),
+    };
+    let folder = Unfinished::folder(&temporary, Purpose::Unpacked).map_err(|e| error(ErrorKind::Write(e)))?;
     check_room(source, &wanted, folder.path()).map_err(error)?;
     for entry in wanted {
         unpack_entry(source, entry, &folder).map_err(error)?;
     }
     Ok(Some(folder))
+}
+
+fn not_unpacked(e: &std::io::Error) -> ErrorKind {
+    ErrorKind::Unsupported {
+        what: format!("{e}: archives are unpacked there while they are read"),
+        help: "set TMPDIR to a folder that you may write to and that has room, or unpack the archive and give the folder".into(),
+    }
 }
 
 /// Refuses what would fill the disk, or is packed more tightly than tensors are.

@@ -84,7 +84,8 @@ impl TraceWriter {
         refuse_existing(target)?;
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = Unfinished::folder(parent, Purpose::Trace).map_err(TraceError::io(parent))?;
-        let path = folder.path().join(TENSORS);
+        // By the name that was asked for: the folder's own, until it is whole, tells nobody anything.
+        let path = target.join(TENSORS);
         let file = folder.file_inside(TENSORS).map_err(TraceError::io(&path))?;
         let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
         let header = writer.plan(graph, nodes, precision);
@@ -154,9 +155,9 @@ impl TraceWriter {
         if !self.places.values().all(|place| place.written) {
             return Err(TraceError::Incomplete { path: self.target });
         }
-        let tensors = self.folder.path().join(TENSORS);
+        let tensors = self.target.join(TENSORS);
         self.file.sync_all().map_err(TraceError::io(&tensors))?;
-        let path = self.folder.path().join(ABOUT);
+        let path = self.target.join(ABOUT);
         let write = || -> std::io::Result<()> {
             let mut file = self.folder.file_inside(ABOUT)?;
             file.write_all(format!("{about:#}\n").as_bytes())?;
@@ -186,7 +187,7 @@ impl Sink for TraceWriter {
         }
         place.written = true;
         let place = *place;
-        let path = self.folder.path().join(TENSORS);
+        let path = self.target.join(TENSORS);
         Ok(self.write(place, values).map_err(TraceError::io(&path))?)
     }
 }
