@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-PLANTED = ["named right", "right node only", "late", "unusual", "hidden", "missed", "wrong place", "failed"]
+PLANTED = ["named right", "named as unusual", "right node only", "late", "unusual", "hidden", "missed", "wrong place", "failed"]
 CLEAN = ["right", "missed", "false alarm", "failed"]
 
 

@@ -14,7 +14,7 @@ HIDDEN = 2.0**-21
 
 @dataclass
 class Outcome:
-    """Of a planted bug: named right (node and relation), right node only, late (a later node), unusual (listed as such, and
+    """Of a planted bug: named right (node and relation), named as unusual (the same, and not proven), right node only, late (a later node), unusual (listed as such, and
     not proven), hidden (no larger than rounding, and nothing said), missed, wrong place. Of a run without one: right,
     missed (another input that was not noticed), false alarm. Of both: failed."""
 
@@ -82,7 +82,10 @@ def of_planted(scheme, bug, truth, code, report):
         # The values of some tensors fit in half precision, which is said and explains the difference.
         return Outcome("named right", f"computed in {report['precision'][0]['computed_in']}")
     if not first or code == 0 or first["kind"] != "bug":
-        unusual = any(same_node(scheme, truth, u["node"]) for u in report.get("unusual") or [])
+        unusual = [u for u in report.get("unusual") or [] if same_node(scheme, truth, u["node"])]
+        like = [u["like"]["relation"] for u in unusual if u.get("like")]
+        if not set(bug.relations).isdisjoint(like):
+            return Outcome("named as unusual", f"{unusual[0]['node']}, {', '.join(like)}")
         return Outcome("unusual" if unusual else "missed", said(report))
     if same_node(scheme, truth, first["node"]):
         also = [other["relation"] for other in first.get("also") or []]

@@ -44,7 +44,7 @@ pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options)
         None if !report.largest.is_empty() => out += &ranked(report, options),
         None => out += &fill(&agreement(report), options, 0),
     }
-    for sentence in short_sentences(report).into_iter().chain(unusual_sentence(report)) {
+    for sentence in short_sentences(report).into_iter().chain(unusual_sentences(report)) {
         out += &fill(&sentence, options, 0);
     }
     if let Some(remark) = judged(report) {
@@ -203,13 +203,22 @@ fn short_sentences(report: &Report) -> Vec<String> {
     report.short.iter().map(sentence).collect()
 }
 
-fn unusual_sentence(report: &Report) -> Option<String> {
-    let one = |unusual: &Unusual| format!("{} ({:.1} × its bound)", unusual.node, unusual.share);
-    let all: Vec<String> = report.unusual.iter().take(NAMES).map(one).collect();
-    let more = if report.unusual.len() > NAMES { ", …" } else { "" };
-    (!all.is_empty()).then(|| {
-        format!("unusual, not proven: outside the bound of rounding, but not far: {}{more}", all.join(", "))
-    })
+/// Nodes near their bounds in one sentence; those that are like something known in one of their own.
+fn unusual_sentences(report: &Report) -> Vec<String> {
+    let (like, near): (Vec<&Unusual>, Vec<&Unusual>) = report.unusual.iter().partition(|u| u.like.is_some());
+    let place = |unusual: &Unusual| format!("{} ({:.1} × its bound)", unusual.node, unusual.share);
+    let one = |unusual: &&Unusual| {
+        let relation = unusual.like.as_ref()?.sentence(unusual.odd_one.name());
+        Some(format!("unusual, not proven: {}: all cells together say that {relation}", place(unusual)))
+    };
+    let mut all: Vec<String> = like.iter().take(NAMES).filter_map(one).collect();
+    let names: Vec<String> = near.iter().take(NAMES).map(|unusual| place(unusual)).collect();
+    let more = if near.len() > NAMES { ", …" } else { "" };
+    if !names.is_empty() {
+        let names = names.join(", ");
+        all.push(format!("unusual, not proven: outside the bound of rounding, but not far: {names}{more}"));
+    }
+    all
 }
 
 /// What is compared.
@@ -405,7 +414,11 @@ fn unused_json(line: &attnscope_diagnose::diff::UnusedLine) -> Value {
 }
 
 fn unusual_json(unusual: &Unusual) -> Value {
-    json!({ "node": unusual.node, "share": unusual.share, "side": unusual.odd_one.name() })
+    let side = unusual.odd_one.name();
+    let like = unusual.like.as_ref().map(
+        |like| json!({ "relation": like.name(), "detail": like.detail(), "sentence": like.sentence(side) }),
+    );
+    json!({ "node": unusual.node, "share": unusual.share, "side": side, "like": like })
 }
 
 fn short_json(short: &Short) -> Value {

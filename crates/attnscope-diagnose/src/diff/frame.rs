@@ -194,6 +194,17 @@ impl Frame {
         (by_row && dims.iter().any(|(_, rows)| rows.is_some())).then(|| Open::new(dims))
     }
 
+    /// For each row of the batch whether it is without padding; `None` where all are, or none is.
+    pub(super) fn full_rows(&self) -> Option<Vec<bool>> {
+        let input = self.input.as_ref()?;
+        let is_full =
+            |rows: &Rows, row: usize| !rows.open()[row * rows.length()..][..rows.length()].contains(&false);
+        let sides = || input.source_rows().into_iter().chain([&input.target]);
+        let full: Vec<bool> =
+            (0..input.target.batch()).map(|row| sides().all(|rows| is_full(rows, row))).collect();
+        (full.contains(&true) && full.contains(&false)).then_some(full)
+    }
+
     /// The heads of the stack that a node is in.
     pub(super) fn heads(&self, node: usize) -> Option<usize> {
         let path = &self.nodes.get(node)?.path;

@@ -11,10 +11,12 @@ use attnscope_graph::{Graph, Node, NodeId, Op};
 use attnscope_run::{Formula, Kept, RunError, Weights};
 use rayon::prelude::*;
 
+use super::eps;
 use super::frame::Frame;
 use super::grain::Grain;
 use super::measure::shut;
 use super::pair::{Bindings, load};
+use super::relation::Relation;
 use super::side::Side;
 use crate::rounding::{Bounded, Bounds, Computed, Errors, Precision, Reading, Rounding};
 
@@ -26,6 +28,10 @@ const FEW: usize = 16;
 const HELD: usize = 6;
 /// No tensor of more values is kept.
 const LARGEST_HELD: usize = 1 << 24;
+
+/// A difference of so many times its bound is a bug. Bounds hold for every cell of a comparison but for a probability that is
+/// stated; beyond that, allowances are measured, not proven, and what is near a bound is unusual at most.
+pub(super) const FAR: f64 = 4.0;
 
 /// Computes nodes of a side from that side's tensors.
 pub(super) struct Judge<'a> {
@@ -79,12 +85,27 @@ impl Memory {
 /// What a node should be, by its own inputs.
 pub(super) struct Local {
     pub(super) expected: Kept,
-    /// The rounding that is allowed in each cell; empty where the node is inside its bound.
+    /// The rounding that is allowed in each cell, infinite at padding. Where the node is inside its bound, at least that.
     pub(super) allowed: Vec<f64>,
     /// What the side has.
     pub(super) found: Kept,
     /// The most that a cell is off, in terms of what is allowed there.
     pub(super) worst: f64,
+    /// What the difference is like although no cell is far outside its bound.
+    pub(super) like: Option<Relation>,
+    /// Whether the bounds are those of f32 throughout.
+    pub(super) single: bool,
+}
+
+impl Local {
+    /// The root mean square of the difference, in terms of that of the tensor.
+    pub(super) fn relative_rms(&self) -> f64 {
+        let cells = self.expected.values.iter().zip(&self.found.values);
+        let finite = cells.filter(|(e, f)| e.is_finite() && f.is_finite());
+        let (off, size) =
+            finite.fold((0.0, 0.0), |(off, size), (e, f)| (off + (e - f).powi(2), size + e * e));
+        (off / f64::max(size, f64::MIN_POSITIVE)).sqrt()
+    }
 }
 
 impl<'a> Tensors<'a> {
@@ -176,7 +197,15 @@ impl<'a> Judge<'a> {
         let bounds = rounding.bounds(computed);
         let mut found = Kept::clone(&found);
         let (worst, allowed) = self.held_against(node, &expected.values, &mut found.values, bounds);
-        Ok(Some(Local { expected, allowed, found, worst }))
+        let mut like = None;
+        if worst <= FAR {
+            let open = self.frame.open(node);
+            let counts = |i: usize| open.as_ref().is_none_or(|open| open.has(i));
+            let compute = |node: &Node| self.formula.compute(node, &kept, &weights).ok();
+            like = eps::closer(at, [&expected, &found], counts, compute);
+        }
+        let single = gap.coarser(tensors.precision(self, node)) == Precision::F32;
+        Ok(Some(Local { expected, allowed, found, worst, like, single }))
     }
 
     /// Refuses what there is no memory for: a node and its inputs in f64, what it should be, and a bound for each cell.
@@ -205,7 +234,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The largest share that a difference has of its bound, and the bounds of all cells where one is above 1.
+    /// The largest share that a difference has of its bound, and the bounds of all cells: no more than lower limits of them where
+    /// every difference is inside.
     fn held_against(
         &self,
         node: usize,
@@ -224,15 +254,15 @@ impl<'a> Judge<'a> {
         if doubtful.len() <= expected.len() / FEW {
             let worst = doubtful.par_iter().map(|&i| share(i, bounds.at(i))).reduce(|| 0.0, f64::max);
             if worst <= 1.0 {
-                return (worst, Vec::new());
+                let mut allowed: Vec<f64> =
+                    (0..expected.len()).into_par_iter().map(|i| bounds.floor(i)).collect();
+                close(self.frame, node, expected, found, &mut allowed);
+                return (worst, allowed);
             }
         }
         let mut allowed = bounds.all();
         let cells = (0..expected.len()).into_par_iter();
         let worst = cells.map(|i| share(i, allowed[i])).reduce(|| 0.0, f64::max);
-        if worst <= 1.0 {
-            return (worst, Vec::new());
-        }
         close(self.frame, node, expected, found, &mut allowed);
         (worst, allowed)
     }

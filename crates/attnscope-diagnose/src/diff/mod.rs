@@ -3,6 +3,7 @@
 
 mod candidate;
 mod direct;
+mod eps;
 mod error;
 mod frame;
 mod generalise;
@@ -117,6 +118,8 @@ pub struct Unusual {
     pub share: f64,
     /// Which side.
     pub odd_one: Which,
+    /// What the difference is like, where all cells together say more than each of them.
+    pub like: Option<Relation>,
 }
 
 /// A type shorter than f32 that a side's values show.

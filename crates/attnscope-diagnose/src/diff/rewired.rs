@@ -7,7 +7,7 @@ use attnscope_graph::Op;
 use super::candidate::{Candidate, Steps, dropout, dropout_rounding};
 use super::direct::{self, Two};
 use super::judge::{Judge, Local, Tensors};
-use super::lab::{Extent, Lab, Made};
+use super::lab::{Extent, Lab, Made, Test};
 use super::relation::Relation;
 use crate::rounding::Rounding;
 
@@ -45,18 +45,22 @@ impl<'s, 'a> Suspect<'s, 'a> {
     ) -> Result<Self, Error> {
         let mut all = vec![node];
         let mut next = 0;
+        let mut rescaled: Vec<(usize, f64)> = Vec::new();
         while let Some(&step) = all.get(next) {
-            let inputs = judge.node(step).inputs.iter().map(|id| id.index());
-            let new: Vec<usize> =
-                inputs.filter(|&i| tensors.bindings.of[i].is_none() && !all.contains(&i)).collect();
-            all.extend(new);
+            for input in judge.node(step).inputs.iter().map(|id| id.index()) {
+                match &tensors.bindings.of[input] {
+                    Some(bound) if bound.scale != 1.0 => rescaled.push((input, bound.scale)),
+                    None if !all.contains(&input) => all.push(input),
+                    _ => {}
+                }
+            }
             next += 1;
         }
         // Nearest first: a later step hides less.
         all[1..].sort_unstable_by(|a, b| b.cmp(a));
         let rounding = Rounding::new(judge.gap_precision(node, tensors)?, judge.cells);
         let lab = Lab::new(judge, node, local, [tensors, given], rounding);
-        Ok(Self { lab, steps: Steps { judge, all }, node, local })
+        Ok(Self { lab, steps: Steps { judge, all, rescaled }, node, local })
     }
 
     /// What explains the difference, if anything simple does.
@@ -66,7 +70,8 @@ impl<'s, 'a> Suspect<'s, 'a> {
         if let Some(found) = self.fitting(wirings)? {
             return Ok(Some(found));
         }
-        if let Some(found) = self.fitting(self.steps.other_inputs())? {
+        let inputs = self.steps.not_scaled().into_iter().chain(self.steps.other_inputs()).collect();
+        if let Some(found) = self.fitting(inputs)? {
             return Ok(Some(found));
         }
         if let Some(p) = self.dropout()? {
@@ -83,6 +88,13 @@ impl<'s, 'a> Suspect<'s, 'a> {
             return Ok(Some(found.into()));
         }
         Ok(direct::part(&two, self.steps.weight_path(self.node, 0)).map(Found::from))
+    }
+
+    /// A part in half precision, which is what differences near a bound are like, if they are like anything.
+    pub(super) fn likeness(&self) -> Result<Option<Relation>, Error> {
+        let wirings = self.steps.all.iter().flat_map(|&step| self.steps.wirings(step));
+        let closer = wirings.filter(|candidate| matches!(candidate.test, Test::Closer(_))).collect();
+        Ok(self.fitting(closer)?.map(|found| found.relation))
     }
 
     fn two(&self) -> Two<'_> {

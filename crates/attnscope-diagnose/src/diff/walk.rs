@@ -4,21 +4,21 @@
 use super::direct::{self, Two};
 use super::frame::Frame;
 use super::grain::Grain;
-use super::judge::{Judge, Local, Memory, Tensors, close};
+use super::judge::{FAR, Judge, Local, Memory, Tensors, close};
 use super::measure::{Cells, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
 use super::rewired::{Found, Suspect};
 use super::side::Side;
 use super::{Compared, DiffError, Divergence, Explanation, Grounds, Kind, Options, State, Unusual, Which};
+use crate::rounding::Precision;
 
 /// Differences below this many units of rounding say nothing.
 const FLOOR: f64 = 4.0;
 /// A difference that grows by no more than this from a node's inputs is theirs.
 const CARRIED: f64 = 2.0;
-/// A difference of so many times its bound is a bug. Bounds hold for every cell of a comparison but for a probability that is
-/// stated; beyond that, allowances are measured, not proven, and what is near a bound is unusual at most.
-const FAR: f64 = 4.0;
+/// Differences inside a bound that are larger than this many units of rounding, in root mean square, are looked at.
+const COARSE: f64 = 64.0;
 /// Without the means to compute a node again, a step is a growth by this much.
 const STEP: f64 = 30.0;
 
@@ -65,8 +65,8 @@ enum Verdict {
     Explained,
     /// Nothing but rounding as far as one can see, to a shorter type where a relation says so.
     Rounding(Option<Relation>),
-    /// Outside of its bound, in terms of it, but not far.
-    Unusual(f64, usize),
+    /// Outside of its bound, in terms of it, but not far; or inside, and like a known mistake all the same.
+    Unusual(f64, usize, Option<Relation>),
     /// What says so, what explains it, and which side it is.
     Step(Grounds, Option<Found>, usize),
 }
@@ -115,11 +115,11 @@ impl<'w, 'a> Walk<'w, 'a> {
                 Verdict::Explained => explained = true,
                 Verdict::Rounding(None) => {}
                 Verdict::Rounding(Some(relation)) => self.rounded.push((node, relation)),
-                Verdict::Unusual(share, odd) => {
+                Verdict::Unusual(share, odd, like) => {
                     // Listed as what it is, and no drift beside.
                     explained = true;
                     let node = self.frame.nodes[node].path.clone();
-                    unusual.push(Unusual { node, share, odd_one: which(odd) });
+                    unusual.push(Unusual { node, share, odd_one: which(odd), like });
                 }
                 Verdict::Step(grounds, found, odd) if first.is_none() => {
                     state = State::First;
@@ -193,7 +193,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(Some(measure))
     }
 
-    /// A lookup of another program may come before or after the embedding's scale, and its name does not say.
+    /// A lookup of another program may come before or after the embedding's scale, and its name does not say; our own does.
     fn rescaled(&mut self, node: usize) -> Result<bool, DiffError> {
         let is_lookup = matches!(self.frame.op(node), Some(attnscope_graph::Op::Embed { .. }));
         let Some(foreign) = self.sides.iter().position(|side| side.trace.is_none()).filter(|_| is_lookup)
@@ -205,7 +205,17 @@ impl<'w, 'a> Walk<'w, 'a> {
         else {
             return Ok(false);
         };
-        let (expected, found) = (load(self.sides[1 - foreign], own)?, load(self.sides[foreign], other)?);
+        if self.sides[foreign].dump.tensors()[other.tensor].name == self.frame.nodes[node].path {
+            return Ok(false);
+        }
+        let (mut expected, mut found) =
+            (load(self.sides[1 - foreign], own)?, load(self.sides[foreign], other)?);
+        if let Some(open) = self.frame.open(node) {
+            // Programs pad with rows of their own.
+            for values in [&mut expected, &mut found] {
+                values.iter_mut().enumerate().filter(|(i, _)| !open.has(*i)).for_each(|(_, x)| *x = 0.0);
+            }
+        }
         let own_factor = match self.frame.op(node) {
             Some(attnscope_graph::Op::Embed { scale }) => scale.value(&self.frame.sizes),
             _ => None,
@@ -277,8 +287,21 @@ impl<'w, 'a> Walk<'w, 'a> {
         let expected = self.expected();
         let (ours, theirs) = (self.tensors(expected), self.tensors(1 - expected));
         let Some(other) = judge.local(node, theirs, ours)? else { return Ok(None) };
-        if other.worst <= 1.0 && !jumps {
-            return Ok(Some(Verdict::Explained));
+        if other.worst <= 1.0 {
+            let mut like = other.like.clone();
+            // Bounds over several steps are wide, and half precision inside one may fit in.
+            if like.is_none()
+                && search
+                && other.single
+                && other.relative_rms() > COARSE * Precision::F32.result
+            {
+                like = self.suspect(judge, node, &other, 1 - expected)?.likeness()?;
+            }
+            match like {
+                Some(like) => return Ok(Some(Verdict::Unusual(other.worst, 1 - expected, Some(like)))),
+                None if !jumps => return Ok(Some(Verdict::Explained)),
+                None => {}
+            }
         }
         let own = judge.local(node, ours, ours)?;
         let own_worst = own.as_ref().map_or(0.0, |own| own.worst);
@@ -289,24 +312,28 @@ impl<'w, 'a> Walk<'w, 'a> {
             _ => return Ok(None),
         };
         if local.worst <= FAR {
-            return Ok(Some(Verdict::Unusual(local.worst, odd)));
+            let like = match &local.like {
+                None if search => self.suspect(judge, node, &local, odd)?.likeness()?,
+                like => like.clone(),
+            };
+            return Ok(Some(Verdict::Unusual(local.worst, odd, like)));
         }
-        let found = if search { self.relation(judge, node, &local, odd)? } else { None };
+        let found = if search { self.suspect(judge, node, &local, odd)?.relation()? } else { None };
         Ok(Some(match found {
             Some(found) if found.relation.is_harmless() => Verdict::Rounding(Some(found.relation)),
             found => Verdict::Step(Grounds::Recomputed, found, odd),
         }))
     }
 
-    fn relation(
-        &self,
-        judge: &Judge<'_>,
+    fn suspect<'s, 'j>(
+        &'s self,
+        judge: &'s Judge<'j>,
         node: usize,
-        local: &Local,
+        local: &'s Local,
         odd: usize,
-    ) -> Result<Option<Found>, DiffError> {
+    ) -> Result<Suspect<'s, 'j>, DiffError> {
         let (side, other) = (self.tensors(odd), self.tensors(1 - odd));
-        Ok(Suspect::new(judge, node, local, [side, other])?.relation()?)
+        Ok(Suspect::new(judge, node, local, [side, other])?)
     }
 
     /// What two tensors tell by themselves.

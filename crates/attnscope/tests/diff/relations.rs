@@ -44,24 +44,31 @@ impl Run {
 
     /// What `diff` says when a node has other values and nothing after it, nor what hooks on modules do not see, was dumped.
     fn said(&self, node: &str, values: &[f64]) -> Value {
-        self.said_without(node, values, "embed_sum")
+        self.said_without(node, values, "embed_sum")["first_divergence"].clone()
     }
 
-    /// The same without nodes of one more ending.
-    fn said_without(&self, node: &str, values: &[f64], end: &str) -> Value {
+    /// The whole report, without nodes of one more ending.
+    fn said_without<'s>(&'s self, node: &str, values: &'s [f64], end: &str) -> Value {
         let inside = ["_heads", "scores", "mask", "weights", ".bias", ".residual", end];
         let at = self.order.iter().position(|path| path == node).unwrap();
         let kept =
             self.order[..=at].iter().filter(|p| *p == node || !inside.iter().any(|end| p.ends_with(end)));
-        let tensor = |path: &String| {
+        let tensor = |path: &'s String| {
             let own = self.get(path);
-            let values = if path == node { values } else { &own.values };
-            let bytes = values.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
-            (path.clone(), own.shape.clone(), bytes)
+            (path.as_str(), &own.shape[..], if path == node { values } else { &own.values })
         };
-        save(&self.file, kept.map(tensor).collect());
+        self.report(kept.map(tensor))
+    }
+
+    /// What `diff` says of a dump of these tensors alone.
+    fn report<'t>(&self, tensors: impl IntoIterator<Item = (&'t str, &'t [usize], &'t [f64])>) -> Value {
+        let tensor = |(name, shape, values): (&str, &[usize], &[f64])| {
+            let bytes = values.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
+            (name.to_owned(), shape.to_vec(), bytes)
+        };
+        save(&self.file, tensors.into_iter().map(tensor).collect());
         let (_, report) = diff(&[&self.trace, self.file.to_str().unwrap()]);
-        report["first_divergence"].clone()
+        report
     }
 
     /// The name of the relation and the step that it is about.
@@ -71,6 +78,37 @@ impl Run {
         let word = |key: &str| first[key].as_str().unwrap_or("–").to_owned();
         format!("{} {}", word("relation"), word("cause").rsplit('.').next().unwrap())
     }
+}
+
+#[test]
+fn an_embedding_that_went_on_without_its_scale_is_named() {
+    let run = Run::new(&DEMO, DEMO.input());
+    let (scaled, positions) = (run.get("src.embed"), run.get("src.positions"));
+    let node = "encoder.0.self_attn.q";
+    let width = *scaled.shape.last().unwrap();
+    let (weight, bias) = (&run.weights[&format!("{node}.weight")], &run.weights[&format!("{node}.bias")]);
+    let lookup: Vec<f64> = scaled.values.iter().map(|x| x / (width as f64).sqrt()).collect();
+    let queries = |embedded: &[f64]| -> Vec<f64> {
+        let n = positions.values.len();
+        let x: Vec<f64> = embedded.iter().enumerate().map(|(i, x)| x + positions.values[i % n]).collect();
+        let dot = |row: &[f64], o: usize| {
+            let w = &weight[o * width..][..width];
+            row.iter().zip(w).map(|(x, w)| x * f64::from(*w)).sum::<f64>() + f64::from(bias[o])
+        };
+        x.chunks(width).flat_map(|row| (0..width).map(|o| dot(row, o)).collect::<Vec<_>>()).collect()
+    };
+    // The module's own output is the bare row of the table, scaled or not afterwards.
+    let table = "model.encoder.embed_tokens";
+    let said = |queries: &[f64]| {
+        let shape = &scaled.shape[..];
+        run.report([(table, shape, &lookup[..]), (node, shape, queries)])["first_divergence"].clone()
+    };
+    assert_eq!(said(&queries(&scaled.values)), Value::Null);
+    let first = said(&queries(&lookup));
+    assert_eq!((first["node"].as_str(), first["relation"].as_str()), (Some(node), Some("scale")), "{first}");
+    assert_eq!(first["cause"], "src.embed", "{first}");
+    let other: Vec<f64> = lookup.iter().map(|x| 3.0 * x).collect();
+    assert_ne!(said(&queries(&other))["relation"], "scale");
 }
 
 /// Our trace of an input of one's own.
@@ -197,6 +235,9 @@ fn mistakes_of_masks_and_the_softmax_are_named() {
     };
     assert_eq!(run.named(CONTEXT, &offset(1)), "causal_offset mask");
     assert_eq!(run.named(CONTEXT, &offset(-1)), "causal_offset mask");
+    // Where padding is not masked, the last token of a padded row sees some: rows without padding tell the same.
+    let unpadded = loops.context(&Loops::softmax(&scores, &|_, t, s| s > t + 1));
+    assert_eq!(run.named(CONTEXT, &unpadded), "causal_offset mask");
     // Two positions too many is no offset by one.
     assert!(!run.named(CONTEXT, &offset(2)).starts_with("causal_offset"));
     // Along the queries, and along the heads.
@@ -298,8 +339,8 @@ fn an_attention_in_half_precision_is_named() {
         };
         context.chunks(bias.len()).flat_map(row).collect()
     };
-    assert_eq!(run.said_without(&out, &project(&loops.right()), ".context"), Value::Null);
-    let first = run.said_without(&out, &project(&context), ".context");
+    assert_eq!(run.said_without(&out, &project(&loops.right()), ".context")["first_divergence"], Value::Null);
+    let first = &run.said_without(&out, &project(&context), ".context")["first_divergence"];
     assert_eq!(
         (first["relation"].as_str(), first["detail"]["to"].as_str()),
         (Some("lower_precision"), Some("f16")),
@@ -312,7 +353,7 @@ fn an_attention_in_half_precision_is_named() {
         (state >> 33) as f64 / (1u64 << 31) as f64 - 0.5
     };
     let noisy: Vec<f64> = loops.right().iter().map(|x| x * (1.0 + 1e-3 * noise())).collect();
-    let first = run.said_without(&out, &project(&noisy), ".context");
+    let first = &run.said_without(&out, &project(&noisy), ".context")["first_divergence"];
     assert!(!first.is_null() && first["relation"] != "lower_precision", "{first}");
 }
 
@@ -343,12 +384,22 @@ fn mistakes_of_norms_are_named() {
     assert_eq!(run.said(node, &norm(&|s, n| (s / (n - 1.0)).sqrt() + eps))["relation"], "unbiased_std");
     // Divided by n − 2: nothing that anybody does.
     assert!(!named(&|s, n| (s / (n - 2.0) + eps).sqrt()).starts_with("unbiased_std"));
-    // The epsilons that cannot be told apart are told together, and no other.
-    let first = run.said(node, &norm(&|s, n| (s / n + 1e-12).sqrt()));
-    if !first.is_null() {
-        let fits: Vec<f64> =
-            first["detail"]["fits"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
-        assert!(fits.contains(&1e-12) && fits.contains(&0.0) && !fits.contains(&1e-3), "{first}");
+    // Too small for any cell, and told by all of them together: the epsilons that cannot be told apart, and no other.
+    for other in [1e-6, 1e-12] {
+        let report = run.said_without(node, &norm(&|s, n| (s / n + other).sqrt()), "embed_sum");
+        assert!(report["first_divergence"].is_null(), "{report}");
+        let unusual = &report["unusual"][0];
+        assert_eq!(
+            (unusual["node"].as_str(), unusual["like"]["relation"].as_str()),
+            (Some(node), Some("other_eps"))
+        );
+        let fits: Vec<f64> = unusual["like"]["detail"]["fits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|x| x.as_f64().unwrap())
+            .collect();
+        assert!(fits.contains(&other) && !fits.contains(&1e-3), "{unusual}");
     }
     let first = run.said(node, &norm(&|s, n| (s / n + 1e-3).sqrt()));
     assert_eq!(first["detail"]["fits"], serde_json::json!([1e-3]), "{first}");

@@ -11,7 +11,7 @@ use crate::diff::relation::Relation;
 /// How much closer a projection in half precision has to be to one that is rounded in the same places.
 const CLOSER: f64 = 0.5;
 /// Epsilons in use.
-const EPSILONS: [f64; 7] = [1e-5, 1e-6, 1e-12, 1e-8, 1e-7, 1e-3, 0.0];
+pub(in crate::diff) const EPSILONS: [f64; 7] = [1e-5, 1e-6, 1e-12, 1e-8, 1e-7, 1e-3, 0.0];
 
 impl<'a> Steps<'_, 'a> {
     pub(super) fn norms(&self, step: usize, kind: NormKind, expected: f64) -> Vec<Candidate<'a>> {
@@ -132,6 +132,22 @@ impl<'a> Steps<'_, 'a> {
                 Some(Candidate::new(Relation::Scale { factor: ratio, known }, vec![edit]))
             })
             .collect()
+    }
+
+    /// A lookup that was dumped without its factor, and went on without it, too.
+    pub(in crate::diff) fn not_scaled(&self) -> Vec<Candidate<'a>> {
+        let sizes = self.judge.formula.sizes();
+        let candidate = |&(step, scale): &(usize, f64)| {
+            let Op::Embed { scale: own } = self.node(step).op else { return None };
+            let known = Some(format!("what no scale gives in the place of {}", own.text(sizes, true)));
+            let make = move |trial: &Trial<'_, '_, '_>, extent: Extent| {
+                let scaled = trial.lab.unedited(step, extent)?;
+                Ok(scaled.map(|made| made.map(|_, x, e| (x / scale, e / scale))))
+            };
+            let edit = Edit { step, make: Box::new(make) };
+            Some(Candidate::new(Relation::Scale { factor: 1.0 / scale, known }, vec![edit]))
+        };
+        self.rescaled.iter().filter_map(candidate).collect()
     }
 
     pub(super) fn missing_bias(&self, step: usize) -> Option<Candidate<'a>> {

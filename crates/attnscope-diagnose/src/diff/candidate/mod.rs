@@ -4,7 +4,7 @@ mod attention;
 mod layer;
 mod weight;
 
-pub(super) use layer::{dropout, dropout_rounding};
+pub(super) use layer::{EPSILONS, dropout, dropout_rounding};
 
 use std::borrow::Cow;
 
@@ -39,6 +39,8 @@ pub(super) struct Steps<'s, 'a> {
     pub(super) judge: &'s Judge<'a>,
     /// The node first, then the nearest.
     pub(super) all: Vec<usize>,
+    /// Dumped tensors that the steps read, and that were taken for what comes before a factor: with that factor.
+    pub(super) rescaled: Vec<(usize, f64)>,
 }
 
 impl<'a> Steps<'_, 'a> {
