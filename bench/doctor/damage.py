@@ -1,4 +1,4 @@
-"""Damaged copies of a model's folder: weights that no wiring explains, and configs that are wrong about one thing."""
+"""Damaged copies of a model's folder: mistakes of converters, noise, and configs that are wrong about one thing."""
 
 import json
 import shutil
@@ -80,6 +80,29 @@ WEIGHTS = {
     "noise of 40 %": noisy("model.", 0.4),
     "noise in the encoder": noisy("model.encoder", 0.5),
     "noise in the decoder": noisy("model.decoder", 0.5),
+}
+
+# The repair that each of them asks for, and where; what has none here is explained by none.
+REPAIRS = {
+    "encoder 0 q transposed": ("transpose", ["encoder.0.self_attn.q"]),
+    "encoder 1 k transposed": ("transpose", ["encoder.1.self_attn.k"]),
+    "decoder 0 v transposed": ("transpose", ["decoder.0.self_attn.v"]),
+    "decoder 1 cross out transposed": ("transpose", ["decoder.1.cross_attn.out"]),
+    "decoder 0 cross k and v": ("exchange", ["decoder.0.cross_attn.k", "decoder.0.cross_attn.v"]),
+    "decoder 1 cross k and v": ("exchange", ["decoder.1.cross_attn.k", "decoder.1.cross_attn.v"]),
+    "encoder 1 q and k": ("exchange", ["encoder.1.self_attn.q", "encoder.1.self_attn.k"]),
+    "decoder 1 q and k": ("exchange", ["decoder.1.self_attn.q", "decoder.1.self_attn.k"]),
+    "decoder 1 cross q × 4": ("scale", ["decoder.1.cross_attn.q", "decoder.1.cross_attn.k"]),
+    "encoder 1 q × 4": ("scale", ["encoder.1.self_attn.q", "encoder.1.self_attn.k"]),
+    "encoder 0 v negated": ("negate", ["encoder.0.self_attn.v", "encoder.0.self_attn.out"]),
+    "encoder 0 fc2 × 0.5": ("scale", ["encoder.0.ffn."]),
+    "embeddings rolled": ("roll", ["src.embed"]),
+    "decoder 1 cross q heads": ("permute_heads", ["decoder.1.cross_attn.q", "decoder.1.cross_attn.k"]),
+    "encoder layers exchanged": ("swap_layers", ["encoder."]),
+    "decoder layers exchanged": ("swap_layers", ["decoder."]),
+    "encoder layer copied": ("copied_layer", ["encoder."]),
+    "decoder layer copied": ("copied_layer", ["decoder."]),
+    "norms exchanged": ("exchange", ["decoder.0.self_attn.norm", "decoder.0.cross_attn.norm"]),
 }
 
 MARIAN = "marian-tiny-en-de"

@@ -41,7 +41,8 @@ def plan(only):
     for seed in range(4):
         for model in ["marian-tiny-en-de", "bart-tiny-en-de"]:
             for name in damage.WEIGHTS:
-                runs.append(("damaged weights", model, name, dice.choice(pairs.SETS), dice.choice([25, 40]), seed, None))
+                expected = damage.REPAIRS.get(name)
+                runs.append(("damaged weights", model, name, dice.choice(pairs.SETS), dice.choice([25, 40]), seed, expected))
     for seed in range(3):
         for n, (model, _, best) in enumerate(damage.CONFIGS):
             if best:
@@ -80,32 +81,45 @@ def make(run, attnscope, shared, work):
     rows = pairs.KINDS.get(kind if group in ("right pairs", "ill-fitting pairs") else "right")(sample)
     file = work / "pairs.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
-    rules = "wiring-mismatch,ill-fitting-pairs,source-ignored"
+    rules = "misconverted-weight,wiring-mismatch,ill-fitting-pairs,source-ignored"
     command = [attnscope, "doctor", folder_of(run, shared, work), "--pairs", file, "--rules", rules]
     done = subprocess.run([str(x) for x in command] + ["--format", "json", "--threads", "1", "--quiet"], capture_output=True, text=True)
     if done.returncode not in (0, 1, 2) or not done.stdout:
         return {"error": done.stderr[-500:]}
     report = json.loads(done.stdout)
-    keep = ("rule", "best", "possible", "nll_declared", "nll_best", "p", "evidence")
+    keep = ("rule", "severity", "best", "possible", "repair", "as_good", "nll_declared", "nll_best", "p", "evidence")
     wiring = report["wiring"] or {}
     return {
         "findings": [{key: f.get(key) for key in keep} for f in report["findings"]],
         "not_checked": {n["rule"]: n["why"] for n in report["not_checked"]},
         "fit": wiring.get("fit"),
         "best_trials": (wiring.get("trials") or [])[:3],
+        "repairs": [m["words"] for m in report["measures"] if m["name"] == "repair_gain"],
     }
+
+
+def is_repair(repair, expected):
+    """Whether a repair is of the expected kind, and at one of the expected places alone."""
+    kind, places = expected
+    return repair["kind"] == kind and all(any(w.startswith(place) for place in places) for w in repair["weights"])
 
 
 def outcome(run, result):
     """A word for what came of a run, and whether it is as it should be."""
     if "error" in result:
         return "error", False
-    found = {f["rule"]: f for f in result["findings"]}
+    found = {f["rule"]: f for f in result["findings"] if f.get("severity") != "info"}
     accused = [rule for rule in found if rule != "ill-fitting-pairs"]
     group, expected = run[0], run[6]
     if expected == "source-ignored":
         return ("found", True) if accused == ["source-ignored"] else ("missed", False)
-    if expected is not None:
+    if group == "damaged weights" and expected is not None and "misconverted-weight" in found:
+        finding = found["misconverted-weight"]
+        if is_repair(finding["repair"], expected):
+            return "named", accused == ["misconverted-weight"]
+        in_set = any(is_repair(other, expected) for other in finding["as_good"] or [])
+        return ("named in a set", True) if in_set else ("accused: misconverted-weight", False)
+    if group != "damaged weights" and expected is not None:
         finding = found.get("wiring-mismatch")
         if finding is None:
             return ("undecided" if "wiring-mismatch" in result["not_checked"] else "missed"), False

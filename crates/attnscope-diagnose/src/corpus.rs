@@ -83,6 +83,15 @@ impl Corpus {
         }
     }
 
+    /// Some of the pairs.
+    pub(crate) fn only(&self, pairs: &[usize]) -> Self {
+        Self {
+            sources: pairs.iter().filter_map(|&pair| self.sources.get(pair)).cloned().collect(),
+            targets: pairs.iter().filter_map(|&pair| self.targets.get(pair)).cloned().collect(),
+            ..self.clone()
+        }
+    }
+
     /// The sources of some pairs as a batch; sentences are padded to a length of at least `least`.
     pub fn source(&self, pairs: &[usize], least: usize) -> Source {
         let picked = || pairs.iter().filter_map(|&pair| self.sources.get(pair));
@@ -115,11 +124,7 @@ impl Corpus {
                 kept.push(pair);
             }
         }
-        Self {
-            sources: kept.iter().map(|&pair| self.sources[pair].clone()).collect(),
-            targets: kept.iter().map(|&pair| self.targets[pair].clone()).collect(),
-            ..self.clone()
-        }
+        self.only(&kept)
     }
 
     /// Every target behind another pair's source: of those sorted by length, each gets the next that differs from it. `None`

@@ -1,6 +1,7 @@
 //! What rules look at: a model, its weights, an input, pairs, and what was measured on the way, each measured once.
 
 use std::cell::OnceCell;
+use std::time::Duration;
 
 use attnscope_checkpoint::{Checkpoint, Stats};
 use attnscope_graph::{Front, Model, Side, Slot, Weight, WeightId};
@@ -9,6 +10,7 @@ use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
 use crate::corpus::{Corpus, LEAST_PAIRS};
 use crate::finding::Finding;
 use crate::measure::Outcome;
+use crate::misconversion::{BesideWiring, Repair, RepairSearch, search_repairs};
 use crate::observe::{Observed, observe};
 use crate::rule::{Checked, NotChecked, Rule};
 use crate::score::Progress;
@@ -62,7 +64,9 @@ pub struct Patient<'a> {
     pub too_long: &'a [TooLong],
     /// The numbers that are decided by.
     pub thresholds: &'a Thresholds,
-    /// Told how far the search has come.
+    /// How long repairs of the weights may be tried at the most.
+    pub repair_time: Duration,
+    /// Told how far a search has come.
     pub progress: &'a Progress<'a>,
 }
 
@@ -72,6 +76,7 @@ pub(crate) struct Exam<'a> {
     stats: OnceCell<Vec<Result<Stats, String>>>,
     distinct: OnceCell<Corpus>,
     search: OnceCell<Result<Search, RunError>>,
+    repairs: OnceCell<Result<RepairSearch, RunError>>,
     observed: OnceCell<Result<Observed, RunError>>,
 }
 
@@ -82,6 +87,7 @@ impl<'a> Exam<'a> {
             stats: OnceCell::new(),
             distinct: OnceCell::new(),
             search: OnceCell::new(),
+            repairs: OnceCell::new(),
             observed: OnceCell::new(),
         }
     }
@@ -230,4 +236,48 @@ impl<'a> Exam<'a> {
             .get_or_init(|| search(self.model(), weights, corpus, self.thresholds(), self.patient.progress));
         found.as_ref().map_err(NotChecked::from)
     }
+
+    /// The search for a mistake of a converter, beside the wirings that were tried, where the pairs can tell anything.
+    pub(crate) fn repairs(&self) -> Result<&RepairSearch, NotChecked> {
+        let (weights, corpus) = (self.weights()?, self.corpus()?);
+        let Patient { model, thresholds, repair_time, progress, .. } = *self.patient;
+        if repair_time.is_zero() {
+            return Err(NotChecked::new("--repair-time is 0", "give the search for repairs some seconds"));
+        }
+        if let Some(path) = constant_matrix(model, weights) {
+            return Err(NotChecked::new(
+                format!("every value of {path} is the same, and no repair brings the others back"),
+                "see zero-weight and constant-weight, which come first",
+            ));
+        }
+        let wirings = self.search()?;
+        if !wirings.nll.is_finite() {
+            return Err(NotChecked::new(
+                "the pairs have no finite likelihood with these weights",
+                "see first-nan and nonfinite-weight, which come first",
+            ));
+        }
+        let found = self.repairs.get_or_init(|| {
+            search_repairs(model, weights, corpus, thresholds, wirings, repair_time, progress)
+        });
+        found.as_ref().map_err(NotChecked::from)
+    }
+
+    /// The repair of the weights that explains the pairs, if one was looked for and found.
+    pub(crate) fn repair(&self) -> Option<&Repair> {
+        self.repairs().ok()?.repair.as_ref()
+    }
+
+    /// Whether a repair of the weights explains the pairs surely better than the better wiring.
+    pub(crate) fn is_repaired_better(&self) -> bool {
+        self.repair().is_some_and(|repair| repair.beside_wiring == BesideWiring::Better)
+    }
+}
+
+/// The first matrix or table in which every value is the same.
+fn constant_matrix<'m>(model: &'m Model, weights: &Weights) -> Option<&'m str> {
+    let is_constant = |id: WeightId| weights.get(id).iter().all(|x| Some(x) == weights.get(id).first());
+    let mut ids = model.binding.iter().map(|(id, _)| id);
+    let found = ids.find(|&id| model.graph.weight(id).dims.len() > 1 && is_constant(id))?;
+    Some(&model.graph.weight(found).path)
 }

@@ -34,7 +34,9 @@ pub use exam::{Patient, Sample, TooLong};
 pub use finding::{Finding, Severity};
 pub use fit::{Fit, Generated, Misfit};
 pub use measure::Measure;
-pub use misconversion::Loss;
+pub use misconversion::{
+    BesideWiring, Loss, Refused, Repair, RepairSearch, RowOrder, WeightEdit, search_repairs,
+};
 pub use rule::{NotChecked, Rule};
 pub use rules::rules;
 pub use score::{Padding, Progress};

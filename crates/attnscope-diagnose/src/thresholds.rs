@@ -14,6 +14,8 @@ pub struct Thresholds {
     pub wiring_gain: f64,
     /// wiring-mismatch: the largest p, corrected for the number of hypotheses.
     pub wiring_p: f64,
+    /// misconverted-weight: nats a token that a repair of the weights must gain.
+    pub repair_gain: f64,
     /// source-ignored: nats a token that a foreign source must cost.
     pub source_cost: f64,
     /// dead-head: output norm, of the mean over the heads beside it.
@@ -103,6 +105,7 @@ impl Default for Thresholds {
         Self {
             wiring_gain: 0.01,
             wiring_p: 0.01,
+            repair_gain: 0.02,
             source_cost: 0.05,
             dead_norm: 0.1,
             dead_cost: 0.001,

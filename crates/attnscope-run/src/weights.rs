@@ -86,6 +86,13 @@ impl Weights {
         Self(weights)
     }
 
+    /// Two weights change places, without a copy.
+    pub fn exchange(&mut self, a: WeightId, b: WeightId) {
+        if a.index().max(b.index()) < self.0.len() {
+            self.0.swap(a.index(), b.index());
+        }
+    }
+
     /// Whether a weight is the very same elements in both, not only equal ones; no value is looked at.
     pub fn same(&self, other: &Self, id: WeightId) -> bool {
         match (self.0.get(id.index()), other.0.get(id.index())) {

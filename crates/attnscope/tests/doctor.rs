@@ -62,7 +62,6 @@ const CASES: &[Case] = &[
     case("zero-weight", |p| p.edit("decoder.0.cross_attn.v.weight", |w| w.fill(0.0))),
     case("constant-weight", |p| p.edit("encoder.0.ffn.hidden.weight", |w| w.fill(0.25))),
     case("repeated-weight", |p| copy_layer(p, "encoder.0", "encoder.1")),
-    case("misconverted-weight", |p| p.edit("decoder.0.ffn.out.bias", |w| w.fill(0.0))),
     case("unused-weight", |p| add(p, "encoder.layers.0.adapter.weight", vec![4, 128], 0.5)),
     case("vocabulary-mismatch", |p| {
         resize(p, "src.embed.weight", 3000);
@@ -87,13 +86,18 @@ const CASES: &[Case] = &[
         pairs: 12,
     },
     Case {
+        rule: "misconverted-weight",
+        fault: |p| p.swap("decoder.1.cross_attn.k.weight", "decoder.1.cross_attn.v.weight"),
+        pairs: 20,
+    },
+    Case {
         rule: "wiring-mismatch",
         fault: |p| drop(p.config.insert("scale_embedding".into(), json!(false))),
         pairs: 20,
     },
     Case {
         rule: "ill-fitting-pairs",
-        fault: |p| p.edit("src.embed.weight", |w| w.rotate_right(128)),
+        fault: |p| p.edit("src.embed.weight", |w| w.rotate_right(7 * 128)),
         pairs: 20,
     },
     Case {
@@ -161,7 +165,9 @@ fn fires(case: &Case) {
     let broken = patient.save(&folder.path().join("broken"));
     let file = pairs(folder.path(), case.pairs);
     let input = if case.pairs > 0 { ["--pairs", &file] } else { ["--src", SENTENCE] };
-    let args = ["--rules", case.rule, input[0], input[1]];
+    // Repairs of weights are tried for the rule that reports them.
+    let seconds = if case.rule == "misconverted-weight" { "1200" } else { "0" };
+    let args = ["--rules", case.rule, input[0], input[1], "--repair-time", seconds];
     let (report, _, said) = doctor(&broken, &args);
     assert!(found(&report, false).contains(&case.rule), "{}: silent\n{report:#}\n{said}", case.rule);
     let (report, code, said) = doctor(&whole, &args);
@@ -170,12 +176,12 @@ fn fires(case: &Case) {
 
 #[test]
 fn rules_of_weights_fire_and_stay_silent() {
-    CASES.iter().take(11).for_each(fires);
+    CASES.iter().take(10).for_each(fires);
 }
 
 #[test]
 fn rules_of_runs_fire_and_stay_silent() {
-    CASES.iter().skip(11).for_each(fires);
+    CASES.iter().skip(10).for_each(fires);
 }
 
 /// Every head is weak by such a limit, and none is dead: each is missed, in the encoder as in the decoder.
@@ -243,7 +249,7 @@ fn a_rule_that_was_asked_for_and_not_checked_ends_with_2() {
     let at_large = attnscope(&["doctor", "demo", "--src", SENTENCE]);
     assert_eq!(at_large.status.code(), Some(0));
     assert!(
-        stdout(&at_large).contains("not checked\n  wiring-mismatch, ill-fitting-pairs, source-ignored"),
+        stdout(&at_large).contains("wiring-mismatch, ill-fitting-pairs, source-ignored"),
         "{}",
         stdout(&at_large)
     );
@@ -382,6 +388,7 @@ fn miswired(
         corpus: Some(&corpus),
         too_long: &[],
         thresholds: &Thresholds::default(),
+        repair_time: std::time::Duration::ZERO,
         progress: &|_, _| (),
     };
     let picked: Vec<_> = rules().iter().copied().filter(|rule| only.contains(&rule.id)).collect();
@@ -545,7 +552,7 @@ fn a_healthy_model_is_not_accused() {
     assert_eq!((found(&report, true), code), (vec![], 0), "{report:#}");
     let whys: Vec<&str> =
         report["not_checked"].as_array().unwrap().iter().filter_map(|n| n["rule"].as_str()).collect();
-    assert_eq!(whys, ["wiring-mismatch", "ill-fitting-pairs", "source-ignored"]);
+    assert_eq!(whys, ["misconverted-weight", "wiring-mismatch", "ill-fitting-pairs", "source-ignored"]);
     for model in ["models/t5-tiny-en-de", "models/bart-tiny-en-de", "models/marian-base-en-de"] {
         let Some(path) = shared(model) else { continue };
         let folder = TempDir::new().unwrap();
@@ -592,7 +599,10 @@ fn checkpoints_that_lie_about_their_training_are_found_out() {
     ];
     for (name, declared, best) in cases {
         let Some(path) = shared(&format!("models/zoo/{name}")) else { return };
-        let (report, code, said) = doctor(&path, &["--pairs", &file.1, "--rules", "wiring-mismatch"]);
+        // A wrong score scale looks like a factor of a projection: there the two explanations compete.
+        let seconds = if name == "scale_model" { "1200" } else { "0" };
+        let args = ["--pairs", &file.1, "--rules", "wiring-mismatch", "--repair-time", seconds];
+        let (report, code, said) = doctor(&path, &args);
         let finding = &report["findings"][0];
         assert_eq!(
             (code, &finding["declared"], &finding["best"]),

@@ -41,7 +41,6 @@ static RULES: &[&Rule] = &[
     &zero_weight::RULE,
     &constant_weight::RULE,
     &repeated_weight::RULE,
-    &misconverted_weight::RULE,
     &unused_weight::RULE,
     &vocabulary_mismatch::RULE,
     &special_token_mismatch::RULE,
@@ -50,6 +49,7 @@ static RULES: &[&Rule] = &[
     &causal_leak::RULE,
     &padding_leak::RULE,
     &cross_mask_fault::RULE,
+    &misconverted_weight::RULE,
     &wiring_mismatch::RULE,
     &ill_fitting_pairs::RULE,
     &source_ignored::RULE,
@@ -107,7 +107,9 @@ mod tests {
                 assert_eq!(said.parse().ok(), value.as_f64(), "{}: {key}", rule.id);
             }
         }
-        for id in ["wiring-mismatch", "ill-fitting-pairs", "source-ignored", "dead-head"] {
+        for id in
+            ["misconverted-weight", "wiring-mismatch", "ill-fitting-pairs", "source-ignored", "dead-head"]
+        {
             let rule = rules().iter().find(|rule| rule.id == id).unwrap();
             assert!(rule.threshold.contains(&format!("{LEAST_PAIRS} pairs or more")), "{id}");
         }

@@ -42,6 +42,10 @@ fn check(exam: &Exam<'_>) -> Checked {
             )),
         };
     };
+    // A mistake of a converter may explain the pairs better; then the wiring is right.
+    if exam.is_repaired_better() {
+        return Ok(Outcome::default().measured(measure(exam, search)));
+    }
     let gain = better.nll_declared - better.nll_best;
     let values = |edits: &[WiringEdit]| edits.iter().map(WiringEdit::value).collect::<Vec<Value>>();
     let of_each = |list: &dyn Fn(&Singled) -> Vec<Value>| -> Map<String, Value> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use attnscope_diagnose::{Diagnosis, Patient, Rule, Severity, Thresholds, examine, rules};
 use attnscope_render::findings::{Heading, Shown, json, text};
@@ -32,6 +33,9 @@ pub(super) struct Doctor {
     /// Print every number that was measured, head by head and sublayer by sublayer; JSON always has them
     #[arg(long)]
     measures: bool,
+    /// The most seconds for trying repairs of the weights on the pairs (misconverted-weight); 0 tries none
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    repair_time: u64,
     /// End with 1 when a finding is at least this bad
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Error)]
     fail_on: FailOn,
@@ -67,7 +71,7 @@ impl Doctor {
         let thresholds = self.thresholds()?;
         let opened = self.source.open(&self.model, Some(&self.target))?;
         let judged = self.judged(&opened)?;
-        let bar = Bar::new(!self.output.quiet, "other wirings");
+        let bar = Bar::new(!self.output.quiet, "other wirings and repairs");
         let patient = Patient {
             model: opened.encoder_decoder()?,
             checkpoint: &opened.checkpoint,
@@ -79,6 +83,7 @@ impl Doctor {
             corpus: judged.corpus.as_ref(),
             too_long: &judged.too_long,
             thresholds: &thresholds,
+            repair_time: Duration::from_secs(self.repair_time),
             progress: &|done, total| bar.show(done, total),
         };
         let diagnosis = examine(&patient, &rules);

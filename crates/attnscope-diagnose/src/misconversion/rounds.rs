@@ -1,0 +1,187 @@
+//! A round: some repairs, each run on the same pairs, the largest gain first.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use attnscope_graph::{Dim, Front, Model};
+use attnscope_run::{RunError, Shift, Weights};
+
+use super::edit::WeightEdit;
+use super::factors;
+use super::hypotheses::{PERMUTED, head_orders, of_attention, of_feed_forward, of_model, permuted};
+use super::sites::{attentions, feed_forwards, weights_of};
+use crate::corpus::Corpus;
+use crate::fit::FitTest;
+use crate::score::{Candidate, Padding, Progress, Scores};
+use crate::student::PairedTest;
+
+/// Candidates that are held at once: each has its own copy of the tensors that it edits.
+const AT_ONCE: usize = 48;
+/// Attentions, and feed-forward layers, at which every repair is tried. Of more, those that are missed least when they are
+/// muted: what a fault has broken does no good.
+const MOST_SITES: usize = 12;
+
+/// A repair and how it did.
+#[derive(Debug, Clone)]
+pub(super) struct RepairTrial {
+    pub(super) edit: WeightEdit,
+    /// Its place among the hypotheses: of repairs that do the same, the first is the plainest.
+    pub(super) rank: usize,
+    /// What it gains.
+    pub(super) gain: PairedTest,
+}
+
+/// What rounds are run with.
+pub(super) struct Rounds<'a> {
+    model: Arc<Model>,
+    weights: Weights,
+    shift: &'a Shift,
+    progress: &'a Progress<'a>,
+    start: Instant,
+    time: Duration,
+    /// Repairs of the last round that were run before its time was over.
+    tried: Cell<usize>,
+}
+
+impl<'a> Rounds<'a> {
+    pub(super) fn new(
+        model: &Model,
+        weights: &Weights,
+        shift: &'a Shift,
+        progress: &'a Progress<'a>,
+        time: Duration,
+    ) -> Result<Self, RunError> {
+        let own = model.rewired(&model.wiring, None);
+        let weights = weights.reordered(&model.graph, &own.graph);
+        let weights = weights.ok_or_else(|| RunError::Obstacle("its weights are not complete".into()))?;
+        let (model, start, tried) = (own.into(), Instant::now(), Cell::new(0));
+        Ok(Self { model, weights, shift, progress, start, time, tried })
+    }
+
+    pub(super) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Repairs of the last round that were run.
+    pub(super) fn tried(&self) -> usize {
+        self.tried.get()
+    }
+
+    /// Whether the time for the search is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.start.elapsed() >= self.time
+    }
+
+    fn candidate(&self, weights: Weights) -> Candidate {
+        Candidate { model: self.model.clone(), weights, shift: self.shift.clone(), padding: Padding::None }
+    }
+
+    /// The model with an edit; `None` where it does not fit.
+    pub(super) fn edited(&self, edit: &WeightEdit) -> Option<Candidate> {
+        Some(self.candidate(edit.apply(&self.model, &self.weights)?))
+    }
+
+    /// Every repair, each with its place: the plainest first. `few` pairs choose among sites where there are many.
+    pub(super) fn hypotheses(&self, few: &Corpus) -> Result<Vec<(usize, WeightEdit)>, RunError> {
+        let model = self.model();
+        let sites = attentions(&model.graph);
+        let queries = self.least_missed(few, &sites, |site| format!("{}.q", site.path))?;
+        let outputs = self.least_missed(few, &sites, |site| format!("{}.out", site.path))?;
+        let ffns = feed_forwards(&model.graph);
+        let kept_ffns = self.least_missed(few, &ffns, |site| format!("{}.out", site.path))?;
+        let mut edits = of_model(model);
+        let (mut plain, mut reordered) = (Vec::new(), Vec::new());
+        for (_, site) in sites.iter().enumerate().filter(|(i, _)| queries.contains(i) || outputs.contains(i))
+        {
+            let heads = model.sizes.get(Dim::Heads(site.stack)).unwrap_or(1);
+            plain.extend(of_attention(model, site));
+            for projections in PERMUTED {
+                let orders = head_orders(heads);
+                reordered.extend(orders.iter().map(|order| permuted(model, site, projections, order)));
+            }
+        }
+        for (_, site) in ffns.iter().enumerate().filter(|(i, _)| kept_ffns.contains(i)) {
+            plain.extend(of_feed_forward(model, site));
+        }
+        for suspect in factors::suspects(model, &self.weights) {
+            plain.extend(factors::rescaled(model, &suspect));
+        }
+        edits.extend(plain);
+        edits.extend(reordered);
+        let mut distinct: Vec<WeightEdit> = Vec::new();
+        for edit in edits.into_iter().filter(|edit| self.is_affordable(edit)) {
+            if !distinct.contains(&edit) {
+                distinct.push(edit);
+            }
+        }
+        Ok(distinct.into_iter().enumerate().collect())
+    }
+
+    /// Whether an edit is a factor of a projection that has the marks of noise.
+    pub(super) fn scales_noise(&self, edit: &WeightEdit) -> bool {
+        let WeightEdit::Scale { weights, .. } = edit else { return false };
+        let module = weights.first().and_then(|weight| weight.strip_suffix(".weight"));
+        !module.is_some_and(|module| factors::is_trained_together(&self.model, &self.weights, module))
+    }
+
+    /// A clip takes as long to encode as many sentences: for audio models, the encoder is left as it is.
+    fn is_affordable(&self, edit: &WeightEdit) -> bool {
+        let of_decoder = |path: &String| !path.starts_with("encoder.") && !path.starts_with("src.");
+        self.model.wiring.front == Front::Tokens || edit.weights(&self.model).iter().all(of_decoder)
+    }
+
+    /// The sites, by their numbers, whose module is missed least when it is all zero; all of them where they are few.
+    fn least_missed<S>(
+        &self,
+        few: &Corpus,
+        sites: &[S],
+        module: impl Fn(&S) -> String,
+    ) -> Result<Vec<usize>, RunError> {
+        if sites.len() <= MOST_SITES {
+            return Ok((0..sites.len()).collect());
+        }
+        let muted = |site: &S| WeightEdit::Scale {
+            weights: weights_of(&self.model.graph, &module(site), true),
+            factor: 0.0,
+        };
+        let trials = self.round(few, sites.iter().map(muted).enumerate().collect(), 1.0)?;
+        Ok(trials.into_iter().take(MOST_SITES).map(|trial| trial.rank).collect())
+    }
+
+    /// Repairs on pairs, the largest gain first, as many as can be run before a share of the time is over. What gives no number
+    /// is left out.
+    pub(super) fn round(
+        &self,
+        corpus: &Corpus,
+        edits: Vec<(usize, WeightEdit)>,
+        share: f64,
+    ) -> Result<Vec<RepairTrial>, RunError> {
+        let test = FitTest::new(&self.model, corpus);
+        let base = self.scores(&test, &[&self.candidate(self.weights.clone())])?.swap_remove(0);
+        let (mut trials, total) = (Vec::new(), edits.len());
+        self.tried.set(0);
+        for chunk in edits.chunks(AT_ONCE) {
+            if self.start.elapsed() >= self.time.mul_f64(share) {
+                break;
+            }
+            let fitting: Vec<(&(usize, WeightEdit), Candidate)> =
+                chunk.iter().filter_map(|edit| Some((edit, self.edited(&edit.1)?))).collect();
+            let candidates: Vec<&Candidate> = fitting.iter().map(|(_, candidate)| candidate).collect();
+            let scores = self.scores(&test, &candidates)?;
+            self.tried.set(self.tried.get() + chunk.len());
+            (self.progress)(self.tried.get(), total);
+            for (((rank, edit), _), scores) in fitting.iter().zip(scores) {
+                let gain = test.compare(&base, &scores).gain();
+                trials.push(RepairTrial { edit: edit.clone(), rank: *rank, gain });
+            }
+        }
+        trials.retain(|trial| trial.gain.mean.is_finite());
+        trials.sort_by(|a, b| b.gain.mean.total_cmp(&a.gain.mean));
+        Ok(trials)
+    }
+
+    fn scores(&self, test: &FitTest<'_>, candidates: &[&Candidate]) -> Result<Vec<Scores>, RunError> {
+        test.score(candidates, &|_, _| ())
+    }
+}

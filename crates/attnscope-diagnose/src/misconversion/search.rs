@@ -1,0 +1,125 @@
+//! The search for a repair: some pairs find candidates, few of them for all repairs and more for those that do best; the other
+//! pairs, which the search has not seen, test the few that are left.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use attnscope_graph::Model;
+use attnscope_run::{RunError, Weights};
+
+use super::judge::{Judge, Verdict};
+use super::rounds::{RepairTrial, Rounds};
+use super::{RepairSearch, WeightEdit, refine};
+use crate::corpus::Corpus;
+use crate::score::Progress;
+use crate::thresholds::Thresholds;
+use crate::wiring::Search;
+
+/// So many pairs, and the repairs that go on from there.
+struct Round {
+    pairs: usize,
+    keep: usize,
+}
+
+/// What mends a model shows on four pairs, since nearly every other edit of it does harm; the rest is to be sure.
+const ROUNDS: [Round; 3] =
+    [Round { pairs: 4, keep: 100 }, Round { pairs: 16, keep: 24 }, Round { pairs: MOST_SEARCHED, keep: 3 }];
+/// Pairs that are searched at the most, and as a share of all. The rest are for the test.
+const MOST_SEARCHED: usize = 48;
+const SEARCHED: f64 = 0.4;
+/// A repair that loses more nats a token than this goes on only where its pairs leave a doubt: a p below the second number.
+/// Of a healthy model next to nothing goes on.
+const LEAST: (f64, f64) = (-0.02, 0.9);
+/// The share of the time that the first round may take.
+const FIRST: f64 = 0.7;
+
+/// Tries every repair of a model's weights on distinct pairs, beside the wirings that were tried on them, for so long at
+/// the most.
+///
+/// # Errors
+/// When the pairs do not fit the model.
+pub fn search_repairs(
+    model: &Model,
+    weights: &Weights,
+    corpus: &Corpus,
+    thresholds: &Thresholds,
+    wirings: &Search,
+    time: Duration,
+    progress: &Progress<'_>,
+) -> Result<RepairSearch, RunError> {
+    let (searched, unseen) = split(corpus.len());
+    let searched = corpus.only(&searched);
+    let rounds = Rounds::new(model, weights, &corpus.shift, progress, time)?;
+    let edits = rounds.hypotheses(&alike(&searched, ROUNDS[0].pairs))?;
+    let hypotheses = edits.len();
+    let mut found =
+        RepairSearch { hypotheses, tried: 0, is_cut: false, best_gain: None, repair: None, refused: None };
+    let trials = narrowed(&rounds, &searched, edits, &mut found)?;
+    found.is_cut = rounds.is_over() || found.tried < hypotheses;
+    if !trials.is_empty() {
+        let judge = Judge::new(&rounds, corpus, &unseen, thresholds, wirings);
+        match judge.verdict(&trials)? {
+            Some(Verdict::Believed(repair)) => found.repair = Some(repair),
+            Some(Verdict::Refused(refused)) => found.refused = Some(refused),
+            None => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The pairs that are searched, spread evenly, and the others.
+fn split(pairs: usize) -> (Vec<usize>, Vec<usize>) {
+    let searched = ((pairs as f64 * SEARCHED) as usize).min(MOST_SEARCHED);
+    (0..pairs).partition(|pair| pair * searched / pairs != (pair + 1) * searched / pairs)
+}
+
+/// The few repairs that do best on the pairs that are searched.
+fn narrowed(
+    rounds: &Rounds<'_>,
+    searched: &Corpus,
+    mut edits: Vec<(usize, WeightEdit)>,
+    found: &mut RepairSearch,
+) -> Result<Vec<RepairTrial>, RunError> {
+    let mut trials: Vec<RepairTrial> = Vec::new();
+    for (n, round) in ROUNDS.iter().enumerate() {
+        let some = alike(searched, round.pairs);
+        let share = if n == 0 { FIRST } else { 1.0 };
+        trials = rounds.round(&some, edits, share)?;
+        if n == 0 {
+            found.tried = rounds.tried();
+        }
+        found.best_gain = trials.first().map(|best| best.gain.mean).or(found.best_gain);
+        trials.retain(|trial| trial.gain.mean > LEAST.0 || trial.gain.p < LEAST.1);
+        trials.truncate(round.keep);
+        edits = trials.iter().map(|trial| (trial.rank, trial.edit.clone())).collect();
+    }
+    trials.retain(|trial| trial.gain.mean > 0.0);
+    refine::climb(rounds, &alike(searched, MOST_SEARCHED), &mut trials)?;
+    Ok(trials)
+}
+
+/// Pairs of as few source lengths as possible: those of one length are run together, which is faster.
+fn alike(corpus: &Corpus, pairs: usize) -> Corpus {
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for pair in 0..corpus.len() {
+        groups.entry(corpus.sources[pair].length()).or_default().push(pair);
+    }
+    let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    corpus.only(&groups.into_iter().flatten().take(pairs).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_searched_or_left_for_the_test() {
+        for (pairs, searched) in [(0, 0), (1, 0), (20, 8), (80, 32), (500, 48)] {
+            let (seen, unseen) = split(pairs);
+            assert_eq!((seen.len(), unseen.len()), (searched, pairs - searched));
+            let gap = seen.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(0);
+            assert!(gap <= (pairs / searched.max(1)) + 1, "{pairs}: {seen:?}");
+        }
+    }
+}
