@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind};
 use crate::folder::{self, Weights};
 use crate::format::Format;
+use crate::inputs;
 use crate::list::StoredList;
 use crate::listing::{Check, Config, Listing, Placeholder};
 use crate::read;
@@ -76,13 +77,14 @@ impl Checkpoint {
         if let Some(dir) = &chosen.beside {
             for name in folder::CONFIGS.into_iter().filter(|name| folder::is_about(name, &chosen.weights)) {
                 let file = dir.join(name);
-                if file.is_file() {
+                if file.exists() {
                     let bytes = folder::read_capped(&file, folder::MAX_CONFIG)?;
                     opened.configs.push(folder::config(&file, name, &bytes)?);
                 }
             }
         }
         opened.configs.extend(own);
+        chosen.companions.iter().chain(&chosen.ignored).for_each(|path| inputs::note(path));
         opened.companions =
             chosen.companions.into_iter().map(|path| Companion { path, memory: None }).collect();
         opened.ignored = chosen.ignored;

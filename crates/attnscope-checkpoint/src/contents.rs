@@ -1,7 +1,6 @@
 //! What is in the tensors: bytes, values, statistics, checksums, and tensors on their way into another file.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -71,11 +70,6 @@ impl Checkpoint {
         }
         left.iter_mut().for_each(|check| check.state = CheckState::Verified);
         Ok(())
-    }
-
-    /// The weight files that are on disk.
-    pub fn paths(&self) -> Vec<&Path> {
-        self.files().map(|(path, _)| path).filter(|path| path.exists()).collect()
     }
 
     /// A tensor to be written as it is stored.

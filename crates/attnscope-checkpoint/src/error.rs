@@ -120,6 +120,9 @@ impl Error {
     /// What the user can do next, for the `help:` line.
     pub fn help(&self) -> String {
         match &self.kind {
+            ErrorKind::Io(e) | ErrorKind::Write(e) if limit_help(e).is_some() => {
+                limit_help(e).unwrap_or_default().into()
+            }
             ErrorKind::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 "give a checkpoint file, a folder that holds one, or `demo`; a model of the Hugging Face hub is fetched first, \
                  with `hf download NAME --local-dir FOLDER`"
@@ -148,6 +151,34 @@ impl Error {
             ErrorKind::Unsupported { help, .. } => help.clone(),
         }
     }
+}
+
+/// What to do where the system refuses for want of room or of open files, whatever the file is.
+pub fn limit_help(e: &std::io::Error) -> Option<&'static str> {
+    use std::io::ErrorKind as Kind;
+    match e.kind() {
+        Kind::StorageFull | Kind::QuotaExceeded => {
+            Some("make room on that disk, or write to another one; nothing was left behind")
+        }
+        Kind::FileTooLarge => Some(
+            "raise the limit on the size of a file (`ulimit -f`), or write to a disk that holds larger ones; nothing was left behind",
+        ),
+        _ if too_many_open(e) => Some(
+            "raise the number of files that may be open at once, as with `ulimit -n 4096`, and run it again",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(unix)]
+fn too_many_open(e: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(not(unix))]
+fn too_many_open(_: &std::io::Error) -> bool {
+    false
 }
 
 impl ErrorKind {

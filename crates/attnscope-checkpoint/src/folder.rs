@@ -1,7 +1,6 @@
 //! Which files of a folder are the model: its weights, its shards, its configuration, its tokenizer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
@@ -12,6 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind};
 use crate::format::ONNX_HELP;
 use crate::hub;
+use crate::inputs::open_input;
 use crate::json::{MAX_JSON_VALUES, check_json_values};
 use crate::listing::Config;
 use crate::read::clip;
@@ -131,7 +131,7 @@ fn has_ending(name: &str, endings: &[&str]) -> bool {
 /// Of several candidates those that are checkpoints; all of them where none is, so that the error shows.
 fn by_content<'f>(dir: &Path, names: Vec<&'f String>) -> Vec<&'f String> {
     let is_checkpoint =
-        |name: &&&String| Source::open(&dir.join(name)).is_ok_and(|s| crate::format::sniff(&s).is_ok());
+        |name: &&&String| Source::look(&dir.join(name)).is_ok_and(|s| crate::format::sniff(&s).is_ok());
     let real: Vec<&String> = names.iter().filter(is_checkpoint).copied().collect();
     if real.is_empty() { names } else { real }
 }
@@ -230,7 +230,7 @@ pub(crate) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
         return Err(Error::new(path, ErrorKind::Unsupported { what, help }));
     }
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(cap + 1).read_to_end(&mut bytes));
+    let read = open_input(path).and_then(|file| file.take(cap + 1).read_to_end(&mut bytes));
     read.map_err(|e| Error::new(path, e))?;
     if bytes.len() as u64 > cap {
         let found = std::fs::metadata(path).map_or(bytes.len() as u64, |meta| meta.len());

@@ -55,9 +55,20 @@ impl fmt::Display for Format {
 /// How much of a file is looked at to say what it is.
 const LOOK: u64 = 4096;
 
-/// The format of a file that is there and is a checkpoint.
-pub fn format_of(path: &std::path::Path) -> Option<Format> {
-    sniff(&Source::open(path).ok()?).ok()
+/// The name of the format of a file that is there and holds tensors, whether it is read here or not.
+pub(crate) fn tensors_in(path: &std::path::Path) -> Option<&'static str> {
+    let source = Source::look(path).ok()?;
+    if let Ok(format) = sniff(&source) {
+        return Some(format.name());
+    }
+    match source.start(LOOK).ok()?.as_ref() {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Some("npy"),
+        [0x89, b'H', b'D', b'F', ..] => Some("HDF5"),
+        [b'A', b'P', b'R', b'N', ..] => Some(Format::Apr.name()),
+        start if is_onnx(start) => Some("ONNX"),
+        start if is_torch_tar(start) => Some(Format::PyTorch.name()),
+        _ => None,
+    }
 }
 
 /// Tells the format by content; a file's name is somebody's opinion.
@@ -115,7 +126,7 @@ fn describe(start: &[u8]) -> ErrorKind {
             help: ONNX_HELP.into(),
         };
     }
-    if is_tar(start) && TORCH_TAR.iter().any(|name| start.starts_with(name)) {
+    if is_torch_tar(start) {
         return ErrorKind::Unsupported {
             what: "a PyTorch file of before version 0.1.10, which is a tar archive".into(),
             help: "load it in PyTorch with weights_only=False, if you trust it, and torch.save it again"
@@ -167,6 +178,10 @@ fn is_onnx(start: &[u8]) -> bool {
 
 /// What the tar archives of the first PyTorch hold.
 const TORCH_TAR: [&[u8]; 4] = [b"sys_info\0", b"pickle\0", b"tensors\0", b"storages\0"];
+
+fn is_torch_tar(start: &[u8]) -> bool {
+    is_tar(start) && TORCH_TAR.iter().any(|name| start.starts_with(name))
+}
 
 fn is_tar(start: &[u8]) -> bool {
     start.get(257..262) == Some(b"ustar")

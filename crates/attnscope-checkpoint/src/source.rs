@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::{Error, ErrorKind};
+use crate::inputs::open_input;
 use crate::memory::room;
 
 /// A file's bytes and the name under which errors speak of them.
@@ -42,8 +43,17 @@ impl Stamp {
 }
 
 impl Source {
-    /// Opens a file; nothing is read yet.
+    /// Opens a file as an input; nothing is read yet.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        Self::open_with(path, open_input)
+    }
+
+    /// Opens a file that is no input, to see what it is.
+    pub(crate) fn look(path: &Path) -> Result<Self, Error> {
+        Self::open_with(path, |path| File::open(path))
+    }
+
+    fn open_with(path: &Path, open: impl FnOnce(&Path) -> io::Result<File>) -> Result<Self, Error> {
         let at = |e| Error::new(path, ErrorKind::Io(e));
         // Asked before opening: opening a pipe would wait for a writer.
         let meta = std::fs::metadata(path).map_err(at)?;
@@ -53,7 +63,7 @@ impl Source {
         if meta.len() == 0 {
             return Err(Error::new(path, ErrorKind::Unrecognised { found: "the file is empty".into() }));
         }
-        let file = File::open(path).map_err(at)?;
+        let file = open(path).map_err(at)?;
         let opened = Stamp::of(&file).map_err(at)?;
         Ok(Self { name: path.to_owned(), bytes: Bytes::File { file, opened } })
     }

@@ -1,8 +1,9 @@
 //! Small text files that a user writes: read whole, and never more than makes sense.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+
+use attnscope_checkpoint::{limit_help, open_input};
 
 use crate::failure::Failure;
 
@@ -27,7 +28,7 @@ fn how_to_read(e: &std::io::Error) -> Option<&'static str> {
             Some("you may not read it: check the permissions of the file and of the folders above it")
         }
         ErrorKind::IsADirectory => Some("give a file, not a folder"),
-        _ => None,
+        _ => limit_help(e),
     }
 }
 
@@ -36,7 +37,7 @@ fn how_to_read(e: &std::io::Error) -> Option<&'static str> {
 pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Failure> {
     let refused = |why: String| Failure::new(format!("{}: {why}", file.display()), help);
     let mut bytes = Vec::new();
-    File::open(opened_as(file))
+    open_input(opened_as(file))
         .and_then(|f| f.take(most.saturating_add(1)).read_to_end(&mut bytes))
         .map_err(|e| Failure::new(format!("{}: {e}", file.display()), how_to_read(&e).unwrap_or(help)))?;
     if bytes.len() as u64 > most {

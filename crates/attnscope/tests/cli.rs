@@ -175,9 +175,9 @@ fn conversions_keep_every_bit() {
         fixture("whisper-ggml/ggml-tiny.bin"),
         fixture("torch-nn/model.pt"),
     ];
-    for source in &sources {
+    for (i, source) in sources.iter().enumerate() {
         for ending in ["apr", "safetensors", "npz"] {
-            let target = folder.path().join(format!("out.{ending}")).display().to_string();
+            let target = folder.path().join(format!("{i}.{ending}")).display().to_string();
             let done = attnscope(&["convert", source, &target, "--allow", "metadata"]);
             assert_eq!(done.status.code(), Some(0), "{source} to {ending}: {}", stderr(&done));
             assert_same_tensors(source, &target);

@@ -30,7 +30,7 @@ impl Wide {
             bytes: Box::new(move |sink| sink(&bytes)),
         });
         let file = folder.path().join("model.safetensors");
-        write(Target::Safetensors, &file, &[], entries.collect(), &Map::new()).unwrap();
+        write(Target::Safetensors, &file, entries.collect(), &Map::new()).unwrap();
         std::fs::write(folder.path().join("config.json"), expected["config"].to_string()).unwrap();
         let made = Self { folder, expected };
         made.trace();

@@ -7,7 +7,7 @@ mod npz;
 mod safetensors;
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -89,15 +89,14 @@ impl Entry<'_> {
 }
 
 /// Writes `entries` and `metadata` to `path`. Nothing is left behind on an error, and a file that was there
-/// before stays as it was. `inputs` are the files from which the tensors come: none of them is overwritten.
+/// before stays as it was. Whether it may be replaced is for [`crate::check_output`] to say.
 pub fn write(
     target: Target,
     path: &Path,
-    inputs: &[&Path],
     entries: Vec<Entry<'_>>,
     metadata: &Map<String, Value>,
 ) -> Result<(), Error> {
-    check(target, path, inputs, &entries, metadata).map_err(|kind| Error::new(path, kind))?;
+    check(target, &entries, metadata).map_err(|kind| Error::new(path, kind))?;
     write_file(path, |file| {
         let mut out = Out { file: BufWriter::with_capacity(1 << 20, file), path, written: 0 };
         match target {
@@ -110,17 +109,7 @@ pub fn write(
 }
 
 /// Everything that can be refused before a byte is written.
-fn check(
-    target: Target,
-    path: &Path,
-    inputs: &[&Path],
-    entries: &[Entry<'_>],
-    metadata: &Map<String, Value>,
-) -> Result<(), ErrorKind> {
-    if let Some(input) = inputs.iter().find(|input| same_file(input, path)) {
-        let what = format!("the output is the input {} itself", input.display());
-        return Err(ErrorKind::Unsupported { what, help: "give another name for the output".into() });
-    }
+fn check(target: Target, entries: &[Entry<'_>], metadata: &Map<String, Value>) -> Result<(), ErrorKind> {
     if !metadata.is_empty() && !target.holds_metadata() {
         let what = format!("{} has no place for metadata ({} keys)", target.name(), metadata.len());
         return Err(ErrorKind::Unsupported { what, help: "choose safetensors or apr".into() });
@@ -140,15 +129,6 @@ fn check(
     Ok(())
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
-    #[cfg(unix)]
-    if let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) {
-        use std::os::unix::fs::MetadataExt;
-        return (a.dev(), a.ino()) == (b.dev(), b.ino());
-    }
-    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
-}
-
 /// The file being written. Its errors are about the target, not about a tensor's source.
 struct Out<'a> {
     file: BufWriter<&'a File>,
@@ -158,7 +138,7 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_all(bytes).map_err(|e| self.error(e))?;
+        self.file.write_all(bytes).map_err(|e| self.error(ErrorKind::Write(e)))?;
         self.written += bytes.len() as u64;
         Ok(())
     }

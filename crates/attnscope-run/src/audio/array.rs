@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use attnscope_checkpoint::Checkpoint;
+use attnscope_checkpoint::{Checkpoint, open_input};
 
 use super::error::{AudioError, AudioErrorKind};
 use crate::input::Features;
@@ -30,7 +30,7 @@ pub fn features_from_array(path: &Path, mels: usize, frames: usize) -> Result<Fe
     // Asked before opening: opening a pipe would wait for a writer.
     let opened = match std::fs::metadata(path) {
         Ok(meta) if !meta.is_file() => Err(AudioErrorKind::Io(std::io::Error::other("not a regular file"))),
-        _ => File::open(path).map_err(AudioErrorKind::Io),
+        _ => open_input(path).map_err(AudioErrorKind::Io),
     };
     opened.and_then(|mut file| features(&mut file)).map_err(|kind| match kind {
         // A shard or a folder's file: the reader knows better which.

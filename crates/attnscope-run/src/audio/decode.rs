@@ -5,9 +5,9 @@
 //! thing. Only what is asked for is decoded, so damage after the part that a model hears goes unseen. A length that
 //! is not known (a wav written to a pipe, an mp3 without a tag) promises nothing.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use attnscope_checkpoint::open_input;
 use symphonia::core::codecs::audio::{AudioDecoder, AudioDecoderOptions};
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
@@ -46,7 +46,7 @@ impl Decoder {
         if !std::fs::metadata(path).map_err(|e| at(e.into()))?.is_file() {
             return Err(at(AudioErrorKind::Unrecognised { found: "not a regular file".into() }));
         }
-        let file = File::open(path).map_err(|e| at(e.into()))?;
+        let file = open_input(path).map_err(|e| at(e.into()))?;
         let stream = MediaSourceStream::new(Box::new(file), Default::default());
         let (formats, codecs) = (symphonia::default::get_probe(), symphonia::default::get_codecs());
         // The content decides, whatever the file is called.

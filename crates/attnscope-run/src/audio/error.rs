@@ -79,7 +79,7 @@ impl AudioError {
     /// What the user can do next, for the `help:` line.
     pub fn help(&self) -> String {
         match &self.kind {
-            AudioErrorKind::Io(_) => "check the path, and that the file can be read by you".into(),
+            AudioErrorKind::Io(e) => attnscope_checkpoint::limit_help(e).unwrap_or("check the path, and that the file can be read by you").into(),
             AudioErrorKind::Unrecognised { .. } => {
                 "give a wav (integer or float PCM), a flac or an mp3; other formats convert with `sox IN OUT.wav`"
                     .into()

@@ -81,7 +81,9 @@ impl InputError {
                 "check that the ids, or the tokenizer, belong to this model; rows are counted from 0".into()
             }
             Self::TooLong { .. } => "give a shorter text; rows are counted from 0".into(),
-            Self::Io { .. } => "give a file that you can read".into(),
+            Self::Io { why, .. } => {
+                attnscope_checkpoint::limit_help(why).unwrap_or("give a file that you can read").into()
+            }
             Self::Line { .. } => "write one pair a line: the source, a tab, the target; in UTF-8".into(),
         }
     }
@@ -135,7 +137,8 @@ const MOST_PAIR_BYTES: u64 = 256 << 20;
 pub fn read_pairs(file: &Path) -> Result<Vec<Pair>, InputError> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(file).and_then(|f| f.take(MOST_PAIR_BYTES + 1).read_to_end(&mut bytes));
+    let read = attnscope_checkpoint::open_input(file)
+        .and_then(|f| f.take(MOST_PAIR_BYTES + 1).read_to_end(&mut bytes));
     let too_large = || std::io::Error::other(format!("more than {MOST_PAIR_BYTES} bytes"));
     read.and_then(|n| if n as u64 > MOST_PAIR_BYTES { Err(too_large()) } else { Ok(()) })
         .map_err(|why| InputError::Io { file: file.to_owned(), why })?;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use attnscope_checkpoint::limit_help;
+
 /// What went wrong, and with which file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,6 +62,7 @@ impl TraceError {
             Self::Io { why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
                 "make room on the disk, or keep less with --layer; nothing was left behind".into()
             }
+            Self::Io { why, .. } if limit_help(why).is_some() => limit_help(why).unwrap_or_default().into(),
             Self::Io { .. } => "check the path and that you may read and write there".into(),
             Self::Invalid { .. } => "give a folder that `attnscope trace --save` has written".into(),
             Self::Incomplete { .. } => "run it again; nothing was left behind".into(),

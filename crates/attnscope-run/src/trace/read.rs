@@ -1,8 +1,9 @@
 //! Reading a trace back.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use attnscope_checkpoint::{Checkpoint, Error, check_json_values};
+use attnscope_checkpoint::{Checkpoint, Error, check_json_values, open_input};
 use serde_json::Value;
 
 use super::{ABOUT, TENSORS, TRACE_SCHEMA, TraceError};
@@ -71,7 +72,8 @@ impl Trace {
         if size > MOST_ABOUT {
             return Err(invalid("the file", "at most 256 MiB", format!("{size} bytes")));
         }
-        let text = std::fs::read(&path).map_err(TraceError::io(&path))?;
+        let mut text = Vec::new();
+        open_input(&path).and_then(|mut file| file.read_to_end(&mut text)).map_err(TraceError::io(&path))?;
         check_json_values(&text, MOST_VALUES, "the file").map_err(|kind| Error::new(&path, kind))?;
         let about: Value =
             serde_json::from_slice(&text).map_err(|e| invalid("the file", "JSON", e.to_string()))?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use attnscope_checkpoint::{Checkpoint, DType, Target, TensorInfo, write};
+use attnscope_checkpoint::{Checkpoint, DType, Target, TensorInfo, check_output, write};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
@@ -57,6 +57,7 @@ impl Convert {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let target = self.target()?;
         let mut opened = Opened::open(&self.input, None)?;
+        check_output(&self.output)?;
         opened.checkpoint.verify()?;
         let checkpoint = &opened.checkpoint;
         let (metadata, clashes) = metadata(checkpoint, target);
@@ -73,7 +74,7 @@ impl Convert {
         }
         self.check(&losses)?;
         let metadata = if target.holds_metadata() { metadata } else { Map::new() };
-        write(target, &self.output, &checkpoint.paths(), entries, &metadata)?;
+        write(target, &self.output, entries, &metadata)?;
         if !self.quiet {
             let (n, to) = (checkpoint.tensors().len(), super::line(&self.output.display().to_string()));
             let _ = writeln!(std::io::stderr(), "note: {n} tensors written to {to}");

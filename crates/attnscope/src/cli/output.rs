@@ -69,15 +69,7 @@ impl<'a> Output<'a> {
     pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
         match &self.args.output {
             Some(path) => {
-                if let Some(format) = attnscope_checkpoint::format_of(path) {
-                    return Err(Failure::new(
-                        format!(
-                            "{}: it holds a model or tensors ({format}), and is not written over",
-                            path.display()
-                        ),
-                        "give another name for the output",
-                    ));
-                }
+                attnscope_checkpoint::check_output(path)?;
                 let written = attnscope_checkpoint::write_file(path, |mut file| {
                     let failed =
                         |e| attnscope_checkpoint::Error::new(path, attnscope_checkpoint::ErrorKind::Write(e));

@@ -61,7 +61,7 @@ impl Patient {
         };
         let entries: Vec<Entry<'_>> = self.tensors.iter().map(entry).collect();
         std::fs::create_dir_all(folder).unwrap();
-        write(Target::Safetensors, &folder.join("model.safetensors"), &[], entries, &Map::new()).unwrap();
+        write(Target::Safetensors, &folder.join("model.safetensors"), entries, &Map::new()).unwrap();
         std::fs::write(folder.join("config.json"), Value::Object(self.config.clone()).to_string()).unwrap();
         for (name, bytes) in &self.companions {
             std::fs::write(folder.join(name), bytes).unwrap();

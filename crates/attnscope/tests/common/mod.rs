@@ -124,7 +124,7 @@ pub fn rewrite(
         })
         .collect();
     let file = to.join("model.safetensors");
-    write(Target::Safetensors, &file, &[], entries, &Map::new()).unwrap();
+    write(Target::Safetensors, &file, entries, &Map::new()).unwrap();
     if let Some(config) = config {
         std::fs::write(to.join("config.json"), config.to_string()).unwrap();
     }

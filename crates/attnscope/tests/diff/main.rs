@@ -100,7 +100,7 @@ fn save(file: &Path, tensors: Vec<Tensor>) {
         shape,
         bytes: Box::new(move |sink| sink(&bytes)),
     };
-    write(Target::Safetensors, file, &[], tensors.into_iter().map(entry).collect(), &Map::new()).unwrap();
+    write(Target::Safetensors, file, tensors.into_iter().map(entry).collect(), &Map::new()).unwrap();
 }
 
 /// Runs a model and keeps every tensor in one file, as another program might.
@@ -511,7 +511,7 @@ fn a_shorter_type_is_not_a_bug() {
             bytes: Box::new(move |sink| sink(&bytes)),
         }
     };
-    write(Target::Safetensors, &file, &[], trace.tensors().iter().map(entry).collect(), &Map::new()).unwrap();
+    write(Target::Safetensors, &file, trace.tensors().iter().map(entry).collect(), &Map::new()).unwrap();
     let (_, report) = diff(&[&ours, file.to_str().unwrap()]);
     assert!(!first(&report).contains("bug"), "{}", first(&report));
 }
@@ -552,7 +552,7 @@ fn an_f16_copy_has_no_bug() {
         });
         let file = Path::new(&short).join("model.safetensors");
         std::fs::remove_file(&file).unwrap();
-        write(Target::Safetensors, &file, &[], entries.collect(), &Map::new()).unwrap();
+        write(Target::Safetensors, &file, entries.collect(), &Map::new()).unwrap();
         for (a, b) in [(&single, &short), (&short, &single)] {
             let (code, report) = checkpoints(a, b);
             assert_eq!(

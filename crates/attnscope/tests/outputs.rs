@@ -1,0 +1,169 @@
+//! Outputs and what they would replace: no result goes over an input, a model or tensors.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use std::path::Path;
+use std::process::Output;
+
+use common::{attnscope, command, fixture, stderr};
+use tempfile::{TempDir, tempdir};
+
+/// Runs a command whose output would replace `file`: exit 2, the file is named and is as it was, and nothing is added.
+fn spares(file: &Path, folder: &Path, args: &[&str]) -> String {
+    let names = || std::fs::read_dir(folder).unwrap().count();
+    let before = (std::fs::read(file).unwrap(), names());
+    let output = command(args).current_dir(folder).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    assert!(before == (std::fs::read(file).unwrap(), names()), "{args:?}: the folder has changed");
+    let name = file.file_name().unwrap().to_string_lossy();
+    let error = text.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+    assert!(error.contains(&*name) && error.contains("not written over"), "{args:?}: {text}");
+    assert!(text.contains("help: give another name for the output"), "{args:?}: {text}");
+    text
+}
+
+/// A folder with a copy of a fixture's files.
+fn copy_of(name: &str) -> TempDir {
+    let folder = tempdir().unwrap();
+    for entry in std::fs::read_dir(fixture(name)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    folder
+}
+
+fn fine(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+}
+
+#[test]
+fn a_model_is_not_written_over_by_another() {
+    let folder = copy_of("bart");
+    let weights = folder.path().join("model.safetensors");
+    let text = spares(&weights, folder.path(), &["convert", "demo", "model.safetensors"]);
+    assert!(text.contains("safetensors"), "{text}");
+    spares(&weights, folder.path(), &["convert", ".", "model.safetensors"]);
+    spares(&weights, folder.path(), &["flow", "demo", "-o", "model.safetensors"]);
+    // Also under a name that says nothing, and by a link.
+    std::fs::hard_link(&weights, folder.path().join("notes.apr")).unwrap();
+    spares(&folder.path().join("notes.apr"), folder.path(), &["convert", "demo", "notes.apr"]);
+}
+
+#[test]
+fn the_files_beside_the_weights_are_not_written_over() {
+    let folder = copy_of("bart");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("tokenizer.json"), "{}").unwrap();
+    std::fs::write(at("generation_config.json"), "{}").unwrap();
+    for name in ["config.json", "tokenizer.json", "generation_config.json"] {
+        spares(&at(name), folder.path(), &["flow", ".", "-o", name]);
+        spares(&at(name), folder.path(), &["inspect", "model.safetensors", "-o", name]);
+    }
+    // A result of before is replaced.
+    for _ in 0..2 {
+        fine(&command(&["flow", ".", "-o", "flow.txt"]).current_dir(folder.path()).output().unwrap());
+    }
+}
+
+#[test]
+fn texts_that_were_read_are_not_written_over() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("pairs.tsv"), "A dog runs.\tEin Hund rennt.\n").unwrap();
+    std::fs::write(at("v.en"), "A dog runs.\n").unwrap();
+    spares(&at("pairs.tsv"), folder.path(), &["doctor", "demo", "--pairs", "pairs.tsv", "-o", "pairs.tsv"]);
+    spares(&at("v.en"), folder.path(), &["generate", "demo", "--src-file", "v.en", "-o", "v.en"]);
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/worked/cross.toml");
+    std::fs::copy(example, at("cross.toml")).unwrap();
+    spares(&at("cross.toml"), folder.path(), &["check", "cross.toml", "-o", "cross.toml"]);
+}
+
+#[test]
+fn a_recording_that_was_heard_is_not_written_over() {
+    let folder = tempdir().unwrap();
+    let wav = folder.path().join("a.wav");
+    std::fs::write(&wav, silence(1600)).unwrap();
+    let whisper = fixture("whisper");
+    let trace = ["trace", &whisper, "--audio", "a.wav", "--tgt-ids", "1", "-o", "a.wav"];
+    spares(&wav, folder.path(), &trace);
+}
+
+/// A wav of 16 kHz, one channel, 16 bits.
+fn silence(samples: u32) -> Vec<u8> {
+    let data = samples * 2;
+    let mut wav = b"RIFF".to_vec();
+    wav.extend((36 + data).to_le_bytes());
+    wav.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    wav.extend(16_000u32.to_le_bytes());
+    wav.extend(32_000u32.to_le_bytes());
+    wav.extend(b"\x02\0\x10\0data");
+    wav.extend(data.to_le_bytes());
+    wav.resize(wav.len() + data as usize, 0);
+    wav
+}
+
+#[test]
+fn what_diff_has_read_is_not_written_over() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let trace = at("t").display().to_string();
+    fine(&attnscope(&["trace", "demo", "--src", "A dog runs.", "--save", &trace]));
+    std::fs::write(at("ok.map"), "# nothing\n").unwrap();
+    let diff = |more: &[&'static str]| [&["diff", "t", "t"], more].concat();
+    spares(&at("ok.map"), folder.path(), &diff(&["--map", "ok.map", "-o", "ok.map"]));
+    spares(&at("t/trace.json"), folder.path(), &diff(&["-o", "t/trace.json"]));
+    spares(&at("t/trace.safetensors"), folder.path(), &diff(&["-o", "t/trace.safetensors"]));
+}
+
+#[test]
+fn an_output_that_is_a_folder_is_said_to_be_one() {
+    let folder = tempdir().unwrap();
+    let name = folder.path().display().to_string();
+    let output = attnscope(&["flow", "-o", &name]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("found a folder") && text.contains("the name of a file in it"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_place_of_a_configuration_is_refused() {
+    for name in ["config.json", "generation_config.json"] {
+        let folder = copy_of("bart");
+        let pipe = folder.path().join(name);
+        let _ = std::fs::remove_file(&pipe);
+        fine(&std::process::Command::new("mkfifo").arg(&pipe).output().unwrap());
+        let output = attnscope(&["inspect", &folder.path().display().to_string()]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(&format!("{name}: not a regular file")), "{text}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_limit_on_files_is_answered_with_room_and_not_with_permissions() {
+    let folder = tempdir().unwrap();
+    let limited = |limit: &str, args: &str| {
+        let script = format!("ulimit {limit}; exec {} {args}", env!("CARGO_BIN_EXE_attnscope"));
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args}: {}", stderr(&output));
+        stderr(&output)
+    };
+    let text = limited("-f 8", "convert demo out.safetensors");
+    assert!(text.contains("out.safetensors") && text.contains("help: raise the limit"), "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    if Path::new("/dev/full").exists() {
+        let output = attnscope(&["convert", "demo", "/dev/full", "--to", "safetensors"]);
+        let text = stderr(&output);
+        assert!(text.contains("help: make room on that disk"), "{text}");
+    }
+    let text = limited("-n 4", &format!("inspect {}", fixture("bart-sharded")));
+    assert!(text.contains("ulimit -n"), "{text}");
+}
