@@ -7,7 +7,7 @@ use crate::memory::Shortage;
 
 /// A file that could not be opened, believed, or read.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {kind}", file.display())]
+#[error("{}: {kind}", shown(file))]
 pub struct Error {
     /// The file at fault: a shard, not the folder it is in.
     pub file: PathBuf,
@@ -147,10 +147,16 @@ impl Error {
             ErrorKind::Changed { .. } => {
                 "wait until whoever writes it is done, or give a copy, then run it again".into()
             }
-            ErrorKind::Shortage { .. } | ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
+            ErrorKind::Shortage { shortage, .. } => shortage.help().into(),
+            ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
             ErrorKind::Unsupported { help, .. } => help.clone(),
         }
     }
+}
+
+/// A file's name; none at all is seen to be none.
+fn shown(file: &Path) -> std::path::Display<'_> {
+    if file.as_os_str().is_empty() { Path::new("\"\"").display() } else { file.display() }
 }
 
 /// What to do where the system refuses for want of room or of open files, whatever the file is.

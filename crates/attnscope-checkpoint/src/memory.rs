@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ErrorKind;
 
-/// Needs below this are not worth the question.
+/// Needs below this are not worth asking the system about.
 const SMALL: u64 = 64 << 20;
 
 /// The user's limit; `u64::MAX` where there is none.
 static ALLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Allows this process to use so many bytes in all.
+/// Allows this process to use so many bytes in all, as far as [`check_memory`] is asked.
 pub fn allow_memory(bytes: u64) {
     ALLOWED.store(bytes, Ordering::Relaxed);
 }
@@ -30,6 +30,18 @@ pub struct Shortage {
     pub have: u64,
     /// Who says so.
     pub limit: Limit,
+}
+
+impl Shortage {
+    /// What to do about it, whatever the memory was for.
+    pub fn help(&self) -> &'static str {
+        match self.limit {
+            Limit::Allowed => "allow more with --memory",
+            Limit::Process => "raise the limit with `ulimit -v` and `ulimit -d`, or free some memory",
+            Limit::Group => "give the container or job more memory",
+            Limit::Machine => "free some memory, or run it on a machine with more",
+        }
+    }
 }
 
 /// What limits this process.
@@ -61,8 +73,13 @@ struct Bytes(u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gigabytes = self.0 as f64 / 1e9;
-        if gigabytes >= 1.0 { write!(f, "{gigabytes:.1} GB") } else { write!(f, "{:.0} MB", gigabytes * 1e3) }
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{} bytes", self.0),
+            1_000..1_000_000 => write!(f, "{:.0} kB", bytes / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.0} MB", bytes / 1e6),
+            _ => write!(f, "{:.1} GB", bytes / 1e9),
+        }
     }
 }
 
@@ -71,10 +88,8 @@ impl fmt::Display for Bytes {
 /// # Errors
 /// When there is less, with both numbers.
 pub fn check_memory(need: u64) -> Result<(), Shortage> {
-    if need < SMALL && need <= ALLOWED.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    match available() {
+    // The user is always asked; the system only about what matters to it.
+    match if need < SMALL { allowed() } else { available() } {
         Some((have, limit)) if have < need => Err(Shortage { need, have, limit }),
         _ => Ok(()),
     }
@@ -91,14 +106,18 @@ pub(crate) fn room<T>(values: u64, place: impl fmt::Display) -> Result<Vec<T>, E
     }
 }
 
+/// What is left of what the user allows, if that is limited.
+fn allowed() -> Option<(u64, Limit)> {
+    let allowed = ALLOWED.load(Ordering::Relaxed);
+    (allowed < u64::MAX).then(|| (allowed.saturating_sub(system::in_use()), Limit::Allowed))
+}
+
 /// Bytes that may still be used and what limits them; `None` where nothing is known.
 fn available() -> Option<(u64, Limit)> {
-    let allowed = ALLOWED.load(Ordering::Relaxed);
-    let allowed = (allowed < u64::MAX).then(|| (allowed.saturating_sub(system::in_use()), Limit::Allowed));
     let group = system::group().map(|left| (left, Limit::Group));
     let process = system::process().map(|left| (left, Limit::Process));
     let machine = system::machine().map(|left| (left, Limit::Machine));
-    [allowed, group, process, machine].into_iter().flatten().min_by_key(|(left, _)| *left)
+    [allowed(), group, process, machine].into_iter().flatten().min_by_key(|(left, _)| *left)
 }
 
 #[cfg(target_os = "linux")]

@@ -41,6 +41,10 @@ impl Model {
             *slot = value.clone();
             wiring = serde_json::from_value(fields)
                 .map_err(|e| WiringError::Value { field: field.clone(), why: e.to_string() })?;
+            if !(wiring.norm_eps > 0.0 && wiring.norm_eps < 1.0) {
+                let why = format!("expected a small positive number, found {value}");
+                return Err(WiringError::Value { field: field.clone(), why });
+            }
         }
         let mut model = self.rewired(&wiring, None);
         for (field, value) in edits {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::glyphs::Glyphs;
 use crate::json::SCHEMA;
 use crate::layout::Options;
+use crate::plural::counted;
 use crate::table::{Column, Table};
 use crate::trace::{number, shape_text};
 use crate::wrap::{shown, wrap};
@@ -133,7 +134,10 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     let cell = shape_text(&place(&row.shape, m.at));
     lines.push(match m.max_abs {
         0.0 if m.a.is_nan() && m.b.is_nan() => format!("{} values", m.apart),
-        0.0 => format!("at {cell}: A {}, B {}; {} cells are like that", exact(m.a), exact(m.b), m.apart),
+        0.0 => {
+            let are = if m.apart == 1 { "1 cell is".to_owned() } else { format!("{} cells are", m.apart) };
+            format!("at {cell}: A {}, B {}; {are} like that", exact(m.a), exact(m.b))
+        }
         _ => format!(
             "largest difference {} ({} of the largest value) at {cell}: A {}, B {}",
             number(m.max_abs),
@@ -194,8 +198,9 @@ fn short_sentences(report: &Report) -> Vec<String> {
     let most = report.nodes.iter().filter(explained).map(|row| row.measure.relative()).fold(0.0, f64::max);
     let sentence = |short: &Short| {
         let (side, grain, nodes) = (short.side.name(), short.grain.name(), short.nodes);
+        let hold = if nodes == 1 { "holds" } else { "hold" };
         format!(
-            "{side} was computed in {grain}: {nodes} of its tensors hold values of that type alone. Differences up to {} of the \
+            "{side} was computed in {grain}: {nodes} of its tensors {hold} values of that type alone. Differences up to {} of the \
              largest value are explained by it.",
             share(most)
         )
@@ -223,23 +228,23 @@ fn unusual_sentences(report: &Report) -> Vec<String> {
 
 /// What is compared.
 fn noun(report: &Report) -> &'static str {
-    if report.judged == Judged::Weights { "weights" } else { "nodes" }
+    if report.judged == Judged::Weights { "weight" } else { "node" }
 }
 
 fn agreement(report: &Report) -> String {
-    let noun = noun(report);
     let count = report.nodes.len();
+    let compared = counted(count, noun(report));
     let same = report.nodes.iter().filter(|n| n.state == State::Same).count();
     let furthest = report.nodes.iter().max_by(|a, b| a.measure.relative().total_cmp(&b.measure.relative()));
     match furthest {
         Some(row) if same < count => format!(
-            "no difference beyond rounding: {count} {noun} compared, {same} the same bit for bit, {} apart by rounding, at \
+            "no difference beyond rounding: {compared} compared, {same} the same bit for bit, {} apart by rounding, at \
              most {:.1e} of the largest value ({})",
             count - same,
             row.measure.relative(),
             row.node
         ),
-        _ => format!("no difference: {count} {noun} compared, all the same bit for bit"),
+        _ => format!("no difference: {compared} compared, all the same bit for bit"),
     }
 }
 
@@ -274,14 +279,17 @@ fn table(report: &Report, full: bool, options: Options) -> String {
     }
     let mut out = String::new();
     if from > 0 {
-        out += &format!("{from} {} before, all equal but for rounding\n\n", noun(report));
+        out += &format!("{} before, all equal but for rounding\n\n", counted(from, noun(report)));
     }
     out += &table.render(options.width);
     if to < report.nodes.len() {
         let left = &report.nodes[to..];
         let apart = left.iter().filter(|row| row.state == State::After).count();
-        out +=
-            &format!("\n{} {} after, {apart} of which differ; --full shows them\n", left.len(), noun(report));
+        let s = if apart == 1 { "s" } else { "" };
+        out += &format!(
+            "\n{} after, {apart} of which differ{s}; --full shows them\n",
+            counted(left.len(), noun(report))
+        );
     }
     if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
 }
@@ -301,14 +309,17 @@ fn by_size(report: &Report, full: bool, options: Options) -> String {
     }
     let mut out = table.render(options.width);
     if report.largest.len() > shown {
-        out += &format!("\n{} more differ; --full shows them\n", report.largest.len() - shown);
+        out += &match report.largest.len() - shown {
+            1 => "\n1 more differs; --full shows it\n".to_owned(),
+            more => format!("\n{more} more differ; --full shows them\n"),
+        };
     }
     if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
 }
 
 fn node_table(report: &Report, options: Options) -> Table {
     let columns = vec![
-        Column::left(if report.judged == Judged::Weights { "weight" } else { "node" }),
+        Column::left(noun(report)),
         Column::left("shape"),
         Column::right("max |A−B|"),
         Column::right("of largest"),
@@ -321,7 +332,7 @@ fn cells(row: &Compared) -> [String; 5] {
     let m = &row.measure;
     let (difference, relative) = match (m.max_abs, m.apart) {
         (0.0, 0) => ("0".to_owned(), String::new()),
-        (0.0, apart) => (format!("{apart} cells"), String::new()),
+        (0.0, apart) => (counted(apart, "cell"), String::new()),
         (max, _) => (number(max), share(m.relative())),
     };
     let state = match row.state {

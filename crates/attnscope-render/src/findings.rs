@@ -4,6 +4,7 @@ use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Search, Severi
 use serde_json::{Value, json};
 
 use crate::layout::Options;
+use crate::plural::counted;
 use crate::table::{Column, Table};
 use crate::text::Style;
 use crate::trace::number;
@@ -67,20 +68,19 @@ fn groups(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
 
 /// `1 error, 2 warnings, 3 notes. 17 rules checked, 2 not.`
 fn counts(diagnosis: &Diagnosis) -> String {
-    let plural = |n: usize, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
     let words = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "note")];
     let found: Vec<String> = words
         .iter()
         .map(|&(s, word)| (diagnosis.count(s), word))
         .filter(|(n, _)| *n > 0)
-        .map(|(n, w)| plural(n, w))
+        .map(|(n, w)| counted(n, w))
         .collect();
     let found = if found.is_empty() { "nothing found".to_owned() } else { found.join(", ") };
     let rest = match diagnosis.not_checked.len() {
         0 => String::new(),
         n => format!(", {n} not"),
     };
-    format!("{found}; {} checked{rest}", plural(diagnosis.checked.len(), "rule"))
+    format!("{found}; {} checked{rest}", counted(diagnosis.checked.len(), "rule"))
 }
 
 struct Page {

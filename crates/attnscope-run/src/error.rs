@@ -70,7 +70,10 @@ impl RunError {
             Self::Obstacle(_) => "`attnscope inspect` lists what is missing, and who says what".into(),
             Self::Checkpoint(e) => e.help(),
             Self::Tokens(e) => e.help(),
-            Self::Memory(_) | Self::OutOfMemory { .. } => {
+            Self::Memory(shortage) => {
+                format!("give a shorter input, keep fewer tensors, or {}", shortage.help())
+            }
+            Self::OutOfMemory { .. } => {
                 "give a shorter input, keep fewer tensors, or run it where there is more memory".into()
             }
             Self::Input { help, .. } => help.clone(),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use attnscope_checkpoint::{Checkpoint, check_memory};
+use attnscope_checkpoint::{Checkpoint, Error, ErrorKind, check_memory};
 use attnscope_graph::{Graph, Model, Slot, WeightId};
 
 use crate::error::RunError;
@@ -42,7 +42,10 @@ impl Weights {
         if let Some(obstacle) = model.obstacles.first() {
             return Err(RunError::Obstacle(obstacle.clone()));
         }
-        check_memory(in_f32(model, checkpoint)).map_err(RunError::Memory)?;
+        check_memory(in_f32(model, checkpoint)).map_err(|shortage| {
+            let place = "its weights in f32".to_owned();
+            Error::new(checkpoint.path(), ErrorKind::Shortage { place, shortage })
+        })?;
         let mut read: HashMap<usize, Arc<[f32]>> = HashMap::new();
         let mut weights = Vec::with_capacity(model.graph.weights().len());
         for (id, slot) in model.binding.iter() {

@@ -295,3 +295,54 @@ fn a_pickle_that_would_run_something_is_listed_and_not_run() {
     let text = stdout(&output);
     assert!(text.contains("system") && text.contains("asks to be called"), "{text}{}", stderr(&output));
 }
+
+#[test]
+fn the_help_shows_placeholders_as_they_are_written() {
+    let text = stdout(&attnscope(&["diff", "--help"]));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("`enc.layer.{i}.attn = encoder.{i}.self_attn.out`"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_an_argument_is_said_of_the_argument() {
+    for eps in ["-1", "0", "7"] {
+        let text = refused(&["trace", "demo", "--wiring", &format!("norm_eps={eps}")], "norm_eps");
+        assert!(text.contains("a small positive number"), "{text}");
+    }
+    let text = refused(&["flow", ""], "\"\"");
+    assert!(text.contains("a checkpoint file, a folder"), "{text}");
+    refused(&["trace", "demo", "--src", "A dog", "--row", "1"], "the batch has 1 row\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_not_allowed_is_refused_by_every_command() {
+    let bart = fixture("bart");
+    let tokens = ["--src-ids", "5,6", "--tgt-ids", "2"];
+    for args in [
+        &["doctor", "demo"][..],
+        &["diff", "--checkpoint", &bart, &bart],
+        &[&["trace", &bart][..], &tokens].concat(),
+    ] {
+        let text = refused(&[args, &["--memory", "1M"]].concat(), "are left of what was allowed");
+        assert!(text.contains("allow more with --memory"), "{text}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_small_stack_is_enough() {
+    let script = format!("ulimit -s 64; exec {} flow demo", env!("CARGO_BIN_EXE_attnscope"));
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn one_node_is_not_called_nodes() {
+    let folder = tempdir().unwrap();
+    let trace = folder.path().join("t").display().to_string();
+    let saved = attnscope(&["trace", "demo", "--src", "A dog", "--layer", "logits", "--save", &trace]);
+    assert_eq!(saved.status.code(), Some(0), "{}", stderr(&saved));
+    let text = stdout(&attnscope(&["diff", &trace, &trace]));
+    assert!(text.contains("no difference: 1 node compared"), "{text}");
+}

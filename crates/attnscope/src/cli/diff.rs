@@ -31,8 +31,8 @@ pub(super) struct Diff {
     /// A and B are weight files or models: compare their weights
     #[arg(long, conflicts_with_all = ["map", "model", "tolerance"])]
     checkpoint: bool,
-    /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML; `{n}`
-    /// stands for the same on both sides, as in `enc.layer.{n}.attn = encoder.{n}.self_attn.out`
+    /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML; a word
+    /// in braces stands for the same on both sides, as in `enc.layer.{i}.attn = encoder.{i}.self_attn.out`
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
     /// The model that was traced [default: the one that the trace names]

@@ -11,7 +11,8 @@ pub(super) struct Limits {
     /// Threads to work with [default: all cores]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Memory to use at the most, as 4G or 512M [default: what the machine, the container and ulimit leave]
+    /// Refuse what would need more memory than this, as 4G or 512M: weights and tensors are counted before they are made,
+    /// with what is in use already; small buffers are not [default: what the machine, the container and ulimit leave]
     #[arg(long, global = true, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
 }

@@ -7,7 +7,7 @@ use attnscope_diagnose::masks::{
 };
 use attnscope_graph::Side;
 use attnscope_render::masks as render;
-use attnscope_render::{clean, json};
+use attnscope_render::{clean, counted, json};
 use attnscope_run::{Input, PadSide, Rows, Source};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -152,8 +152,7 @@ impl Masks {
         match self.row.filter(|&row| row >= rows) {
             None => Ok(()),
             Some(row) => {
-                let s = if rows == 1 { "" } else { "s" };
-                let error = format!("--row {row}: the batch has {rows} row{s}");
+                let error = format!("--row {row}: the batch has {}", counted(rows, "row"));
                 Err(Failure::new(error, "rows are counted from 0"))
             }
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use attnscope_graph::{Model, NodeId, Op, Sizes};
-use attnscope_render::thousands;
+use attnscope_render::{counted, thousands};
 use attnscope_run::trace::{Precision, TraceWriter};
 use attnscope_run::{Input, Native, run_reference, sizes_of};
 use clap::{Args, ValueEnum};
@@ -124,7 +124,7 @@ impl Trace {
             return Ok(());
         }
         Err(Failure::new(
-            format!("--row {}: the batch has {} rows", self.row, input.target.batch()),
+            format!("--row {}: the batch has {}", self.row, counted(input.target.batch(), "row")),
             "rows are counted from 0",
         ))
     }
