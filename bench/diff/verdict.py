@@ -93,6 +93,9 @@ def of_planted(scheme, bug, truth, code, report):
         return Outcome("named right" if right else "right node only", said(report))
     order = [names.node_of(scheme, n["node"]) or n["node"] for n in report["nodes"]]
     expected = names.node_of(scheme, truth) or truth
+    if first.get("cause") == expected and first.get("relation") in bug.relations:
+        # A step that was not compared is named as what happened on the way.
+        return Outcome("named right", said(report))
     found = names.node_of(scheme, first["node"]) or first["node"]
     if expected in order and found in order:
         late = order.index(found) - order.index(expected)

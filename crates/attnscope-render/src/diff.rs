@@ -146,6 +146,9 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
             exact(m.b)
         ),
     });
+    if first.reads.is_empty() && first.kind == Kind::Bug && report.judged != Judged::Weights {
+        lines.push("nothing before it was dumped by both: another input would look the same".to_owned());
+    }
     if !first.reads.is_empty() {
         let agree = match (first.kind, report.judged) {
             (Kind::Bug, Judged::NoTrace | Judged::NotRebuilt) => "what comes before it agrees",
@@ -199,6 +202,12 @@ fn short_sentences(report: &Report) -> Vec<String> {
     let sentence = |short: &Short| {
         let (side, grain, nodes) = (short.side.name(), short.grain.name(), short.nodes);
         let hold = if nodes == 1 { "holds" } else { "hold" };
+        if !short.is_everywhere() {
+            let of = short.looked_at;
+            return format!(
+                "{nodes} of {of} tensors of {side} that were looked at {hold} values of {grain} alone."
+            );
+        }
         format!(
             "{side} was computed in {grain}: {nodes} of its tensors {hold} values of that type alone. Differences up to {} of the \
              largest value are explained by it.",
@@ -236,12 +245,16 @@ fn agreement(report: &Report) -> String {
     let compared = counted(count, noun(report));
     let same = report.nodes.iter().filter(|n| n.state == State::Same).count();
     let furthest = report.nodes.iter().max_by(|a, b| a.measure.relative().total_cmp(&b.measure.relative()));
+    let verdict = match report.unusual.is_empty() {
+        true => "no difference beyond rounding",
+        false => "no difference that is proven to be more than rounding",
+    };
     match furthest {
         Some(row) if same < count => format!(
-            "no difference beyond rounding: {compared} compared, {same} the same bit for bit, {} apart by rounding, at \
-             most {:.1e} of the largest value ({})",
+            "{verdict}: {compared} compared, {same} the same bit for bit, {} apart by rounding, at \
+             most {} of the largest value ({})",
             count - same,
-            row.measure.relative(),
+            share(row.measure.relative()),
             row.node
         ),
         _ => format!("no difference: {compared} compared, all the same bit for bit"),
@@ -433,7 +446,7 @@ fn unusual_json(unusual: &Unusual) -> Value {
 }
 
 fn short_json(short: &Short) -> Value {
-    json!({ "side": short.side.name(), "computed_in": short.grain.name(), "tensors": short.nodes })
+    json!({ "side": short.side.name(), "computed_in": short.grain.name(), "tensors": short.nodes, "looked_at": short.looked_at })
 }
 
 fn input_json(inputs: &InputDifference) -> Value {

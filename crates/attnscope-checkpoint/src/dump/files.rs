@@ -122,7 +122,7 @@ pub(super) fn unpack(source: &Source) -> Result<Option<Unfinished>, Error> {
     let temporary = std::env::temp_dir();
     // Where it is unpacked to is at fault then, not the archive.
     let error = |kind| match kind {
-        ErrorKind::Write(e) => Error::new(&temporary, not_unpacked(&e)),
+        ErrorKind::Write(e) if is_of_folder(&e) => Error::new(&temporary, not_unpacked(&e)),
         kind => source.error(kind),
     };
     let folder = Unfinished::folder(&temporary, Purpose::Unpacked).map_err(|e| error(ErrorKind::Write(e)))?;
@@ -131,6 +131,19 @@ pub(super) fn unpack(source: &Source) -> Result<Option<Unfinished>, Error> {
         unpack_entry(source, entry, &folder).map_err(error)?;
     }
     Ok(Some(folder))
+}
+
+/// Whether a file was not written because of the folder that it was to be in, not because of its name.
+fn is_of_folder(e: &std::io::Error) -> bool {
+    use std::io::ErrorKind as Kind;
+    matches!(
+        e.kind(),
+        Kind::StorageFull
+            | Kind::QuotaExceeded
+            | Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+            | Kind::NotFound
+    )
 }
 
 fn not_unpacked(e: &std::io::Error) -> ErrorKind {

@@ -6,11 +6,14 @@ use attnscope_run::Kept;
 
 use super::candidate::EPSILONS;
 use super::relation::Relation;
+use crate::rounding::Precision;
 
+/// A row's own rounding of its spread is like another epsilon; only many rows tell them apart.
+const LEAST_ROWS: usize = 8;
 /// Differences below this many units of rounding, in root mean square, are left alone.
 const FLOOR: f64 = 4.0;
-/// How much closer a norm with another epsilon has to be, in root mean square. Rounding is independent of the epsilon: it
-/// leaves every other one further off, not closer.
+/// How much closer a norm with another epsilon has to be, in root mean square. Rounding is independent from row to row: over
+/// many of them it leaves every other epsilon further off, not closer.
 const CLOSER: f64 = 0.25;
 
 /// The epsilons that bring a norm this much closer to what was found than its own, the closest first. `compute` gives the
@@ -22,9 +25,13 @@ pub(super) fn closer(
     compute: impl Fn(&Node) -> Option<Kept>,
 ) -> Option<Relation> {
     let Op::Norm { kind, eps: own } = node.op else { return None };
+    let width = expected.shape.last().copied().unwrap_or(1).max(1);
+    if (0..expected.values.len() / width).filter(|row| counts(row * width)).count() < LEAST_ROWS {
+        return None;
+    }
     let distance = |values: &[f64]| root_mean_square(values, |i, x| x - found.values[i], &counts);
     let (off, size) = (distance(&expected.values), root_mean_square(&expected.values, |_, x| x, &counts));
-    let unit = f64::from(f32::EPSILON) / 2.0;
+    let unit = Precision::F32.result;
     if !off.is_finite() || off <= FLOOR * unit * size {
         return None;
     }
@@ -82,6 +89,7 @@ mod tests {
             closer(&node, [&expected, &kept(found)], |_| true, compute)
         };
         assert_eq!(of(1e-5), None);
+        assert_eq!(closer(&node, [&expected, &kept(normed(&x, 1e-6))], |i| i < 4 * WIDTH, compute), None);
         let Some(Relation::OtherEps { fits, .. }) = of(1e-6) else { panic!("no epsilon fits") };
         assert_eq!(fits.first(), Some(&1e-6));
         // From there on they cannot be told apart, and all are given.

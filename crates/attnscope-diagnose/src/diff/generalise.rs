@@ -1,5 +1,7 @@
 //! Pairs of names as lines of a map, with a pattern where layers repeat.
 
+use std::collections::HashMap;
+
 use super::map::quoted;
 use super::propose::Evidence;
 
@@ -13,22 +15,28 @@ pub(super) struct Named<'n> {
 
 /// One line for all pairs that a pattern with `{n}` gives, one for each of the others.
 pub(super) fn generalised(pairs: &[Named<'_>]) -> Vec<String> {
-    // For each pair, the patterns that it may be an instance of.
+    // For each pair, the patterns that it may be an instance of; for each pattern, its instances.
     let options: Vec<Vec<(String, String)>> =
         pairs.iter().map(|pair| patterns(pair.tensor, pair.node)).collect();
-    let instances = |pattern: &(String, String)| -> Vec<usize> {
-        (0..pairs.len()).filter(|&i| options[i].contains(pattern)).collect()
-    };
+    let mut instances: HashMap<&(String, String), Vec<usize>> = HashMap::new();
+    for (i, patterns) in options.iter().enumerate() {
+        for pattern in patterns {
+            let group = instances.entry(pattern).or_default();
+            if group.last() != Some(&i) {
+                group.push(i);
+            }
+        }
+    }
     let mut written = vec![false; pairs.len()];
     let mut lines = Vec::new();
     for i in 0..pairs.len() {
         if written[i] {
             continue;
         }
-        let groups = options[i].iter().map(|pattern| (instances(pattern), pattern));
+        let groups = options[i].iter().filter_map(|pattern| Some((instances.get(pattern)?, pattern)));
         let largest = groups.filter(|(group, _)| group.len() > 1).max_by_key(|(group, _)| group.len());
         let (group, names) = match largest {
-            Some((group, (tensor, node))) => (group, (tensor.clone(), node.clone())),
+            Some((group, (tensor, node))) => (group.clone(), (tensor.clone(), node.clone())),
             None => (vec![i], (pairs[i].tensor.to_owned(), pairs[i].node.to_owned())),
         };
         let remark = remark(group.iter().map(|&i| pairs[i].evidence));
@@ -56,7 +64,10 @@ fn patterns(tensor: &str, node: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The numbers in a text, with their places.
+/// Numbers of a name that are looked at: a layer's is among the first.
+const MOST_NUMBERS: usize = 8;
+
+/// The first numbers in a text, with their places.
 fn numbers(text: &str) -> Vec<(std::ops::Range<usize>, i64)> {
     let mut found = Vec::new();
     let mut start = None;
@@ -64,6 +75,9 @@ fn numbers(text: &str) -> Vec<(std::ops::Range<usize>, i64)> {
         match (c.is_ascii_digit(), start) {
             (true, None) => start = Some(at),
             (false, Some(from)) => {
+                if found.len() == MOST_NUMBERS {
+                    break;
+                }
                 // Braces of a name's own would make a pattern of it.
                 found.extend(
                     text[from..at].parse::<i64>().ok().filter(|n| *n < 1 << 20).map(|n| (from..at, n)),

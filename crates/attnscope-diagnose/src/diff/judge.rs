@@ -18,6 +18,7 @@ use super::measure::shut;
 use super::pair::{Bindings, load};
 use super::relation::Relation;
 use super::side::Side;
+use super::spread::{self, Noise};
 use crate::rounding::{Bounded, Bounds, Computed, Errors, Precision, Reading, Rounding};
 
 /// Steps between a node and the nearest tensors that a side has; more is a part of the model that was not dumped at all.
@@ -32,6 +33,12 @@ const LARGEST_HELD: usize = 1 << 24;
 /// A difference of so many times its bound is a bug. Bounds hold for every cell of a comparison but for a probability that is
 /// stated; beyond that, allowances are measured, not proven, and what is near a bound is unusual at most.
 pub(super) const FAR: f64 = 4.0;
+
+/// Units of f32, and of a shorter type, that runs without a bug stay below, in root mean square.
+const COARSE: f64 = 64.0;
+const COARSE_SHORT: f64 = 4.0;
+/// A cell may be off by so many times what all are in root mean square.
+pub(super) const TAILS: f64 = 8.0;
 
 /// Computes nodes of a side from that side's tensors.
 pub(super) struct Judge<'a> {
@@ -66,8 +73,8 @@ impl Memory {
         Self { least, ..Self::default() }
     }
 
-    /// The short types that were seen, and in how many nodes that compute something.
-    pub(super) fn grains(&self, frame: &Frame) -> Vec<(Grain, usize)> {
+    /// The short types that were seen, in how many nodes that compute something, and of how many that were looked at.
+    pub(super) fn grains(&self, frame: &Frame) -> Vec<(Grain, usize, usize)> {
         let grains = self.grains.borrow();
         let computes = |node: usize| !frame.op(node).is_some_and(|op| is_lookup(&op));
         let is = |(node, found): &(&usize, &Option<Grain>), grain: Grain| {
@@ -75,9 +82,9 @@ impl Memory {
         };
         let count = |grain: Grain| grains.iter().filter(|one| is(one, grain)).count();
         [Grain::F16, Grain::Bf16]
-            .map(|grain| (grain, count(grain)))
+            .map(|grain| (grain, count(grain), grains.len()))
             .into_iter()
-            .filter(|(_, n)| *n > 0)
+            .filter(|(_, n, _)| *n > 0)
             .collect()
     }
 }
@@ -95,17 +102,21 @@ pub(super) struct Local {
     pub(super) like: Option<Relation>,
     /// Whether the bounds are those of f32 throughout.
     pub(super) single: bool,
+    /// Where several steps lead to the node and it is off by much: how far rounding is likely to move it, in root mean square.
+    pub(super) spread: Option<f64>,
 }
 
-impl Local {
-    /// The root mean square of the difference, in terms of that of the tensor.
-    pub(super) fn relative_rms(&self) -> f64 {
-        let cells = self.expected.values.iter().zip(&self.found.values);
-        let finite = cells.filter(|(e, f)| e.is_finite() && f.is_finite());
-        let (off, size) =
-            finite.fold((0.0, 0.0), |(off, size), (e, f)| (off + (e - f).powi(2), size + e * e));
-        (off / f64::max(size, f64::MIN_POSITIVE)).sqrt()
-    }
+/// The root mean square of a difference, in terms of that of the tensor.
+pub(super) fn relative_rms(expected: &Kept, found: &Kept) -> f64 {
+    let cells = expected.values.iter().zip(&found.values);
+    let finite = cells.filter(|(e, f)| e.is_finite() && f.is_finite());
+    let (off, size) = finite.fold((0.0, 0.0), |(off, size), (e, f)| (off + (e - f).powi(2), size + e * e));
+    (off / f64::max(size, f64::MIN_POSITIVE)).sqrt()
+}
+
+/// A difference of this size, in root mean square, is looked at more closely although bounds over several steps allow it.
+fn suspicious(precision: Precision) -> f64 {
+    (COARSE * Precision::F32.result).max(COARSE_SHORT * precision.operand.max(precision.result))
 }
 
 impl<'a> Tensors<'a> {
@@ -166,6 +177,8 @@ struct Walk<'w, 'a> {
     precision: Precision,
     made: HashMap<usize, Arc<Bounded>>,
     steps: usize,
+    /// Moves every step, where a run with errors is wanted.
+    noise: Option<Noise>,
 }
 
 impl<'a> Judge<'a> {
@@ -196,7 +209,22 @@ impl<'a> Judge<'a> {
         };
         let bounds = rounding.bounds(computed);
         let mut found = Kept::clone(&found);
-        let (worst, allowed) = self.held_against(node, &expected.values, &mut found.values, bounds);
+        let Some((mut worst, mut allowed)) =
+            self.held_against(node, &expected.values, &mut found.values, bounds)
+        else {
+            return Ok(None);
+        };
+        let precision = gap.coarser(tensors.precision(self, node));
+        let mut spread = None;
+        if walk.steps > 0 && relative_rms(&expected, &found) > suspicious(precision) {
+            spread = self.spread(node, [tensors, given], gap, &expected)?;
+        }
+        if let Some(spread) = spread {
+            let open = self.frame.open(node);
+            let counts = |i: usize| open.as_ref().is_none_or(|open| open.has(i));
+            worst = worst.max(spread::distance(&expected, &found, counts) / spread);
+            allowed.iter_mut().filter(|a| a.is_finite()).for_each(|a| *a = a.min(TAILS * spread));
+        }
         let mut like = None;
         if worst <= FAR {
             let open = self.frame.open(node);
@@ -204,8 +232,30 @@ impl<'a> Judge<'a> {
             let compute = |node: &Node| self.formula.compute(node, &kept, &weights).ok();
             like = eps::closer(at, [&expected, &found], counts, compute);
         }
-        let single = gap.coarser(tensors.precision(self, node)) == Precision::F32;
-        Ok(Some(Local { expected, allowed, found, worst, like, single }))
+        let single = precision == Precision::F32;
+        Ok(Some(Local { expected, allowed, found, worst, like, single, spread }))
+    }
+
+    /// How far rounding is likely to move a node, by one run of the steps that lead to it in which each is moved.
+    fn spread(
+        &self,
+        node: usize,
+        [tensors, given]: [Tensors<'_>; 2],
+        gap: Precision,
+        expected: &Kept,
+    ) -> Result<Option<f64>, Error> {
+        let mut walk = Walk { noise: Some(Noise::new()), ..self.walk(tensors, given, gap) };
+        let Some(inputs) = walk.inputs(node)? else { return Ok(None) };
+        let precision = tensors.precision(self, node);
+        let (Some(moved), Some(mut noise)) =
+            (self.evaluate(self.node(node), &inputs, precision, tensors)?, walk.noise)
+        else {
+            return Ok(None);
+        };
+        let moved = noise.moved(moved);
+        let open = self.frame.open(node);
+        let counts = |i: usize| open.as_ref().is_none_or(|open| open.has(i));
+        Ok(Some(spread::distance(&moved.kept, expected, counts)).filter(|spread| *spread > 0.0))
     }
 
     /// Refuses what there is no memory for: a node and its inputs in f64, what it should be, and a bound for each cell.
@@ -234,7 +284,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The largest share that a difference has of its bound, and the bounds of all cells: no more than lower limits of them where
+    /// The largest share that a difference has of its bound, if there is one, and the bounds of all cells: no more than lower limits of them where
     /// every difference is inside.
     fn held_against(
         &self,
@@ -242,7 +292,7 @@ impl<'a> Judge<'a> {
         expected: &[f64],
         found: &mut [f64],
         bounds: Bounds<'_>,
-    ) -> (f64, Vec<f64>) {
+    ) -> Option<(f64, Vec<f64>)> {
         let masked = self.frame.is_masked(node);
         let open = self.frame.open(node);
         let share = |i: usize, allowed: f64| {
@@ -257,14 +307,18 @@ impl<'a> Judge<'a> {
                 let mut allowed: Vec<f64> =
                     (0..expected.len()).into_par_iter().map(|i| bounds.floor(i)).collect();
                 close(self.frame, node, expected, found, &mut allowed);
-                return (worst, allowed);
+                return Some((worst, allowed));
             }
         }
         let mut allowed = bounds.all();
+        // What could not be computed has no bound, and is not judged.
+        if allowed.iter().any(|bound| !bound.is_finite()) {
+            return None;
+        }
         let cells = (0..expected.len()).into_par_iter();
         let worst = cells.map(|i| share(i, allowed[i])).reduce(|| 0.0, f64::max);
         close(self.frame, node, expected, found, &mut allowed);
-        (worst, allowed)
+        Some((worst, allowed))
     }
 
     /// What is computed on the way to a node is rounded as coarsely as the tensors around it.
@@ -305,7 +359,7 @@ impl<'a> Judge<'a> {
     }
 
     fn walk<'w>(&'w self, tensors: Tensors<'w>, given: Tensors<'w>, precision: Precision) -> Walk<'w, 'a> {
-        Walk { judge: self, tensors, given, precision, made: HashMap::new(), steps: 0 }
+        Walk { judge: self, tensors, given, precision, made: HashMap::new(), steps: 0, noise: None }
     }
 
     /// A node with its bound.
@@ -368,6 +422,10 @@ impl Walk<'_, '_> {
                     None => return Ok(None),
                 }
             }
+        };
+        let value = match &mut self.noise {
+            Some(noise) => noise.moved(value),
+            None => value,
         };
         let value = Arc::new(value);
         self.made.insert(node, value.clone());

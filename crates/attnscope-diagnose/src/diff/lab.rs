@@ -9,7 +9,7 @@ use attnscope_checkpoint::Error;
 use attnscope_graph::{Node, Op};
 use attnscope_run::{Formula, Kept};
 
-use super::judge::{FAR, Judge, Local, Tensors, worst};
+use super::judge::{FAR, Judge, Local, TAILS, Tensors, worst};
 use crate::rounding::{Bounded, Computed, Errors, Reading, Rounding};
 
 /// Positions of a sample.
@@ -154,7 +154,14 @@ impl<'l, 'a> Lab<'l, 'a> {
                     let own: Vec<f64> = (0..found.len()).map(own).collect();
                     worst(values, found, &own, masked)
                 };
-                let error = |i: usize| made.error.at(i);
+                // A candidate's bounds are composed, too, and grow with what it gives.
+                let most = self.local.spread.map_or(f64::INFINITY, |spread| {
+                    let size =
+                        |values: &[f64]| values.iter().filter(|x| x.is_finite()).map(|x| x * x).sum::<f64>();
+                    let larger = (size(&made.kept.values) / size(expected).max(f64::MIN_POSITIVE)).sqrt();
+                    TAILS * spread * larger.max(1.0)
+                });
+                let error = |i: usize| made.error.at(i).min(most);
                 if off(&made.kept.values, &error, &|_| true) <= 1.0 {
                     return true;
                 }

@@ -8,6 +8,8 @@ pub(super) enum Layout {
     Same,
     /// Seen in `shape`, the node's axis `i` is the tensor's `axes[i]`.
     Permuted { shape: Vec<usize>, axes: Vec<usize> },
+    /// What is the same for every row of the batch, and the node has once, as often as the batch has rows: positions.
+    Repeated { rows: usize },
 }
 
 /// More axes than any node has, with heads apart.
@@ -16,8 +18,10 @@ const MAX_AXES: usize = 5;
 impl Layout {
     /// The values in the node's order.
     pub(super) fn apply(&self, values: Vec<f64>) -> Vec<f64> {
-        if *self == Self::Same {
-            return values;
+        match *self {
+            Self::Same => return values,
+            Self::Repeated { rows } => return once(&values, rows),
+            Self::Permuted { .. } => {}
         }
         let place = self.places();
         (0..values.len()).map(|i| values[place(i)]).collect()
@@ -26,7 +30,7 @@ impl Layout {
     /// Where in the tensor each of the node's values lies.
     pub(super) fn places(&self) -> impl Fn(usize) -> usize {
         let node: Option<Vec<(usize, usize)>> = match self {
-            Self::Same => None,
+            Self::Same | Self::Repeated { .. } => None,
             Self::Permuted { shape, axes } => {
                 let mut strides = vec![1; shape.len()];
                 for axis in (1..shape.len()).rev() {
@@ -50,6 +54,7 @@ impl Layout {
     pub(super) fn words(&self) -> Option<&'static str> {
         match self {
             Self::Same => None,
+            Self::Repeated { .. } => Some("repeated for each row of the batch"),
             Self::Permuted { axes, .. } => Some(match axes.as_slice() {
                 [1, 0, ..] => "time before batch",
                 [0, 2, 1, 3] => "heads beside features",
@@ -60,11 +65,27 @@ impl Layout {
     }
 }
 
+/// The values of the first row; where another row has another value, that one, so that it shows.
+fn once(values: &[f64], rows: usize) -> Vec<f64> {
+    let length = values.len() / rows.max(1);
+    let cell = |i: usize| {
+        let all = values.iter().skip(i).step_by(length.max(1));
+        all.copied().find(|x| x.to_bits() != values[i].to_bits()).unwrap_or(values[i])
+    };
+    (0..length).map(cell).collect()
+}
+
 /// Every layout in which a tensor of that shape can hold a node of this one, the plainest first.
 pub(super) fn layouts(node: &[usize], tensor: &[usize], heads: Option<usize>) -> Vec<Layout> {
     let mut found = Vec::new();
     if reshapes(node, tensor) {
         found.push(Layout::Same);
+    }
+    if let ([1, node @ ..], &[rows, ref tensor @ ..]) = (node, tensor)
+        && rows > 1
+        && node == tensor
+    {
+        found.push(Layout::Repeated { rows });
     }
     let mut seen = vec![node.to_vec()];
     if let (Some(heads), Some((&last, before))) = (heads, node.split_last())
@@ -169,5 +190,15 @@ mod tests {
         assert_eq!(one.apply(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
         assert_eq!(layouts(&[2, 5, 12], &[5, 2, 12], Some(3))[0].words(), Some("time before batch"));
         assert_eq!(layouts(&[1, 5, 12], &[5, 1, 12], None), [Layout::Same]);
+    }
+
+    #[test]
+    fn what_every_row_repeats_is_taken_once() {
+        let layout = &layouts(&[1, 2, 2], &[3, 2, 2], None)[0];
+        assert_eq!(*layout, Layout::Repeated { rows: 3 });
+        let rows = |last: f64| [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, last]].concat();
+        assert_eq!(layout.apply(rows(4.0)), [1.0, 2.0, 3.0, 4.0]);
+        // A row that is not like the first is not hidden.
+        assert_eq!(layout.apply(rows(5.0)), [1.0, 2.0, 3.0, 5.0]);
     }
 }

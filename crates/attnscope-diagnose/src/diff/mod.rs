@@ -22,6 +22,7 @@ mod relation;
 mod rewired;
 mod sentence;
 mod side;
+mod spread;
 mod walk;
 mod weight_part;
 mod weights;
@@ -131,6 +132,15 @@ pub struct Short {
     pub grain: Grain,
     /// How many nodes hold values of it.
     pub nodes: usize,
+    /// Of how many that were looked at.
+    pub looked_at: usize,
+}
+
+impl Short {
+    /// Whether the side was computed in the type, and not a part of it alone.
+    pub fn is_everywhere(&self) -> bool {
+        2 * self.nodes >= self.looked_at
+    }
 }
 
 /// The first node at which the sides part.
@@ -362,7 +372,7 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         names.filter(|name| !used.contains(name.as_str())).collect()
     });
     let of = |(side, memory): (Which, &Memory)| {
-        let short = move |(grain, nodes)| Short { side, grain, nodes };
+        let short = move |(grain, nodes, looked_at)| Short { side, grain, nodes, looked_at };
         memory.grains(&frame).into_iter().map(short).collect::<Vec<_>>()
     };
     let short = [Which::A, Which::B].into_iter().zip(&memories).flat_map(of).collect();

@@ -10,6 +10,9 @@ pub(super) struct Meaning {
     pub(super) node: String,
 }
 
+/// More parts than any path or module's name has; a name of a dump may have thousands.
+pub(super) const MOST_PARTS: usize = 16;
+
 /// Modules without weights: the node they give, the node they read (`<` before it: what that node reads), their name.
 const MODULES: &[(&str, &str, &str)] = &[
     ("{s}.{n}.out", "{s}.{n}.in", "{s}.layers.{n}"),
@@ -103,9 +106,11 @@ impl Names {
             }
         };
         // The path itself, with or without something before it.
-        let starts = std::iter::once(0).chain(name.match_indices('.').map(|(dot, _)| dot + 1));
-        for (i, start) in starts.enumerate() {
-            add(if i == 0 { 0 } else { 1 }, name.get(start..).map(str::to_owned));
+        add(0, Some(name.to_owned()));
+        // The longest first, of no more parts than a path can have.
+        let ends: Vec<usize> = name.rmatch_indices('.').map(|(dot, _)| dot + 1).take(MOST_PARTS).collect();
+        for start in ends.into_iter().rev() {
+            add(1, name.get(start..).map(str::to_owned));
         }
         let parts: Vec<&str> = name.split('.').collect();
         for (node, pattern) in &self.plain {

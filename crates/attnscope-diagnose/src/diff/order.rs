@@ -9,7 +9,7 @@ use attnscope_graph::{
     EmbeddingNorm, Front, Graph, Layers, NodeId, NodePath, NormPlace, Positions, Stack, Wiring, build,
 };
 
-use super::names::{Names, module_of};
+use super::names::{MOST_PARTS, Names, module_of};
 use super::side::Side;
 
 /// Where the order of the compared nodes comes from.
@@ -132,7 +132,7 @@ impl Scheme {
     /// The module that a name is a part of.
     fn around(&self, name: &str) -> Option<NodeId> {
         let module = module_of(name);
-        let mut ends = module.rmatch_indices('.').map(|(dot, _)| &module[..dot]);
+        let mut ends = module.rmatch_indices('.').map(|(dot, _)| &module[..dot]).take(MOST_PARTS);
         ends.find_map(|outer| self.meaning(outer))
     }
 

@@ -178,8 +178,8 @@ impl Search<'_> {
         }
         let values = super::pair::load(self.own.0, bound)?;
         // An odd step, so that not always the same feature is looked at.
-        let step = (count / SAMPLE).max(1) | 1;
-        let at: Vec<usize> = (0..count).step_by(step).collect();
+        let step = (values.len() / SAMPLE).max(1) | 1;
+        let at: Vec<usize> = (0..values.len()).step_by(step).collect();
         Ok(Some(Sample { values: at.iter().map(|&i| values[i]).collect(), at }))
     }
 }

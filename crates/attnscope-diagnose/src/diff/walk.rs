@@ -4,7 +4,7 @@
 use super::direct::{self, Two};
 use super::frame::Frame;
 use super::grain::Grain;
-use super::judge::{FAR, Judge, Local, Memory, Tensors, close};
+use super::judge::{FAR, Judge, Local, Memory, Tensors, close, relative_rms};
 use super::measure::{Cells, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
@@ -17,8 +17,8 @@ use crate::rounding::Precision;
 const FLOOR: f64 = 4.0;
 /// A difference that grows by no more than this from a node's inputs is theirs.
 const CARRIED: f64 = 2.0;
-/// Differences inside a bound that are larger than this many units of rounding, in root mean square, are looked at.
-const COARSE: f64 = 64.0;
+/// Differences inside a bound that are larger than this, in root mean square, are looked at: 64 units of rounding.
+const COARSE: f64 = 64.0 * Precision::F32.result;
 /// Without the means to compute a node again, a step is a growth by this much.
 const STEP: f64 = 30.0;
 
@@ -181,6 +181,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         of(0).max(of(1))
     }
 
+    /// The unit of the shorter type that one of a node's two tensors holds values of, whatever it is stored in.
+    fn unit_of_values(&self, node: usize) -> Result<f64, DiffError> {
+        let mut unit = 0.0f64;
+        for (side, bindings) in self.sides.into_iter().zip(self.bindings.iter()) {
+            let Some(bound) = &bindings.of[node] else { continue };
+            unit = unit.max(Grain::of(&load(side, bound)?, bound.scale).map_or(0.0, |grain| grain.unit()));
+        }
+        Ok(unit)
+    }
+
     fn measure(&mut self, node: usize) -> Result<Option<Measure>, DiffError> {
         let (Some(a), Some(b)) = (&self.bindings[0].of[node], &self.bindings[1].of[node]) else {
             return Ok(None);
@@ -261,6 +271,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             return Ok(verdict);
         }
         let large = relative > self.options.tolerance && relative > STEP * inherited.relative.max(unit);
+        if large && relative <= STEP * self.unit_of_values(node)? {
+            return Ok(Verdict::Explained);
+        }
         // What comes after a bug differs by much, whoever computed it.
         if !search || !jumps || (!apart && !large) {
             return Ok(Verdict::Rounding(None));
@@ -293,7 +306,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             if like.is_none()
                 && search
                 && other.single
-                && other.relative_rms() > COARSE * Precision::F32.result
+                && relative_rms(&other.expected, &other.found) > COARSE
             {
                 like = self.suspect(judge, node, &other, 1 - expected)?.likeness()?;
             }
@@ -306,7 +319,13 @@ impl<'w, 'a> Walk<'w, 'a> {
         let own = judge.local(node, ours, ours)?;
         let own_worst = own.as_ref().map_or(0.0, |own| own.worst);
         let (local, odd) = match (own, own_worst <= 1.0, other.worst <= 1.0) {
-            (_, true, true) => return Ok(Some(Verdict::Explained)),
+            (own, true, true) => {
+                let like = own.and_then(|own| own.like);
+                return Ok(Some(match like {
+                    Some(like) => Verdict::Unusual(own_worst, expected, Some(like)),
+                    None => Verdict::Explained,
+                }));
+            }
             (_, true, false) => (other, 1 - expected),
             (Some(own), false, true) => (own, expected),
             _ => return Ok(None),
@@ -373,8 +392,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         odd: usize,
     ) -> Divergence {
         let odd_one = which(odd);
-        let mut reads = Vec::new();
-        self.nearest(node, &mut reads);
+        let reads = self.nearest(node);
         let node = self.frame.nodes[node].path.clone();
         let path = |step: Option<usize>| step.map(|step| self.frame.nodes[step].path.clone());
         let cause = path(found.as_ref().and_then(|found| found.step));
@@ -385,16 +403,24 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// The nearest nodes before this one that both sides have.
-    fn nearest(&self, node: usize, found: &mut Vec<String>) {
-        for &input in &self.frame.nodes[node].inputs {
-            let both = self.bindings.iter().all(|bindings| bindings.of[input].is_some());
-            let path = &self.frame.nodes[input].path;
-            match both {
-                true if !found.contains(path) => found.push(path.clone()),
-                true => {}
-                false => self.nearest(input, found),
+    fn nearest(&self, node: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut seen = vec![false; self.frame.nodes.len()];
+        let mut open = vec![node];
+        // Each node once: residual sums make the number of ways back grow with every layer.
+        while let Some(at) = open.pop() {
+            for &input in self.frame.nodes[at].inputs.iter().rev() {
+                if std::mem::replace(&mut seen[input], true) {
+                    continue;
+                }
+                match self.bindings.iter().all(|bindings| bindings.of[input].is_some()) {
+                    true => found.push(input),
+                    false => open.push(input),
+                }
             }
         }
+        found.sort_unstable();
+        found.into_iter().map(|node| self.frame.nodes[node].path.clone()).collect()
     }
 
     fn row(&self, node: usize, measure: Measure, state: State) -> Compared {

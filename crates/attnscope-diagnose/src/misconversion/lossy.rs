@@ -5,6 +5,9 @@ use attnscope_graph::{Graph, Model, Slot, Stack};
 use attnscope_run::Weights;
 use serde_json::{Value, json};
 
+/// Layers that a config tells of and whose weights are listed; a config may tell of any number.
+const MOST_LAYERS: usize = 64;
+
 /// Something that is no longer in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
@@ -45,7 +48,7 @@ impl Loss {
         }
     }
 
-    /// The weights that are lost.
+    /// The weights that are lost; of a config that tells of very many layers, those of the first.
     pub fn weights(&self, graph: &Graph) -> Vec<String> {
         match self {
             Self::DroppedBias { weight, .. } => vec![weight.clone()],
@@ -56,7 +59,7 @@ impl Loss {
                 let (from, name) = (format!("{}.{last}.", stack.name()), stack.name());
                 let like = layer_weights(graph, *stack, last);
                 let mut lost = Vec::new();
-                for n in *found..*declared {
+                for n in (*found..*declared).take(MOST_LAYERS) {
                     lost.extend(like.iter().map(|path| path.replacen(&from, &format!("{name}.{n}."), 1)));
                 }
                 lost

@@ -146,7 +146,7 @@ impl<'a> Products<'a> {
         let out = finite(self.of.output.values.get(cell).copied().unwrap_or(0.0));
         let bias = self.bias(cell);
         let magnitudes = self.factor * sums.magnitudes + bias.abs();
-        let accumulated = self.rounding.sum(self.terms, magnitudes, out) + BESIDE * magnitudes;
+        let accumulated = self.rounding.sum(self.terms, magnitudes, out - bias) + BESIDE * magnitudes;
         let mut carried = self.factor * sums.carried;
         if let Some(squares) = sums.carried_squares {
             carried = carried.min(confidence * self.factor * squares.sqrt());

@@ -23,6 +23,12 @@ pub(super) fn watch() {
     };
     if std::thread::Builder::new().name("signals".into()).spawn(watch).is_ok() {
         hold_back_abort();
+        return;
+    }
+    // No thread to watch on: signals end the process as they would without a watch.
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGXCPU] {
+        let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let _ = signal_hook::flag::register_conditional_default(signal, always);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod gaps;
 mod names;
 mod relations;
 
