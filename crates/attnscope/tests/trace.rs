@@ -260,7 +260,7 @@ fn what_cannot_be_run_is_refused_with_a_way_out() {
         (vec!["trace", "toy", "--snapshots", "0-3"], "expected numbers from 1 to 43"),
         (vec!["trace", "toy", "--snapshots", "44"], "expected numbers from 1 to 43"),
         (vec!["trace", "toy", "--layer-index", "2"], "2 encoder and 2 decoder layers"),
-        (vec!["trace", "toy", "--row", "1"], "the batch has 1 rows"),
+        (vec!["trace", "toy", "--row", "1"], "the batch has 1 row"),
         (vec!["trace", "toy", "--src", ""], "nothing"),
         (vec!["trace", "demo", "--audio", "x.wav"], "--audio is for models that hear"),
         (vec!["trace", "demo", "--pairs", "/nowhere.tsv"], "/nowhere.tsv"),
