@@ -4,9 +4,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dumps;
 mod gaps;
 mod names;
+mod planted;
 mod relations;
+mod weight_files;
 
 use std::path::Path;
 
@@ -25,8 +28,11 @@ struct Case {
 }
 
 const DEMO: Case = Case { model: "demo", heads: None };
+
 const T5: Case = Case { model: "t5", heads: None };
+
 const BART: Case = Case { model: "bart", heads: None };
+
 const WHISPER: Case = Case { model: "whisper", heads: None };
 
 impl Case {
@@ -179,93 +185,6 @@ fn weight_fault(case: &Case, fault: impl Fn(&mut Patient)) -> String {
     first(&report)
 }
 
-/// Where each fault of the injector is first seen, and as what; nothing for one with which no model runs.
-fn expected(what: &str, pre_norm: bool) -> Option<(&'static str, &'static str)> {
-    Some(match what {
-        "nan" => ("decoder.1.ffn.out", "not_a_number"),
-        "swapped q and k" => ("encoder.1.self_attn.q", "other_weights"),
-        "permuted heads" => ("decoder.0.self_attn.v", "permuted_heads"),
-        "transposed" => ("encoder.0.self_attn.v", "transpose"),
-        "another layer's weights" if pre_norm => ("encoder.1.self_attn.norm", "other_layer"),
-        "another layer's weights" => ("encoder.1.self_attn.q", "other_layer"),
-        "corrupted row" => ("decoder.0.ffn.hidden", "corrupted_row"),
-        "zeros" => ("decoder.0.cross_attn.v", "all_zero"),
-        _ => return None,
-    })
-}
-
-#[test]
-fn every_fault_of_the_weights_is_named() {
-    for case in [DEMO, T5, BART, WHISPER] {
-        let pre_norm = ["t5", "whisper"].contains(&case.model);
-        let dir = tempfile::tempdir().unwrap();
-        let ours = case.trace(dir.path());
-        let named = FAULTS.iter().filter_map(|fault| Some((fault, expected(fault.what, pre_norm)?)));
-        let mut count = 0;
-        for (fault, (node, relation)) in named {
-            let broken = tempfile::tempdir().unwrap();
-            let said = first(&diff(&[&ours, &broken_run(&case, broken.path(), fault.apply)]).1);
-            assert_eq!(said, format!("{node} bug {relation}"), "{}: {}", case.model, fault.what);
-            count += 1;
-        }
-        assert_eq!(count, 7);
-    }
-}
-
-#[test]
-fn every_fault_of_a_weight_file_is_named() {
-    for case in [DEMO, T5, BART, WHISPER] {
-        let pre_norm = ["t5", "whisper"].contains(&case.model);
-        for fault in FAULTS {
-            let missing = (fault.what == "missing").then_some(("decoder.0.cross_attn.k", "missing_weight"));
-            let Some((node, relation)) = expected(fault.what, pre_norm).or(missing) else { continue };
-            let dir = tempfile::tempdir().unwrap();
-            let mut patient = Patient::of(&case.path());
-            (fault.apply)(&mut patient);
-            let (code, report) = checkpoints(&case.path(), &patient.save(dir.path()));
-            let said = (code, first(&report));
-            assert_eq!(said, (1, format!("{node}.weight bug {relation}")), "{}: {}", case.model, fault.what);
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let (code, report) = checkpoints(&case.path(), &Patient::of(&case.path()).save(dir.path()));
-        assert_eq!((code, &report["first_divergence"]), (0, &Value::Null), "{}", case.model);
-    }
-}
-
-#[test]
-fn faults_of_matrix_and_bias_together_are_named() {
-    for case in [DEMO, BART] {
-        let swap = |p: &mut Patient| {
-            for part in ["weight", "bias"] {
-                p.swap(&format!("decoder.1.cross_attn.q.{part}"), &format!("decoder.1.cross_attn.k.{part}"));
-            }
-        };
-        assert_eq!(weight_fault(&case, swap), "decoder.1.cross_attn.q bug other_weights", "{}", case.model);
-    }
-    let turn = |p: &mut Patient| {
-        for part in ["weight", "bias"] {
-            p.edit(&format!("decoder.0.self_attn.v.{part}"), |values| values.rotate_left(values.len() / 4));
-        }
-    };
-    assert_eq!(weight_fault(&DEMO, turn), "decoder.0.self_attn.v bug permuted_heads");
-    // Of the map out of the heads the columns are turned.
-    let columns = |p: &mut Patient| {
-        p.edit("encoder.1.self_attn.out.weight", |matrix| {
-            let width = matrix.len().isqrt();
-            matrix.chunks_mut(width).for_each(|row| row.rotate_left(width / 4));
-        });
-    };
-    assert_eq!(weight_fault(&DEMO, columns), "encoder.1.self_attn.out bug permuted_heads");
-}
-
-#[test]
-fn a_missing_bias_is_named() {
-    for case in [DEMO, BART, WHISPER] {
-        let fault = |p: &mut Patient| p.edit("encoder.1.ffn.out.bias", |bias| bias.fill(0.0));
-        assert_eq!(weight_fault(&case, fault), "encoder.1.ffn.out bug missing_bias", "{}", case.model);
-    }
-}
-
 /// A fault in the wiring: the same weights, joined in another way.
 fn wiring_fault(case: &Case, edit: impl Fn(&mut Wiring)) -> String {
     let (code, report) = wired(case, &edit, &|_| true);
@@ -289,64 +208,6 @@ fn wired(case: &Case, edit: &dyn Fn(&mut Wiring), kept: &dyn Fn(&str) -> bool) -
     diff(&[&ours, &theirs])
 }
 
-#[test]
-fn another_activation_is_named() {
-    for case in [DEMO, T5, BART, WHISPER] {
-        let other = if case.model == "t5" { Activation::Gelu } else { Activation::Relu };
-        let said = wiring_fault(&case, |w| w.activation = other);
-        assert_eq!(said, "encoder.0.ffn.act bug other_activation", "{}", case.model);
-    }
-}
-
-#[test]
-fn another_eps_is_named() {
-    for (case, eps, node) in [
-        (T5, 1e-5, "encoder.0.self_attn.norm"),
-        (BART, 1e-3, "src.embed_pos"),
-        (WHISPER, 1e-3, "encoder.0.self_attn.norm"),
-        (DEMO, 1e-3, "encoder.0.self_attn.norm"),
-    ] {
-        let said = wiring_fault(&case, |w| w.norm_eps = eps);
-        assert_eq!(said, format!("{node} bug other_eps"), "{}", case.model);
-    }
-}
-
-#[test]
-fn a_mask_that_is_not_applied_is_named() {
-    for case in [DEMO, T5, BART] {
-        let said = wiring_fault(&case, |w| w.padding_mask = Switch::Off);
-        assert_eq!(said, "encoder.0.self_attn.masked_scores bug mask_not_applied", "{}", case.model);
-        let said = wiring_fault(&case, |w| w.causal_mask = Switch::Off);
-        assert_eq!(said, "decoder.0.self_attn.mask bug mask_not_applied", "{}", case.model);
-    }
-}
-
-#[test]
-fn positions_off_by_one_are_named() {
-    for (case, offset) in [(DEMO, 1), (BART, 1)] {
-        let said = wiring_fault(&case, |w| w.position_offset = offset);
-        assert_eq!(said, "src.positions bug off_by_one_position", "{}", case.model);
-    }
-    let said = wiring_fault(&DEMO, |w| {
-        (w.source_positions, w.target_positions) =
-            (Positions::SinusoidInterleaved, Positions::SinusoidInterleaved);
-    });
-    assert_eq!(said, "src.positions bug other_positions");
-}
-
-#[test]
-fn other_scales_are_named() {
-    use attnscope::graph::{EmbeddingScale, ScoreScale};
-    for case in [DEMO, T5, BART, WHISPER] {
-        let said = wiring_fault(&case, |w| w.score_scale = ScoreScale::DModel);
-        assert_eq!(said, "encoder.0.self_attn.scores bug scale", "{}", case.model);
-        let said = wiring_fault(&case, |w| w.residual_gain = 2.0);
-        assert_eq!(said, "encoder.0.self_attn.residual bug other_residual_gain", "{}", case.model);
-    }
-    let said = wiring_fault(&DEMO, |w| w.embedding_scale = EmbeddingScale::None);
-    assert_eq!(said, "src.embed bug scale");
-}
-
 /// Our trace of what `fixtures/dumps/make.py` ran.
 fn dumped(to: &Path) -> String {
     let folder = to.join("ours").display().to_string();
@@ -356,38 +217,6 @@ fn dumped(to: &Path) -> String {
     let made = attnscope(&args);
     assert!(made.status.success(), "{}", stderr(&made));
     folder
-}
-
-#[test]
-fn dumps_of_other_programs_agree_with_ours() {
-    let dir = tempfile::tempdir().unwrap();
-    let ours = dumped(dir.path());
-    let cases = [
-        ("debugger", "Hugging Face debugger", 60),
-        ("debugger/MarianMTModel_debug_tree_FULL_TENSORS.json", "Hugging Face debugger", 60),
-        ("npy", "arrays", 10),
-        ("hooks.npz", "arrays", 20),
-        ("hooks.pt", "arrays", 20),
-        ("archive.zip", "arrays", 20),
-        ("lists.json", "JSON", 5),
-        ("polygraphy.json", "Polygraphy", 5),
-    ];
-    for (file, kind, least) in cases {
-        let (code, report) = diff(&[&ours, &fixture(&format!("dumps/{file}"))]);
-        assert_eq!(code, 0, "{file}: {}", first(&report));
-        assert_eq!(report["b"]["kind"], kind, "{file}");
-        let nodes = report["nodes"].as_array().unwrap();
-        assert!(nodes.len() >= least, "{file}: {} nodes", nodes.len());
-        assert_eq!(report["judged"], "all", "{file}");
-    }
-    // The tree names the first and the last layer; the files of the others are there.
-    let (_, report) = diff(&[&ours, &fixture("dumps/debugger")]);
-    let has = |path: &str| report["nodes"].as_array().unwrap().iter().any(|node| node["node"] == path);
-    for path in
-        ["encoder.1.self_attn.q", "encoder.1.ffn.act", "decoder.0.cross_attn.context", "src.embed", "logits"]
-    {
-        assert!(has(path), "{path}");
-    }
 }
 
 /// Tensors of the hooks' dump with something done to them, under other names.
@@ -403,220 +232,9 @@ fn hooks(to: &Path, rename: impl Fn(&str) -> String, edit: impl Fn(&str, &mut Ve
     file.display().to_string()
 }
 
-#[test]
-fn a_fault_in_a_sparse_dump_is_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let ours = dumped(dir.path());
-    let theirs = hooks(dir.path(), str::to_owned, |name, values| {
-        if name.contains("layers.1.fc2") || name == "logits" {
-            values.iter_mut().for_each(|x| *x *= 0.5);
-        }
-    });
-    let (code, report) = diff(&[&ours, &theirs]);
-    assert_eq!((code, first(&report).as_str()), (1, "decoder.1.ffn.out bug scale"));
-    assert_eq!(report["first_divergence"]["detail"]["known"], "1/2");
-}
-
-/// Only what hooks on modules see: what lies between is wired in every other way.
-#[test]
-fn a_fault_between_the_tensors_of_a_dump_is_named() {
-    use attnscope::graph::ScoreScale;
-    let hooked = |path: &str| {
-        let inside =
-            ["_heads", "scores", "mask", "weights", ".residual", ".act", ".positions", "embed", ".bias"];
-        !inside.iter().any(|end| path.ends_with(end))
-    };
-    for case in [DEMO, T5, BART] {
-        let said = |edit: &dyn Fn(&mut Wiring)| {
-            let (code, report) = wired(&case, edit, &hooked);
-            let cause = report["first_divergence"]["cause"].as_str().unwrap_or("–").to_owned();
-            (code, format!("{} {cause}", first(&report)))
-        };
-        let mask = said(&|w| w.padding_mask = Switch::Off);
-        let expected = "encoder.0.self_attn.context bug mask_not_applied encoder.0.self_attn.mask";
-        assert_eq!((mask.0, mask.1.as_str()), (1, expected), "{}", case.model);
-        let scale = said(&|w| w.score_scale = ScoreScale::DModel);
-        let expected = "encoder.0.self_attn.context bug scale encoder.0.self_attn.scores";
-        assert_eq!((scale.0, scale.1.as_str()), (1, expected), "{}", case.model);
-        let activation = said(&|w| w.activation = Activation::Tanh);
-        let expected = "encoder.0.ffn.out bug other_activation encoder.0.ffn.act";
-        assert_eq!((activation.0, activation.1.as_str()), (1, expected), "{}", case.model);
-        assert_eq!(said(&|_| {}).0, 0, "{}", case.model);
-    }
-    let (_, report) = wired(&DEMO, &|w| w.position_offset = 1, &hooked);
-    assert_eq!(first(&report), "src.embed_pos bug off_by_one_position");
-}
-
-#[test]
-fn names_come_from_a_map_or_from_the_values() {
-    let dir = tempfile::tempdir().unwrap();
-    let ours = dumped(dir.path());
-    let source = Checkpoint::open(Path::new(&fixture("dumps/hooks.npz"))).unwrap();
-    let pick = |name: &str| source.tensors().iter().position(|t| t.name == name).unwrap();
-    let numbers: Vec<String> = source.tensors().iter().map(|t| format!("t{}", pick(&t.name))).collect();
-    let renamed = |name: &str| numbers[pick(name)].clone();
-    let theirs = hooks(dir.path(), renamed, |name, values| {
-        if name.contains("fc1") {
-            values.iter_mut().for_each(|x| *x *= 4.0);
-        }
-    });
-    let (code, report) = diff(&[&ours, &theirs]);
-    assert_eq!(code, 0, "{}", first(&report));
-    let seen: Vec<&str> =
-        report["nodes"].as_array().unwrap().iter().filter_map(|n| n["seen_as"].as_str()).collect();
-    assert!(seen.len() > 15 && seen.iter().all(|s| s.starts_with("by its values")), "{seen:?}");
-    assert!(seen.iter().any(|s| s.contains("× 0.25")), "{seen:?}");
-    // What the user says counts: now the scale is a difference.
-    let map = dir.path().join("map.toml");
-    let name = renamed("model.decoder.layers.0.fc1");
-    std::fs::write(&map, format!("# a map\n\"{name}\" = \"decoder.0.ffn.hidden\"\n")).unwrap();
-    let (code, report) = diff(&[&ours, &theirs, "--map", map.to_str().unwrap()]);
-    assert_eq!((code, first(&report).as_str()), (1, "decoder.0.ffn.hidden bug scale"));
-}
-
-#[test]
-fn without_the_model_a_jump_is_a_bug() {
-    let dir = tempfile::tempdir().unwrap();
-    let ours = BART.trace(dir.path());
-    let about = Path::new(&ours).join("trace.json");
-    let text = std::fs::read_to_string(&about).unwrap();
-    std::fs::write(&about, text.replace(&fixture("bart"), "/nowhere/bart")).unwrap();
-    let theirs = broken_run(&BART, dir.path(), |p| {
-        p.edit("decoder.0.ffn.hidden.weight", |values| values.iter_mut().for_each(|x| *x += 0.01));
-    });
-    let (code, report) = diff(&[&ours, &theirs]);
-    assert_eq!((code, first(&report).as_str()), (1, "decoder.0.ffn.hidden bug –"));
-    assert_eq!(report["judged"], "without_weights");
-    assert_eq!(report["first_divergence"]["grounds"], "growth");
-    // Given by hand, the model has its say again.
-    let (_, report) = diff(&[&ours, &theirs, "--model", &fixture("bart")]);
-    assert_eq!(
-        (report["judged"].as_str(), report["first_divergence"]["grounds"].as_str()),
-        (Some("all"), Some("recomputed"))
-    );
-}
-
-#[test]
-fn a_shorter_type_is_not_a_bug() {
-    let dir = tempfile::tempdir().unwrap();
-    let ours = BART.trace(dir.path());
-    let trace = Checkpoint::open(&Path::new(&ours).join("trace.safetensors")).unwrap();
-    let file = dir.path().join("half.safetensors");
-    let entry = |t: &attnscope::checkpoint::TensorInfo| {
-        let bytes: Vec<u8> =
-            trace.read_f32(t).unwrap().iter().flat_map(|&x| half::f16::from_f32(x).to_le_bytes()).collect();
-        Entry {
-            name: t.name.clone(),
-            dtype: DType::F16,
-            shape: t.shape.clone(),
-            bytes: Box::new(move |sink| sink(&bytes)),
-        }
-    };
-    write(Target::Safetensors, &file, trace.tensors().iter().map(entry).collect(), &Map::new()).unwrap();
-    let (_, report) = diff(&[&ours, file.to_str().unwrap()]);
-    assert!(!first(&report).contains("bug"), "{}", first(&report));
-}
-
 /// The first divergence of two weight files.
 fn checkpoints(a: &str, b: &str) -> (i32, Value) {
     diff(&["--checkpoint", a, b])
-}
-
-#[test]
-fn weight_files_of_two_schemes_are_compared() {
-    // OpenAI's names in PyTorch's format and whisper.cpp's file of the same weights.
-    let (code, report) =
-        checkpoints(&fixture("whisper-openai/tiny.pt"), &fixture("whisper-ggml/ggml-tiny.bin"));
-    assert_eq!(code, 0, "{}", first(&report));
-    assert!(report["nodes"].as_array().unwrap().len() > 50);
-    let (code, report) = checkpoints(&fixture("marian"), &fixture("marian-untied"));
-    assert_eq!((code, report["first_divergence"]["kind"].as_str()), (1, Some("bug")));
-}
-
-/// f16 has no digits left for the smallest weights; a copy is the same model all the same. The demo's own are f16, so they
-/// are made smaller first.
-#[test]
-fn an_f16_copy_has_no_bug() {
-    for (case, factor, least) in [(DEMO, 0.031_37, 1000), (BART, 1.0, 5)] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut whole = Patient::of(&case.path());
-        whole.tensors.iter_mut().flat_map(|t| &mut t.values).for_each(|x| *x *= factor);
-        let [single, short] = ["single", "half"].map(|name| whole.save(&dir.path().join(name)));
-        let half = |x: &f32| half::f16::from_f32(*x);
-        let lost = |x: &&f32| (half(x).to_f64() - f64::from(**x)).abs() > f64::from(x.abs()) / 2048.0;
-        let cells = whole.tensors.iter().flat_map(|t| &t.values).filter(lost).count();
-        assert!(cells >= least, "{}: {cells}", case.model);
-        let entries = whole.tensors.iter().map(|t| {
-            let bytes: Vec<u8> = t.values.iter().flat_map(|x| half(x).to_le_bytes()).collect();
-            let (name, shape) = (t.name.clone(), t.shape.clone());
-            Entry { name, dtype: DType::F16, shape, bytes: Box::new(move |sink| sink(&bytes)) }
-        });
-        let file = Path::new(&short).join("model.safetensors");
-        std::fs::remove_file(&file).unwrap();
-        write(Target::Safetensors, &file, entries.collect(), &Map::new()).unwrap();
-        for (a, b) in [(&single, &short), (&short, &single)] {
-            let (code, report) = checkpoints(a, b);
-            assert_eq!(
-                (code, &report["first_divergence"]),
-                (0, &Value::Null),
-                "{}: {}",
-                case.model,
-                first(&report)
-            );
-        }
-    }
-}
-
-#[test]
-fn a_weight_of_one_file_only_is_a_difference() {
-    // The last layer was lost: the other file is a whole model too.
-    let dir = tempfile::tempdir().unwrap();
-    let mut short = Patient::of("demo");
-    let lost: Vec<String> =
-        short.weights_under("decoder.1").iter().map(|weight| short.tensor(weight).name.clone()).collect();
-    short.tensors.retain(|tensor| !lost.contains(&tensor.name));
-    short.config.insert("decoder_layers".into(), 1.into());
-    let short = short.save(dir.path());
-    for (a, b, without) in [("demo", short.as_str(), "B"), (short.as_str(), "demo", "A")] {
-        let (code, report) = checkpoints(a, b);
-        let found = &report["first_divergence"];
-        assert_eq!(
-            (code, found["relation"].as_str(), found["kind"].as_str()),
-            (1, Some("missing_weight"), Some("bug"))
-        );
-        assert!(found["node"].as_str().unwrap().starts_with("decoder.1."), "{found}");
-        let text = stdout(&attnscope(&["diff", "--checkpoint", a, b]));
-        assert!(text.contains(&format!("{without} does not have it")), "{text}");
-    }
-    // A table that two sides share is the same weights as two copies of it; of the copies, one may be changed.
-    let tied = fixture("marian");
-    let (shared, copies) = (Patient::of(&tied), dir.path().join("copies"));
-    let mut untied = Patient::of(&tied);
-    let table = shared.tensors.iter().find(|t| t.name == "model.shared.weight").unwrap();
-    untied.tensors.retain(|t| t.name != table.name);
-    for name in ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"] {
-        untied.tensors.push(faults::Tensor { name: name.into(), ..table.clone() });
-    }
-    untied.config.insert("share_encoder_decoder_embeddings".into(), false.into());
-    let (code, report) = checkpoints(&tied, &untied.save(&copies));
-    assert_eq!(code, 0, "{}", first(&report));
-    untied.tensors.last_mut().unwrap().values[0] += 1.0;
-    std::fs::remove_dir_all(&copies).unwrap();
-    assert_eq!(checkpoints(&tied, &untied.save(&copies)).0, 1);
-    // Files of which nothing is known but names.
-    let file = |name: &str, tensors: &[&str]| {
-        let path = dir.path().join(name);
-        save(&path, tensors.iter().map(|name| ((*name).to_owned(), vec![2], vec![0; 8])).collect());
-        path.display().to_string()
-    };
-    let (both, one) = (file("both.safetensors", &["x", "y"]), file("one.safetensors", &["x"]));
-    for (a, b, lacks) in [(&both, &one, "b"), (&one, &both, "a")] {
-        let (code, report) = checkpoints(a, b);
-        assert_eq!((code, first(&report).as_str()), (1, "y bug missing_weight"));
-        assert_eq!(report["nodes"][1][lacks], Value::Null);
-    }
-    let other = file("other.safetensors", &["z"]);
-    assert_eq!(attnscope(&["diff", "--checkpoint", &both, &other]).status.code(), Some(2));
 }
 
 /// The model that a trace names is opened as it was: a toy with its words, each stack with its own heads.
@@ -783,24 +401,6 @@ fn memory_does_not_grow_with_the_dumps() {
     let output = diff(&a, &b);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("first divergence: encoder.1.ffn.out"), "{}", stdout(&output));
-}
-
-/// Two dumps of the same exercise, right and with its doubled residual, by its own code: files list names by the alphabet,
-/// and the encoder comes first all the same.
-#[test]
-fn dumps_of_node_paths_are_walked_in_the_order_of_computation() {
-    let [right, wrong] =
-        ["trace", "trace_faulty"].map(|n| fixture(&format!("tiny-transformer/{n}.safetensors")));
-    let (code, report) = diff(&[&right, &wrong]);
-    assert_eq!((code, first(&report).as_str()), (1, "encoder.0.self_attn.residual bug –"), "{report:#}");
-    let model = fixture("tiny-transformer/tiny.pt");
-    let (_, report) = diff(&[&right, &wrong, "--model", &model, "--heads", "4"]);
-    assert_eq!(report["first_divergence"]["node"], "encoder.0.self_attn.residual", "{report:#}");
-    assert!(report["first_divergence"]["relation"].to_string().contains("gain"), "{report:#}");
-    // The model says which of the two is wrong, whichever comes first.
-    let (_, report) = diff(&[&wrong, &right, "--model", &model, "--heads", "4"]);
-    let sentence = report["first_divergence"]["sentence"].as_str().unwrap();
-    assert_eq!(sentence, "A adds the sublayer's output 2 times");
 }
 
 /// The table of relations in the documentation is that of the code.
