@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod masks;
+mod wirings;
 
 use std::io::Read;
 use std::path::Path;
@@ -41,6 +44,49 @@ fn pairs(folder: &Path, lines: usize) -> String {
     let path = folder.join("pairs.tsv");
     std::fs::write(&path, all.lines().take(lines).collect::<Vec<_>>().join("\n")).unwrap();
     path.display().to_string()
+}
+
+/// A model whose declared wiring is another than the one that it was trained with.
+fn miswired(
+    opened: &Opened,
+    edit: impl Fn(&mut Wiring),
+    heads: Option<usize>,
+    pairs: usize,
+    only: &[&str],
+) -> Diagnosis {
+    let ready = Ready::new(opened).unwrap();
+    let mut wiring = ready.model.wiring;
+    edit(&mut wiring);
+    let model = ready.model.rewired(&wiring, heads);
+    let weights = ready.weights.reordered(&ready.model.graph, &model.graph).unwrap();
+    let file = root().join("crates/attnscope/data/demo-pairs.tsv");
+    let lines = parse_pairs(&file, &std::fs::read(&file).unwrap()).unwrap();
+    let tokenizer = ready.tokenizer().unwrap();
+    let lines = &lines[..pairs];
+    let corpus = Corpus {
+        sources: lines.iter().map(|p| tokenizer.encode_source(&p.source).unwrap().into()).collect(),
+        targets: lines.iter().map(|p| tokenizer.encode_target(&p.target).unwrap()).collect(),
+        shift: ready.shift().unwrap(),
+        pad: ready.pad,
+    };
+    let targets: Vec<Vec<u32>> = corpus.targets.iter().take(2).map(|t| corpus.shift.apply(t)).collect();
+    let input = Input { source: corpus.source(&[0, 1], 0), target: Rows::new(&targets, ready.pad) };
+    let patient = Examined {
+        model: &model,
+        checkpoint: &opened.checkpoint,
+        weights: Some(&weights),
+        tokenizer: ready.tokenizer.as_ref(),
+        pad: ready.pad,
+        shift: Some(&corpus.shift),
+        sample: Some(&Sample { input, real: true }),
+        corpus: Some(&corpus),
+        too_long: &[],
+        thresholds: &Thresholds::default(),
+        repair_time: std::time::Duration::ZERO,
+        progress: &|_, _| (),
+    };
+    let picked: Vec<_> = rules().iter().copied().filter(|rule| only.contains(&rule.id)).collect();
+    examine(&patient, &picked)
 }
 
 /// What breaks a model so that a rule of weights or of a run must say so.
@@ -309,174 +355,6 @@ fn a_full_table_of_positions_is_room_enough() {
     assert!(!found(&report, false).contains(&"past-positions"), "{report:#}");
 }
 
-/// NaN does not move: nothing but the weight and the run is accused.
-#[test]
-fn a_nan_is_not_called_a_fault_of_masks() {
-    let folder = TempDir::new().unwrap();
-    let mut patient = Patient::of("demo");
-    (FAULTS.iter().find(|fault| fault.what == "nan").unwrap().apply)(&mut patient);
-    let broken = patient.save(&folder.path().join("broken"));
-    let file = pairs(folder.path(), 20);
-    for input in [["--src", SENTENCE], ["--pairs", &file]] {
-        let (report, code, said) = doctor(&broken, &input);
-        assert_eq!(found(&report, false), ["nonfinite-weight", "first-nan"], "{report:#}\n{said}");
-        assert_eq!(code, 1);
-    }
-}
-
-/// What stops at a projection of zeros, or overflows, says nothing about masks: the weights are accused, masks are not.
-#[test]
-fn a_mask_is_not_blamed_for_what_is_no_mask() {
-    let masks = "causal-leak,padding-leak,cross-mask-fault,zero-weight,constant-weight";
-    let undecided = |model: &str, fault: fn(&mut Patient), input: &[&str]| {
-        let folder = TempDir::new().unwrap();
-        let mut patient = Patient::of(model);
-        fault(&mut patient);
-        let broken = patient.save(folder.path());
-        let (report, code, said) = doctor(&broken, &[&["--rules", masks], input].concat());
-        assert_eq!(code, 1, "{report:#}\n{said}");
-        let blamed = found(&report, false);
-        assert!(blamed.iter().all(|rule| rule.ends_with("-weight")), "{report:#}");
-        let of = |n: &Value| (n["rule"].as_str().unwrap().to_owned(), n["why"].as_str().unwrap().to_owned());
-        report["not_checked"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
-    };
-    let zero: fn(&mut Patient) = |p| {
-        (0..2).for_each(|n| p.edit(&format!("decoder.{n}.cross_attn.out.weight"), |w| w.fill(0.0)));
-    };
-    let not_checked = undecided("demo", zero, &["--src", SENTENCE]);
-    assert_eq!(not_checked[0].0, "cross-mask-fault");
-    assert!(not_checked[0].1.starts_with("inconclusive: cross-reach: "), "{not_checked:?}");
-    let large: fn(&mut Patient) = |p| p.tensors.iter_mut().for_each(|t| t.values.fill(3e38));
-    let not_checked = undecided(&fixture("t5"), large, &["--src-ids", "5,6,7,8,1", "--tgt-ids", "0,4,5,6"]);
-    assert!(not_checked.iter().any(|(rule, _)| rule == "causal-leak"), "{not_checked:?}");
-    assert!(not_checked.iter().all(|(_, why)| why.contains("overflow")), "{not_checked:?}");
-}
-
-/// A model whose declared wiring is another than the one that it was trained with.
-fn miswired(
-    opened: &Opened,
-    edit: impl Fn(&mut Wiring),
-    heads: Option<usize>,
-    pairs: usize,
-    only: &[&str],
-) -> Diagnosis {
-    let ready = Ready::new(opened).unwrap();
-    let mut wiring = ready.model.wiring;
-    edit(&mut wiring);
-    let model = ready.model.rewired(&wiring, heads);
-    let weights = ready.weights.reordered(&ready.model.graph, &model.graph).unwrap();
-    let file = root().join("crates/attnscope/data/demo-pairs.tsv");
-    let lines = parse_pairs(&file, &std::fs::read(&file).unwrap()).unwrap();
-    let tokenizer = ready.tokenizer().unwrap();
-    let lines = &lines[..pairs];
-    let corpus = Corpus {
-        sources: lines.iter().map(|p| tokenizer.encode_source(&p.source).unwrap().into()).collect(),
-        targets: lines.iter().map(|p| tokenizer.encode_target(&p.target).unwrap()).collect(),
-        shift: ready.shift().unwrap(),
-        pad: ready.pad,
-    };
-    let targets: Vec<Vec<u32>> = corpus.targets.iter().take(2).map(|t| corpus.shift.apply(t)).collect();
-    let input = Input { source: corpus.source(&[0, 1], 0), target: Rows::new(&targets, ready.pad) };
-    let patient = Examined {
-        model: &model,
-        checkpoint: &opened.checkpoint,
-        weights: Some(&weights),
-        tokenizer: ready.tokenizer.as_ref(),
-        pad: ready.pad,
-        shift: Some(&corpus.shift),
-        sample: Some(&Sample { input, real: true }),
-        corpus: Some(&corpus),
-        too_long: &[],
-        thresholds: &Thresholds::default(),
-        repair_time: std::time::Duration::ZERO,
-        progress: &|_, _| (),
-    };
-    let picked: Vec<_> = rules().iter().copied().filter(|rule| only.contains(&rule.id)).collect();
-    examine(&patient, &picked)
-}
-
-#[test]
-fn a_mask_that_leaks_is_named_where_it_leaks() {
-    let leaks = ["causal-leak", "padding-leak", "cross-mask-fault"];
-    let demo = open("demo", None);
-    let first = |edit: fn(&mut Wiring)| {
-        let diagnosis = miswired(&demo, edit, None, 2, &leaks);
-        diagnosis.findings.first().map(|f| (f.rule, f.node.clone().unwrap_or_default()))
-    };
-    assert_eq!(first(|_| ()), None);
-    let (rule, node) = first(|w| w.causal_mask = Switch::Off).unwrap();
-    assert_eq!((rule, node.as_str()), ("causal-leak", "decoder.0.self_attn.masked_scores"));
-    let (rule, node) = first(|w| w.padding_mask = Switch::Off).unwrap();
-    assert!(rule == "padding-leak" && node.starts_with("encoder.0.self_attn"), "{node}");
-    let (rule, node) = first(|w| w.cross_mask = CrossMask::Causal).unwrap();
-    assert!(rule == "cross-mask-fault" && node.starts_with("decoder.0.cross_attn"), "{node}");
-}
-
-/// A wrong declaration of demo's wiring, and what the doctor must say that it was trained with.
-struct Declared {
-    edit: fn(&mut Wiring),
-    heads: Option<usize>,
-    best: fn() -> Value,
-}
-
-const fn declared(edit: fn(&mut Wiring), best: fn() -> Value) -> Declared {
-    Declared { edit, heads: None, best }
-}
-
-const DECLARED: &[Declared] = &[
-    declared(|w| w.score_scale = ScoreScale::DModel, || json!({ "score_scale": "d_head" })),
-    declared(|w| w.score_scale = ScoreScale::None, || json!({ "score_scale": "d_head" })),
-    declared(|w| w.squash = Squash::Sigmoid, || json!({ "squash": "softmax" })),
-    declared(|w| w.residual_gain = 2.0, || json!({ "residual_gain": 1 })),
-    declared(|w| w.activation = Activation::Relu, || json!({ "activation": "swish" })),
-    declared(|w| w.activation = Activation::Gelu, || json!({ "activation": "swish" })),
-    declared(|w| w.activation = Activation::QuickGelu, || json!({ "activation": "swish" })),
-    declared(|w| w.norm_place = NormPlace::Pre, || json!({ "norm_place": "post" })),
-    declared(|w| w.norm_eps = 0.1, || json!({ "norm_eps": 1e-5 })),
-    declared(|w| w.position_offset = 40, || json!({ "position_offset": 0 })),
-    declared(
-        |w| {
-            (w.source_positions, w.target_positions) =
-                (Positions::SinusoidInterleaved, Positions::SinusoidInterleaved)
-        },
-        || json!({ "source_positions": "sinusoid_halves", "target_positions": "sinusoid_halves" }),
-    ),
-    declared(|w| w.embedding_scale = EmbeddingScale::None, || json!({ "embedding_scale": "sqrt_d_model" })),
-    declared(|w| w.causal_mask = Switch::Off, || json!({ "causal_mask": "on" })),
-    declared(|w| w.padding_mask = Switch::Off, || json!({ "padding_mask": "on" })),
-    declared(|w| w.cross_mask = CrossMask::Causal, || json!({ "cross_mask": "padding" })),
-    declared(|w| w.decoder_shift = Switch::Off, || json!({ "decoder_shift": "on" })),
-    declared(|w| w.logit_scale = LogitScale::RsqrtDModel, || json!({ "logit_scale": "none" })),
-    Declared { edit: |_| (), heads: Some(8), best: || json!({ "heads": 4 }) },
-    Declared { edit: |_| (), heads: Some(2), best: || json!({ "heads": 4 }) },
-    declared(
-        |w| (w.activation, w.score_scale) = (Activation::Relu, ScoreScale::DModel),
-        || json!({ "score_scale": "d_head", "activation": "swish" }),
-    ),
-    declared(
-        |w| (w.squash, w.activation) = (Squash::Sigmoid, Activation::Gelu),
-        || json!({ "squash": "softmax", "activation": "swish" }),
-    ),
-];
-
-/// The wiring that the doctor finds, or null.
-fn explained(opened: &Opened, fault: &Declared, pairs: usize) -> (Value, Diagnosis) {
-    let diagnosis = miswired(opened, fault.edit, fault.heads, pairs, &["wiring-mismatch"]);
-    let best = diagnosis.findings.first().map_or(Value::Null, |f| f.extra["best"].clone());
-    (best, diagnosis)
-}
-
-/// Some in the everyday tests; all of them where there is optimisation.
-#[test]
-fn wrong_declarations_are_found() {
-    let demo = open("demo", None);
-    let (every, pairs) = if cfg!(debug_assertions) { (10, 40) } else { (1, 200) };
-    for fault in DECLARED.iter().skip(usize::from(every > 1)).step_by(every) {
-        let (best, diagnosis) = explained(&demo, fault, pairs);
-        assert_eq!(best, (fault.best)(), "{:#?}", diagnosis.findings);
-    }
-}
-
 #[test]
 fn every_family_is_run_without_leaks_and_without_nan() {
     for (model, _, heads) in MODELS {
@@ -587,38 +465,6 @@ fn captions() -> Option<(TempDir, String)> {
     std::fs::write(&path, pairs.join("\n")).unwrap();
     let path = path.display().to_string();
     Some((folder, path))
-}
-
-#[test]
-fn checkpoints_that_lie_about_their_training_are_found_out() {
-    let Some(file) = captions() else { return };
-    let cases = [
-        ("relu", json!({ "activation": "swish" }), json!({ "activation": "relu" })),
-        ("scale_model", json!({ "score_scale": "d_head" }), json!({ "score_scale": "d_model" })),
-        ("no_causal", json!({ "causal_mask": "on" }), json!({ "causal_mask": "off" })),
-    ];
-    for (name, declared, best) in cases {
-        let Some(path) = shared(&format!("models/zoo/{name}")) else { return };
-        // A wrong score scale looks like a factor of a projection: there the two explanations compete.
-        let seconds = if name == "scale_model" { "1200" } else { "0" };
-        let args = ["--pairs", &file.1, "--rules", "wiring-mismatch", "--repair-time", seconds];
-        let (report, code, said) = doctor(&path, &args);
-        let finding = &report["findings"][0];
-        assert_eq!(
-            (code, &finding["declared"], &finding["best"]),
-            (1, &declared, &best),
-            "{name}: {report:#}\n{said}"
-        );
-        assert!(finding["nll_best"].as_f64() < finding["nll_declared"].as_f64());
-        assert!(finding["p"].as_f64().unwrap() < 0.01);
-    }
-    let Some(path) = shared("models/zoo/ignores_source") else { return };
-    let (report, code, _) = doctor(&path, &["--pairs", &file.1, "--rules", "wiring-mismatch,source-ignored"]);
-    assert_eq!((found(&report, true), code), (vec!["source-ignored"], 1), "{report:#}");
-    let finding = &report["findings"][0];
-    assert!(finding["number"].as_f64().unwrap().abs() < 0.05, "{report:#}");
-    assert!(finding["cross_output_ratio"][0].as_f64().unwrap() < 0.4, "{report:#}");
-    assert!(finding["source_contribution"].as_f64().unwrap() < 0.3, "{report:#}");
 }
 
 #[test]
