@@ -9,26 +9,21 @@
 //! # Ok::<(), attnscope::Failure>(())
 //! ```
 
-mod attention;
-pub mod cli;
-mod explain;
 mod failure;
 mod judged;
-mod near;
 mod open;
 mod ready;
-mod text_file;
-mod thresholds_file;
-mod toy;
+pub mod toy;
 mod traced;
 mod writing;
 
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_diagnose as diagnose;
 pub use attnscope_graph as graph;
-pub use attnscope_render as render;
 pub use attnscope_run as run;
 pub use failure::Failure;
+pub use judged::{Judged, PairLines};
 pub use open::Opened;
 pub use ready::{Ready, Token};
+pub use traced::{Traced, open_model, same_files};
 pub use writing::{Aligned, Written};

@@ -24,15 +24,15 @@ pub struct Ready<'a> {
     /// What fills the shorter rows of a batch: the model's own padding, or 0 where it names none.
     pub pad: u32,
     /// What an audio model's special tokens are for, where a tokenizer knows them.
-    pub(crate) speech: Option<Speech>,
+    pub speech: Option<Speech>,
     /// The language of a recording, where it was named.
-    pub(crate) language: Option<u32>,
+    pub language: Option<u32>,
     /// What is done with a recording.
-    pub(crate) task: Task,
+    pub task: Task,
     /// Whether a transcript is to have times in it.
-    pub(crate) times: bool,
+    pub times: bool,
     /// What the decoder begins with, where that was asked for.
-    pub(crate) start: Option<Vec<u32>>,
+    pub start: Option<Vec<u32>>,
     /// How it is decoded where nothing was asked for.
     settings: Settings,
     /// Seconds of the recording that was read.
@@ -81,7 +81,7 @@ impl<'a> Ready<'a> {
     }
 
     /// The model's own padding, where its documents name it.
-    pub(crate) fn named_pad(&self) -> Option<u32> {
+    pub fn named_pad(&self) -> Option<u32> {
         pad_token(self.model).ok().flatten()
     }
 

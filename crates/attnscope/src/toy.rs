@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::failure::Failure;
 
 /// What the toy reads where nothing else is given.
-pub(crate) const SOURCE: &str = "hello from cairo egypt team project";
+pub const SOURCE: &str = "hello from cairo egypt team project";
 /// What its decoder reads.
-pub(crate) const TARGET: &str = "we are debugging transformer today";
+pub const TARGET: &str = "we are debugging transformer today";
 
 const LAYERS: usize = 2;
 const HEADS: usize = 4;

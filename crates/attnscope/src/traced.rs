@@ -13,17 +13,17 @@ use crate::open::Opened;
 
 /// A trace whose model is at hand: the file's checksums are those that the trace names.
 #[derive(Debug)]
-pub(crate) struct Traced {
+pub struct Traced {
     trace: Trace,
     /// The model.
-    pub(crate) opened: Opened,
+    pub opened: Opened,
     /// `f32` or `f64`.
-    pub(crate) precision: &'static str,
+    pub precision: &'static str,
 }
 
 impl Traced {
     /// Opens a trace and its model: the one given, or the one that the trace names.
-    pub(crate) fn open(folder: &Path, model: Option<&str>) -> Result<Self, Failure> {
+    pub fn open(folder: &Path, model: Option<&str>) -> Result<Self, Failure> {
         let trace = Trace::open(folder)?;
         let precision = if trace.about["precision"] == "f64" { "f64" } else { "f32" };
         let name = model.or_else(|| trace.model()).unwrap_or_default();
@@ -36,7 +36,7 @@ impl Traced {
     }
 
     /// Every captured tensor, computed again.
-    pub(crate) fn audit(&self) -> Result<Audit, Failure> {
+    pub fn audit(&self) -> Result<Audit, Failure> {
         let model = self.opened.encoder_decoder()?;
         let weights = Weights::load(model, &self.opened.checkpoint)?;
         let input = self.input()?;
@@ -86,7 +86,7 @@ impl Traced {
 
 /// Opens a model as it was when it was traced: with the heads that the user may have given then, a toy with the words it
 /// was traced with. Whether its weights are still the same is for [`same_files`] to say.
-pub(crate) fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Opened, Failure> {
+pub fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Opened, Failure> {
     let opened = Opened::open(name, heads.or_else(|| trace.heads()))?;
     if name != "toy" || same_files(&opened, trace).is_ok() {
         return Ok(opened);
@@ -97,7 +97,7 @@ pub(crate) fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Res
 }
 
 /// Whether the weights are those that were traced.
-pub(crate) fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> {
+pub fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> {
     let (found, expected) = (opened.checkpoint.sha256()?, trace.checksums());
     if found == expected {
         return Ok(());

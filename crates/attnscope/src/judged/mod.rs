@@ -10,7 +10,7 @@ use attnscope_run::{
 
 use crate::failure::Failure;
 use crate::ready::Ready;
-pub(crate) use pairs::PairLines;
+pub use pairs::PairLines;
 use pairs::ReadPairs;
 
 /// Pairs in the manner of captions, written for the built-in model.
@@ -25,16 +25,17 @@ const MADE_UP: [usize; 2] = [14, 10];
 const SEED: u64 = 1;
 
 /// A model that is ready, and what it is to be run on.
-pub(crate) struct Judged<'a> {
+#[derive(Debug)]
+pub struct Judged<'a> {
     ready: Option<Ready<'a>>,
     /// How the decoder begins.
-    pub(crate) shift: Option<Shift>,
+    pub shift: Option<Shift>,
     /// One batch.
-    pub(crate) sample: Option<Sample>,
+    pub sample: Option<Sample>,
     /// Many pairs.
-    pub(crate) corpus: Option<Corpus>,
+    pub corpus: Option<Corpus>,
     /// Pairs that have no room in the model's positions.
-    pub(crate) too_long: Vec<TooLong>,
+    pub too_long: Vec<TooLong>,
     /// Pairs that were left out since a side of them is empty.
     empty: usize,
     /// Clips that were left out since there is no memory for more.
@@ -43,7 +44,7 @@ pub(crate) struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     /// A model that does not run.
-    pub(crate) fn at_rest() -> Self {
+    pub fn at_rest() -> Self {
         Self {
             ready: None,
             shift: None,
@@ -56,7 +57,7 @@ impl<'a> Judged<'a> {
     }
 
     /// Pairs: those given, the built-in model's own, or none.
-    pub(crate) fn on_pairs(ready: Ready<'a>, mut pairs: PairLines) -> Result<Self, Failure> {
+    pub fn on_pairs(ready: Ready<'a>, mut pairs: PairLines) -> Result<Self, Failure> {
         if pairs.lines.is_empty() && ready.opened.name == "demo" {
             pairs.lines = parse_pairs(std::path::Path::new("demo-pairs.tsv"), DEMO_PAIRS)?;
         }
@@ -75,7 +76,7 @@ impl<'a> Judged<'a> {
     }
 
     /// One input of the user's. The model writes the target where none is given.
-    pub(crate) fn on_input(ready: Ready<'a>, source: Source, target: Option<Rows>) -> Result<Self, Failure> {
+    pub fn on_input(ready: Ready<'a>, source: Source, target: Option<Rows>) -> Result<Self, Failure> {
         let shift = ready.shift().ok();
         let target = match target {
             Some(target) => target,
@@ -89,20 +90,23 @@ impl<'a> Judged<'a> {
         Ok(Self { ready: Some(ready), shift, sample, ..Self::at_rest() })
     }
 
-    pub(crate) fn weights(&self) -> Option<&Weights> {
+    /// The weights, where the model runs.
+    pub fn weights(&self) -> Option<&Weights> {
         self.ready.as_ref().map(|ready| &ready.weights)
     }
 
-    pub(crate) fn pad(&self) -> u32 {
+    /// What fills the shorter rows of a batch.
+    pub fn pad(&self) -> u32 {
         self.ready.as_ref().map_or(0, |ready| ready.pad)
     }
 
-    pub(crate) fn tokenizer(&self) -> Option<&Tokenizer> {
+    /// The tokenizer, where one is known.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
         self.ready.as_ref().and_then(|ready| ready.tokenizer.as_ref())
     }
 
     /// What findings rest on, in a few words.
-    pub(crate) fn basis(&self) -> String {
+    pub fn basis(&self) -> String {
         let rows = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
         match (&self.corpus, &self.sample) {
             (Some(corpus), _) => {

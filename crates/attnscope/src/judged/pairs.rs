@@ -14,11 +14,11 @@ const MOST_CLIP_BYTES: usize = 512 << 20;
 
 /// The lines of a file of pairs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PairLines {
+pub struct PairLines {
     /// Source and target; for an audio model, the name of a file and what is said in it.
-    pub(crate) lines: Vec<Pair>,
+    pub lines: Vec<Pair>,
     /// The file itself: names of clips are relative to its folder.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
 }
 
 /// Pairs as the model reads them, and what was left out.

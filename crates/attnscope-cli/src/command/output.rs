@@ -1,0 +1,103 @@
+//! Where results go: standard output or a file, whole or not at all.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use attnscope_render::{Glyphs, Options, Style};
+
+use super::{Color, OutputArgs};
+use attnscope::Failure;
+
+/// The settings of one command's output, worked out from flags, terminal and locale.
+pub(super) struct Output<'a> {
+    args: &'a OutputArgs,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(args: &'a OutputArgs) -> Self {
+        Self { args }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        let from_env = || std::env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok());
+        let detected = || from_env().or_else(terminal_width).filter(|&w| w > 0);
+        match self.args.width {
+            Some(width) => usize::from(width),
+            None => detected().unwrap_or(100).clamp(60, 160),
+        }
+    }
+
+    pub(super) fn glyphs(&self) -> Glyphs {
+        if self.args.ascii || !locale_is_utf8() { Glyphs::Ascii } else { Glyphs::Unicode }
+    }
+
+    /// Text of several lines in the characters that the output can show. Colours pass.
+    pub(super) fn glyphs_text(&self, text: &str) -> String {
+        match self.glyphs() {
+            Glyphs::Unicode => text.to_owned(),
+            Glyphs::Ascii => {
+                // What comes from a file has been cleaned before: an escape that is left is a colour.
+                let line = |line: &str| {
+                    line.split('\x1b').map(|part| Glyphs::Ascii.text(part)).collect::<Vec<_>>().join("\x1b")
+                };
+                text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+
+    pub(super) fn style(&self) -> Style {
+        let to_terminal = self.args.output.is_none() && std::io::stdout().is_terminal();
+        let color = match self.args.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none(),
+        };
+        Style { color }
+    }
+
+    pub(super) fn layout(&self) -> Options {
+        Options { width: self.width(), glyphs: self.glyphs() }
+    }
+
+    /// A remark for the user that is not part of the result.
+    pub(super) fn note(&self, text: &str) {
+        if !self.args.quiet {
+            let _ = writeln!(std::io::stderr(), "note: {}", super::line(text));
+        }
+    }
+
+    /// Writes the result: to a temporary name that is renamed when whole, or to standard output.
+    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+        match &self.args.output {
+            Some(path) => {
+                attnscope_checkpoint::check_output(path)?;
+                let written = attnscope_checkpoint::write_file(path, |mut file| {
+                    let failed =
+                        |e| attnscope_checkpoint::Error::new(path, attnscope_checkpoint::ErrorKind::Write(e));
+                    file.write_all(text.as_bytes()).map_err(failed)
+                });
+                Ok(written?)
+            }
+            None => match std::io::stdout().lock().write_all(text.as_bytes()) {
+                // The reader has seen enough: `attnscope flow | head`.
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+                Err(e) => Err(Failure::new(format!("standard output: {e}"), "check where the output goes")),
+                Ok(()) => Ok(()),
+            },
+        }
+    }
+}
+
+fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}
+
+/// A locale that is set and is not UTF-8 gets ASCII; where none is set, nobody has asked for less.
+fn locale_is_utf8() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    set.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
