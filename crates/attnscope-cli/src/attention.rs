@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use attnscope_diagnose::{Weights, head_measures};
-use attnscope_graph::{Dim, Graph, Node, NodeId, Op, Side};
+use attnscope_graph::{AttentionKind, AttentionStep, Dim, Graph, Node, NodeId, Op, Side};
 use attnscope_render::trace::AttentionMap;
 use attnscope_run::audio::POSITION_SECONDS;
 use attnscope_run::{Input, Kept, Source};
@@ -33,7 +33,11 @@ pub(crate) enum DrawnHeads {
 
 /// The weights of every cross-attention.
 pub(crate) fn cross_weights(graph: &Graph) -> Vec<NodeId> {
-    graph.iter().filter(|(_, node)| node.path.is_cross_weights()).map(|(id, _)| id).collect()
+    graph
+        .iter()
+        .filter(|(_, node)| node.role.is(AttentionKind::CrossAttention, AttentionStep::Weights))
+        .map(|(id, _)| id)
+        .collect()
 }
 
 impl Batch<'_> {

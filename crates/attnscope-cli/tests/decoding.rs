@@ -4,7 +4,7 @@
 
 mod common;
 
-use attnscope::graph::{Layers, Model, NodeId, Positions, Recognised, Side, Stack, Switch, build};
+use attnscope::graph::{Model, NodeId, Positions, Recognised, Side, Switch, build};
 use attnscope::run::generate::{Decode, Uncached, Watched};
 use attnscope::run::{
     Input, Keep, Kept, Native, Report, Rows, RunError, Sink, Source, Values, Weights, position_room,
@@ -159,8 +159,7 @@ fn without_a_causal_mask_nothing_old_is_believed() {
     let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("bart") };
     let weights = Weights::load(&model, &opened.checkpoint).unwrap();
     model.wiring.causal_mask = Switch::Off;
-    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
-    model.graph = build(Layers { encoder, decoder }, &model.wiring);
+    model.graph = build(&model.architecture, &model.wiring);
     let (source, targets) = input("bart", &model);
     let rows: Vec<usize> = (0..targets.len()).collect();
     let mut native = Native::new();
@@ -226,8 +225,7 @@ fn what_is_blind_is_counted_once() {
         let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("bart") };
         let weights = Weights::load(&model, &opened.checkpoint).unwrap();
         model.wiring.causal_mask = causal;
-        let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
-        model.graph = build(Layers { encoder, decoder }, &model.wiring);
+        model.graph = build(&model.architecture, &model.wiring);
         let source = Source::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
         let targets = vec![vec![2, 5, 6]; 2];
         let input = Input { source: source.clone(), target: Rows::new(&targets, 1) };

@@ -4,7 +4,7 @@
 
 mod common;
 
-use attnscope::graph::{Model, Node, NormKind, NormPlace, Op, Stack};
+use attnscope::graph::{Architecture, Model, Node, NormKind, NormPlace, Op, Stack, build};
 use common::{expected, fixture, models_and_variants, open, shared};
 use serde_json::Value;
 
@@ -178,4 +178,22 @@ fn packed_projections_are_thirds_of_one_tensor() {
         }
     };
     assert_eq!((rows("q"), rows("k"), rows("v")), (0..24, 24..48, 48..72));
+}
+
+/// Nothing is put into a graph after it was built: building it again, or rewiring a model to its own wiring, changes
+/// nothing. A trace's list of nodes is enough to know the architecture.
+#[test]
+fn a_graph_is_what_build_makes_of_its_architecture_and_wiring() {
+    for (path, _, heads) in models_and_variants() {
+        let opened = open(&fixture(path), heads);
+        let model = opened.encoder_decoder().unwrap();
+        assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{path}");
+        assert_eq!(model.rewired(&model.wiring, None).graph, model.graph, "{path}");
+        let paths = model.graph.nodes().iter().map(|node| node.path.as_str());
+        assert_eq!(Architecture::of_paths(paths), model.architecture, "{path}");
+        for node in model.graph.nodes() {
+            assert_eq!(node.path.as_str(), node.role.to_string(), "{path}");
+            assert_eq!(node.path.layer(), node.role.layer(), "{path}");
+        }
+    }
 }

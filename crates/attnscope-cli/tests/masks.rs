@@ -5,7 +5,7 @@
 mod common;
 
 use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict, masks};
-use attnscope::graph::{CrossMask, Layers, Model, PositionCount, Recognised, Stack, Switch, Wiring, build};
+use attnscope::graph::{CrossMask, Model, PositionCount, Recognised, Switch, Wiring, build};
 use attnscope::run::{Input, Keep, Native, PadSide, Rows, Source, Weights};
 use common::faults::Patient;
 use common::trace::Trace;
@@ -19,8 +19,7 @@ fn fixture_model(path: &str, heads: Option<usize>, edit: impl Fn(&mut Wiring)) -
     let mut model = *model;
     let weights = Weights::load(&model, &opened.checkpoint).unwrap();
     edit(&mut model.wiring);
-    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
-    model.graph = build(Layers { encoder, decoder }, &model.wiring);
+    model.graph = build(&model.architecture, &model.wiring);
     (model, weights, Trace::open(path).input())
 }
 
@@ -381,8 +380,7 @@ fn a_projection_of_zeros_is_not_called_a_mask() {
         }
     });
     model.wiring.cross_mask = CrossMask::Causal;
-    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
-    model.graph = build(Layers { encoder, decoder }, &model.wiring);
+    model.graph = build(&model.architecture, &model.wiring);
     let proofs = prove(&(model, weights, input), PadSide::Right);
     assert_eq!(failing(&proofs), [(Claim::CrossReach, "decoder.0.cross_attn.masked_scores")]);
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::dim::Sizes;
 use crate::graph::{Graph, WeightId};
 use crate::names::{Found, Lookup, TensorSpec};
+use crate::op::Op;
 
 /// What became of every weight of the graph and of every tensor of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Binding {
 }
 
 /// Binds the weights of a graph to the tensors of a file.
-pub(crate) fn bind(graph: &Graph, sizes: &Sizes, lookup: &Lookup<'_>, tied_output: bool) -> Binding {
+pub(crate) fn bind(graph: &Graph, sizes: &Sizes, lookup: &Lookup<'_>) -> Binding {
     let slots: Vec<Slot> = graph
         .weights()
         .iter()
@@ -103,32 +104,26 @@ pub(crate) fn bind(graph: &Graph, sizes: &Sizes, lookup: &Lookup<'_>, tied_outpu
             used.insert(found.tensor);
         }
     }
-    let aliases = aliases(graph, lookup, tied_output, &used);
+    let aliases = aliases(graph, lookup, &used);
     used.extend(aliases.iter().map(|(tensor, _)| *tensor));
     let unused = (0..lookup.tensors.len()).filter(|i| !used.contains(i)).collect();
     Binding { slots, unused, aliases }
 }
 
-/// Older files hold a tied table under every one of its names.
-fn aliases(
-    graph: &Graph,
-    lookup: &Lookup<'_>,
-    tied_output: bool,
-    used: &HashSet<usize>,
-) -> Vec<(usize, WeightId)> {
+/// Older files hold a table that several nodes share under the name that each of them would give it.
+fn aliases(graph: &Graph, lookup: &Lookup<'_>, used: &HashSet<usize>) -> Vec<(usize, WeightId)> {
+    let mut names: Vec<Vec<String>> =
+        graph.weights().iter().map(|weight| vec![weight.path.clone()]).collect();
+    for node in graph.nodes() {
+        let is_table = matches!(node.op, Op::Embed { .. } | Op::Logits { .. });
+        if let (true, Some(table)) = (is_table, node.weights.first()) {
+            names[table.index()].push(format!("{}.weight", node.role));
+        }
+    }
     let mut seen = used.clone();
     let mut aliases = Vec::new();
-    for (i, weight) in graph.weights().iter().enumerate() {
-        let mut names = lookup.find_all(&weight.path);
-        // The table that the target looks up is the source's where they share one.
-        let owner = graph.find("tgt.embed").and_then(|id| graph.node(id).weights.first());
-        if owner == Some(&WeightId(i)) {
-            names.extend(lookup.find_all("tgt.embed.weight"));
-            if tied_output {
-                names.extend(lookup.find_all("logits.weight"));
-            }
-        }
-        for found in names {
+    for (i, names) in names.iter().enumerate() {
+        for found in names.iter().flat_map(|name| lookup.find_all(name)) {
             if seen.insert(found.tensor) {
                 aliases.push((found.tensor, WeightId(i)));
             }

@@ -1,52 +1,57 @@
-//! From a wiring to a graph. Pure: a hypothesis about a model is `build` with another wiring.
+//! From an architecture and a wiring to a graph. Pure: a hypothesis about a model is `build` with another wiring.
 
+use crate::architecture::{Architecture, Head, StackShape};
 use crate::dim::{Dim, Side, Stack};
 use crate::graph::{Graph, NodeId, WeightId};
 use crate::op::{Factor, MaskKind, Op};
+use crate::role::{
+    AttentionKind, AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, HeadStep, LayerStep,
+    Role,
+};
 use crate::wiring::{
     CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormPlace, Positions, ScoreScale,
     Switch, Wiring,
 };
 
-/// How many layers each stack has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layers {
-    /// Layers of the encoder.
-    pub encoder: usize,
-    /// Layers of the decoder.
-    pub decoder: usize,
-}
-
-/// The graph of an encoder-decoder with these layers, joined in this way.
-pub fn build(layers: Layers, wiring: &Wiring) -> Graph {
-    let mut b = Builder { graph: Graph::default(), wiring: *wiring };
-    let mut x = match wiring.front {
-        Front::Tokens => b.embed_tokens(Side::Source),
-        Front::Audio => b.embed_audio(),
-    };
-    for n in 0..layers.encoder {
-        x = b.layer(Stack::Encoder, n, x, None);
+/// The graph of a model with these stacks, joined in this way.
+pub fn build(architecture: &Architecture, wiring: &Wiring) -> Graph {
+    let mut b = Builder { graph: Graph::default(), architecture, wiring: *wiring };
+    let mut outputs: Vec<(Stack, NodeId)> = Vec::new();
+    for &(shape, layers) in &architecture.stacks {
+        let memory = shape.reads.and_then(|read| outputs.iter().find(|(stack, _)| *stack == read));
+        let memory = memory.map(|&(stack, out)| Memory { stack, out });
+        let mut x = match (shape.stack.side(), wiring.front) {
+            (Side::Source, Front::Audio) => b.embed_audio(),
+            (side, _) => b.embed_tokens(side),
+        };
+        for n in 0..layers {
+            x = b.layer(shape, n, x, memory);
+        }
+        outputs.push((shape.stack, b.finish(shape.stack, x)));
     }
-    let memory = b.finish(Stack::Encoder, x);
-    let mut x = b.embed_tokens(Side::Target);
-    for n in 0..layers.decoder {
-        x = b.layer(Stack::Decoder, n, x, Some(memory));
+    if let Some(&(stack, out)) = outputs.last() {
+        b.head(stack, out);
     }
-    let out = b.finish(Stack::Decoder, x);
-    b.logits(out);
     b.graph
 }
 
-struct Builder {
+struct Builder<'a> {
     graph: Graph,
+    architecture: &'a Architecture,
     wiring: Wiring,
 }
 
-impl Builder {
+/// The output of a stack that another one reads.
+#[derive(Clone, Copy)]
+struct Memory {
+    stack: Stack,
+    out: NodeId,
+}
+
+impl Builder<'_> {
     /// `src.ids` → `src.embed` → `src.embed_pos`.
     fn embed_tokens(&mut self, side: Side) -> NodeId {
-        let s = side.name();
-        let ids = self.graph.add(format!("{s}.ids"), Op::Ids(side), &[], &[]);
+        let ids = self.graph.add(Role::Entry(side, EntryStep::Ids), Op::Ids(side), &[], &[]);
         let table = self.embedding_table(side);
         let scale = match self.wiring.embedding_scale {
             EmbeddingScale::SqrtDModel if side == Side::Source || self.wiring.scales_target => {
@@ -54,231 +59,280 @@ impl Builder {
             }
             EmbeddingScale::SqrtDModel | EmbeddingScale::None => Factor::One,
         };
-        let embed = self.graph.add(format!("{s}.embed"), Op::Embed { scale }, &[ids], &[table]);
+        let embed =
+            self.graph.add(Role::Entry(side, EntryStep::Embed), Op::Embed { scale }, &[ids], &[table]);
         self.add_positions(side, embed)
     }
 
     /// A shared table belongs to the source, whichever side looks it up.
     fn embedding_table(&mut self, side: Side) -> WeightId {
         let owner = if self.shares_tables() { Side::Source } else { side };
-        self.graph.add_weight(format!("{}.embed.weight", owner.name()), vec![Dim::Vocab(owner), Dim::Model])
+        let path = format!("{}.weight", Role::Entry(owner, EntryStep::Embed));
+        self.graph.add_weight(path, vec![Dim::Vocab(owner), Dim::Model])
     }
 
     /// `audio.mel` → two convolutions → `src.embed` → `src.embed_pos`.
     fn embed_audio(&mut self) -> NodeId {
-        let mut x = self.graph.add("audio.mel".into(), Op::Features, &[], &[]);
-        for (name, stride, channels) in [("conv1", 1, Dim::Mels), ("conv2", 2, Dim::Model)] {
-            let path = format!("audio.{name}");
-            let kernel = vec![Dim::Model, channels, Dim::Fixed(3)];
-            let weight = self.graph.add_weight(format!("{path}.weight"), kernel);
-            let bias = self.graph.add_weight(format!("{path}.bias"), vec![Dim::Model]);
-            x = self.graph.add(path, Op::Conv1d { stride }, &[x], &[weight, bias]);
+        let mut x = self.graph.add(Role::Audio(AudioStep::Mel), Op::Features, &[], &[]);
+        for (n, stride, channels) in [(1, 1, Dim::Mels), (2, 2, Dim::Model)] {
+            let role = Role::Audio(AudioStep::Conv(n));
+            let weight =
+                self.graph.add_weight(format!("{role}.weight"), vec![Dim::Model, channels, Dim::Fixed(3)]);
+            let bias = self.graph.add_weight(format!("{role}.bias"), vec![Dim::Model]);
+            x = self.graph.add(role, Op::Conv1d { stride }, &[x], &[weight, bias]);
             // The front end's activation is the exact GELU whatever the layers use.
             let act = Op::Activate(crate::wiring::Activation::Gelu);
-            x = self.graph.add(format!("audio.{name}_act"), act, &[x], &[]);
+            x = self.graph.add(Role::Audio(AudioStep::ConvAct(n)), act, &[x], &[]);
         }
-        let embed = self.graph.add("src.embed".into(), Op::Transpose, &[x], &[]);
+        let embed = self.graph.add(Role::Entry(Side::Source, EntryStep::Embed), Op::Transpose, &[x], &[]);
         self.add_positions(Side::Source, embed)
     }
 
     /// Positions and the embedding norm, in the wiring's order; the result is always called `embed_pos`.
     fn add_positions(&mut self, side: Side, embed: NodeId) -> NodeId {
-        let s = side.name();
         let norm = self.wiring.embedding_norm(side);
         let mut x = embed;
         if norm == EmbeddingNorm::BeforePositions {
-            x = self.norm(format!("{s}.embed_norm"), x);
+            x = self.norm(Role::Entry(side, EntryStep::EmbedNorm), x);
         }
-        let done = format!("{s}.embed_pos");
-        let summed =
-            if norm == EmbeddingNorm::AfterPositions { format!("{s}.embed_sum") } else { done.clone() };
+        let done = Role::Entry(side, EntryStep::EmbedPos);
+        let normed_after = norm == EmbeddingNorm::AfterPositions;
+        let summed = if normed_after { Role::Entry(side, EntryStep::EmbedSum) } else { done };
         x = match self.positions(side) {
             Some(positions) => self.graph.add(summed, Op::AddPositions, &[x, positions], &[]),
-            None if norm == EmbeddingNorm::AfterPositions => x,
+            None if normed_after => x,
             None => self.graph.add(summed, Op::Same, &[x], &[]),
         };
-        if norm == EmbeddingNorm::AfterPositions { self.norm(done, x) } else { x }
+        if normed_after { self.norm(done, x) } else { x }
     }
 
     fn positions(&mut self, side: Side) -> Option<NodeId> {
         let kind = self.wiring.positions(side);
-        let path = format!("{}.positions", side.name());
+        let role = Role::Entry(side, EntryStep::Positions);
         let table = match kind {
             Positions::None => return None,
             Positions::Table => {
                 let dims = vec![Dim::Positions(side), Dim::Model];
-                vec![self.graph.add_weight(format!("{path}.weight"), dims)]
+                vec![self.graph.add_weight(format!("{role}.weight"), dims)]
             }
             _ => vec![],
         };
         let Wiring { position_offset: offset, position_count: count, .. } = self.wiring;
         let op = Op::Positions { kind, offset, count, side };
-        Some(self.graph.add(path, op, &[], &table))
+        Some(self.graph.add(role, op, &[], &table))
     }
 
-    fn layer(&mut self, stack: Stack, n: usize, x: NodeId, memory: Option<NodeId>) -> NodeId {
-        let layer = format!("{}.{n}", stack.name());
-        let mut x = self.graph.add(format!("{layer}.in"), Op::Same, &[x], &[]);
-        let path = format!("{layer}.self_attn");
-        let own = Attention { stack, keys: stack.side(), causal: stack == Stack::Decoder };
-        x = self.sublayer(&path, x, |b, x| b.attention(&path, own, x, x));
+    fn layer(&mut self, shape: StackShape, n: usize, x: NodeId, memory: Option<Memory>) -> NodeId {
+        let stack = shape.stack;
+        let mut x = self.graph.add(Role::Layer(stack, n, LayerStep::In), Op::Same, &[x], &[]);
+        let place = AttentionPlace { stack, layer: n, kind: AttentionKind::SelfAttention };
+        let own = Attention { place, keys: stack.side(), causal: shape.causal };
+        x = self.attention_sublayer(own, x, None);
         if let Some(memory) = memory {
-            let path = format!("{layer}.cross_attn");
+            let place = AttentionPlace { kind: AttentionKind::CrossAttention, ..place };
             let causal = self.wiring.cross_mask == CrossMask::Causal;
-            let cross = Attention { stack, keys: Side::Source, causal };
-            x = self.sublayer(&path, x, |b, x| b.attention(&path, cross, x, memory));
+            let cross = Attention { place, keys: memory.stack.side(), causal };
+            x = self.attention_sublayer(cross, x, Some(memory.out));
         }
-        let path = format!("{layer}.ffn");
-        x = self.sublayer(&path, x, |b, x| b.feed_forward(&path, stack, x));
-        self.graph.add(format!("{layer}.out"), Op::Same, &[x], &[])
+        let step = |step| Role::Layer(stack, n, LayerStep::FeedForward(step));
+        let sublayer = Sublayer {
+            norm: step(FeedForwardStep::Norm),
+            residual: step(FeedForwardStep::Residual),
+            gain: 1.0,
+        };
+        x = self.sublayer(sublayer, x, |b, x| b.feed_forward(stack, n, x));
+        self.graph.add(Role::Layer(stack, n, LayerStep::Out), Op::Same, &[x], &[])
+    }
+
+    /// Keys and values come from `memory`, or where there is none, from where the queries come from.
+    fn attention_sublayer(&mut self, attention: Attention, x: NodeId, memory: Option<NodeId>) -> NodeId {
+        let sublayer = Sublayer {
+            norm: attention.place.step(AttentionStep::Norm),
+            residual: attention.place.step(AttentionStep::Residual),
+            gain: self.gain(attention.place),
+        };
+        self.sublayer(sublayer, x, |b, x| b.attention(attention, x, memory.unwrap_or(x)))
     }
 
     /// A sublayer with its residual sum and its norm, before or after.
-    fn sublayer(&mut self, path: &str, x: NodeId, body: impl FnOnce(&mut Self, NodeId) -> NodeId) -> NodeId {
-        let residual = Op::Residual { gain: self.gain(path) };
-        let (norm_path, sum_path) = (format!("{path}.norm"), format!("{path}.residual"));
+    fn sublayer(
+        &mut self,
+        sublayer: Sublayer,
+        x: NodeId,
+        body: impl FnOnce(&mut Self, NodeId) -> NodeId,
+    ) -> NodeId {
+        let residual = Op::Residual { gain: sublayer.gain };
         match self.wiring.norm_place {
             NormPlace::Pre => {
-                let normed = self.norm(norm_path, x);
+                let normed = self.norm(sublayer.norm, x);
                 let y = body(self, normed);
-                self.graph.add(sum_path, residual, &[x, y], &[])
+                self.graph.add(sublayer.residual, residual, &[x, y], &[])
             }
             NormPlace::Post => {
                 let y = body(self, x);
-                let sum = self.graph.add(sum_path, residual, &[x, y], &[]);
-                self.norm(norm_path, sum)
+                let sum = self.graph.add(sublayer.residual, residual, &[x, y], &[]);
+                self.norm(sublayer.norm, sum)
             }
         }
     }
 
-    /// How often a sublayer is added: once, but for the attentions that a wiring speaks of.
-    fn gain(&self, path: &str) -> f32 {
+    /// How often an attention is added to the stream: once, but where a wiring says otherwise.
+    fn gain(&self, place: AttentionPlace) -> f32 {
         let here = match self.wiring.residual_gain_at {
-            GainAt::EveryAttention => !path.ends_with("ffn"),
-            GainAt::Encoder => path.starts_with(Stack::Encoder.name()) && !path.ends_with("ffn"),
+            GainAt::EveryAttention => true,
+            GainAt::Encoder => place.stack == Stack::Encoder,
         };
         if here { self.wiring.residual_gain } else { 1.0 }
     }
 
     /// Queries from `x`, keys and values from `memory`: the same node for self-attention.
-    fn attention(&mut self, path: &str, kind: Attention, x: NodeId, memory: NodeId) -> NodeId {
-        let Attention { stack, .. } = kind;
-        let biases = self.wiring.biases;
+    fn attention(&mut self, attention: Attention, x: NodeId, memory: NodeId) -> NodeId {
+        use AttentionStep::{Context, ContextHeads, K, KHeads, Out, Q, QHeads, V, VHeads, Weights};
+        let place = attention.place;
+        let (stack, biases) = (place.stack, self.wiring.biases);
         let inner = Dim::Inner(stack);
-        let heads = |b: &mut Self, name: &str, from: NodeId, bias: bool| {
-            let projected = b.linear(format!("{path}.{name}"), from, [inner, Dim::Model], bias);
-            b.graph.add(format!("{path}.{name}_heads"), Op::SplitHeads(stack), &[projected], &[])
+        let heads = |b: &mut Self, [projection, split]: [AttentionStep; 2], from: NodeId, bias: bool| {
+            let projected = b.linear(place.step(projection), from, [inner, Dim::Model], bias);
+            b.graph.add(place.step(split), Op::SplitHeads(stack), &[projected], &[])
         };
-        let q = heads(self, "q", x, biases.q);
-        let k = heads(self, "k", memory, biases.k);
-        let v = heads(self, "v", memory, biases.v);
-        let masked = self.masked_scores(path, kind, q, k);
+        let q = heads(self, [Q, QHeads], x, biases.q);
+        let k = heads(self, [K, KHeads], memory, biases.k);
+        let v = heads(self, [V, VHeads], memory, biases.v);
+        let masked = self.masked_scores(attention, q, k);
         let squash = Op::Squash(self.wiring.squash);
-        let weights = self.graph.add(format!("{path}.weights"), squash, &[masked], &[]);
-        let context = self.graph.add(format!("{path}.context_heads"), Op::Context, &[weights, v], &[]);
-        let merged = self.graph.add(format!("{path}.context"), Op::MergeHeads(stack), &[context], &[]);
-        self.linear(format!("{path}.out"), merged, [Dim::Model, inner], biases.attn_out)
+        let weights = self.graph.add(place.step(Weights), squash, &[masked], &[]);
+        let context = self.graph.add(place.step(ContextHeads), Op::Context, &[weights, v], &[]);
+        let merged = self.graph.add(place.step(Context), Op::MergeHeads(stack), &[context], &[]);
+        self.linear(place.step(Out), merged, [Dim::Model, inner], biases.attn_out)
     }
 
     /// scores (+ bias) (+ mask): what does not exist has no node.
-    fn masked_scores(&mut self, path: &str, kind: Attention, q: NodeId, k: NodeId) -> NodeId {
-        let Attention { stack, keys, causal } = kind;
+    fn masked_scores(&mut self, attention: Attention, q: NodeId, k: NodeId) -> NodeId {
+        let Attention { place, keys, causal } = attention;
+        let AttentionPlace { stack, kind, .. } = place;
         let scale = match self.wiring.score_scale {
             ScoreScale::DHead => Factor::Rsqrt(Dim::Head(stack)),
             ScoreScale::DModel => Factor::Rsqrt(Dim::Model),
             ScoreScale::None => Factor::One,
         };
-        let mut sum = vec![self.graph.add(format!("{path}.scores"), Op::Scores { scale }, &[q, k], &[])];
-        let has_bias = self.wiring.relative_bias && keys == stack.side();
+        let scores = self.graph.add(place.step(AttentionStep::Scores), Op::Scores { scale }, &[q, k], &[]);
+        let mut sum = vec![scores];
+        let has_bias = self.wiring.relative_bias && kind == AttentionKind::SelfAttention;
         if has_bias {
             // One table a stack, kept by its first layer and used by all.
-            let table = self.graph.add_weight(
-                format!("{}.0.self_attn.bias.weight", stack.name()),
-                vec![Dim::Buckets(stack), Dim::Heads(stack)],
-            );
+            let owner = AttentionPlace { layer: 0, ..place }.step(AttentionStep::Bias);
+            let dims = vec![Dim::Buckets(stack), Dim::Heads(stack)];
+            let table = self.graph.add_weight(format!("{owner}.weight"), dims);
             let (buckets, max_distance) = (self.wiring.relative_buckets, self.wiring.relative_max_distance);
             let op = Op::RelativeBias { stack, buckets, max_distance };
-            sum.push(self.graph.add(format!("{path}.bias"), op, &[], &[table]));
+            sum.push(self.graph.add(place.step(AttentionStep::Bias), op, &[], &[table]));
         }
+        let is_cross = kind == AttentionKind::CrossAttention;
         let mask = MaskKind {
             queries: stack.side(),
             keys,
-            causal: causal && (keys == Side::Source || self.wiring.causal_mask == Switch::On),
+            causal: causal && (is_cross || self.wiring.causal_mask == Switch::On),
             padding: self.wiring.padding_mask == Switch::On,
         };
         if mask.causal || mask.padding {
-            sum.push(self.graph.add(format!("{path}.mask"), Op::Mask(mask), &[], &[]));
+            sum.push(self.graph.add(place.step(AttentionStep::Mask), Op::Mask(mask), &[], &[]));
         }
         let op = Op::AddMask { bias: has_bias, mask: mask.causal || mask.padding };
-        self.graph.add(format!("{path}.masked_scores"), op, &sum, &[])
+        self.graph.add(place.step(AttentionStep::MaskedScores), op, &sum, &[])
     }
 
-    fn feed_forward(&mut self, path: &str, stack: Stack, x: NodeId) -> NodeId {
+    fn feed_forward(&mut self, stack: Stack, n: usize, x: NodeId) -> NodeId {
+        use FeedForwardStep::{Act, Gate, Gated, Hidden, In, Out};
+        let role = |step| Role::Layer(stack, n, LayerStep::FeedForward(step));
         let (wide, bias) = (Dim::FeedForward(stack), self.wiring.biases.ffn);
-        let x = self.graph.add(format!("{path}.in"), Op::Same, &[x], &[]);
-        let hidden = self.linear(format!("{path}.hidden"), x, [wide, Dim::Model], bias);
-        let activate = Op::Activate(self.wiring.activation);
-        let mut h = self.graph.add(format!("{path}.act"), activate, &[hidden], &[]);
+        let x = self.graph.add(role(In), Op::Same, &[x], &[]);
+        let hidden = self.linear(role(Hidden), x, [wide, Dim::Model], bias);
+        let mut h = self.graph.add(role(Act), Op::Activate(self.wiring.activation), &[hidden], &[]);
         if self.wiring.gated {
-            let gate = self.linear(format!("{path}.gate"), x, [wide, Dim::Model], bias);
-            h = self.graph.add(format!("{path}.gated"), Op::Gate, &[h, gate], &[]);
+            let gate = self.linear(role(Gate), x, [wide, Dim::Model], bias);
+            h = self.graph.add(role(Gated), Op::Gate, &[h, gate], &[]);
         }
-        self.linear(format!("{path}.out"), h, [Dim::Model, wide], bias)
+        self.linear(role(Out), h, [Dim::Model, wide], bias)
     }
 
     /// `encoder.out`: the last layer's output, normed where the family does so.
     fn finish(&mut self, stack: Stack, x: NodeId) -> NodeId {
-        let path = format!("{}.out", stack.name());
+        let role = Role::StackOut(stack);
         if self.wiring.final_norm(stack) {
-            self.norm(path, x)
+            self.norm(role, x)
         } else {
-            self.graph.add(path, Op::Same, &[x], &[])
+            self.graph.add(role, Op::Same, &[x], &[])
         }
     }
 
-    fn logits(&mut self, x: NodeId) -> NodeId {
-        let vocab = Dim::Vocab(if self.shares_tables() { Side::Source } else { Side::Target });
+    /// What follows the last stack, down to the logits.
+    fn head(&mut self, stack: Stack, x: NodeId) {
+        match self.architecture.head {
+            Head::None => {}
+            Head::Projection => self.logits(stack.side(), x),
+            Head::Transform => {
+                let x = self.linear(Role::Head(HeadStep::Dense), x, [Dim::Model, Dim::Model], true);
+                let activate = Op::Activate(self.wiring.activation);
+                let x = self.graph.add(Role::Head(HeadStep::Act), activate, &[x], &[]);
+                let x = self.norm(Role::Head(HeadStep::Norm), x);
+                self.logits(stack.side(), x);
+            }
+        }
+    }
+
+    fn logits(&mut self, side: Side, x: NodeId) {
+        let vocab = Dim::Vocab(if self.shares_tables() { Side::Source } else { side });
         let mut weights = vec![if self.wiring.tied_output {
-            self.embedding_table(Side::Target)
+            self.embedding_table(side)
         } else {
-            self.graph.add_weight("logits.weight".into(), vec![vocab, Dim::Model])
+            self.graph.add_weight(format!("{}.weight", Role::Logits), vec![vocab, Dim::Model])
         }];
         if self.wiring.biases.logits {
-            weights.push(self.graph.add_weight("logits.bias".into(), vec![vocab]));
+            weights.push(self.graph.add_weight(format!("{}.bias", Role::Logits), vec![vocab]));
         }
         let scale = match self.wiring.logit_scale {
             LogitScale::None => Factor::One,
             LogitScale::RsqrtDModel => Factor::Rsqrt(Dim::Model),
         };
-        self.graph.add("logits".into(), Op::Logits { scale }, &[x], &weights)
+        self.graph.add(Role::Logits, Op::Logits { scale }, &[x], &weights);
     }
 
+    /// Whether one table serves both sequences; a model of one sequence has nothing to share.
     fn shares_tables(&self) -> bool {
-        self.wiring.shared_embeddings && self.wiring.front == Front::Tokens
+        let both = [Stack::Encoder, Stack::Decoder].into_iter().all(|stack| self.architecture.has(stack));
+        both && self.wiring.shared_embeddings && self.wiring.front == Front::Tokens
     }
 
-    fn norm(&mut self, path: String, x: NodeId) -> NodeId {
-        let mut weights = vec![self.graph.add_weight(format!("{path}.weight"), vec![Dim::Model])];
+    fn norm(&mut self, role: Role, x: NodeId) -> NodeId {
+        let mut weights = vec![self.graph.add_weight(format!("{role}.weight"), vec![Dim::Model])];
         if self.wiring.biases.norm {
-            weights.push(self.graph.add_weight(format!("{path}.bias"), vec![Dim::Model]));
+            weights.push(self.graph.add_weight(format!("{role}.bias"), vec![Dim::Model]));
         }
         let op = Op::Norm { kind: self.wiring.norm, eps: self.wiring.norm_eps };
-        self.graph.add(path, op, &[x], &weights)
+        self.graph.add(role, op, &[x], &weights)
     }
 
-    fn linear(&mut self, path: String, x: NodeId, [out, input]: [Dim; 2], bias: bool) -> NodeId {
-        let mut weights = vec![self.graph.add_weight(format!("{path}.weight"), vec![out, input])];
+    fn linear(&mut self, role: Role, x: NodeId, [out, input]: [Dim; 2], bias: bool) -> NodeId {
+        let mut weights = vec![self.graph.add_weight(format!("{role}.weight"), vec![out, input])];
         if bias {
-            weights.push(self.graph.add_weight(format!("{path}.bias"), vec![out]));
+            weights.push(self.graph.add_weight(format!("{role}.bias"), vec![out]));
         }
-        self.graph.add(path, Op::Linear, &[x], &weights)
+        self.graph.add(role, Op::Linear, &[x], &weights)
     }
 }
 
-/// Which attention of a layer.
+/// The norm and the residual sum around a sublayer.
+struct Sublayer {
+    norm: Role,
+    residual: Role,
+    /// How often the sublayer's output is added.
+    gain: f32,
+}
+
+/// Which attention of a layer, and what it may see.
 #[derive(Clone, Copy)]
 struct Attention {
-    stack: Stack,
+    place: AttentionPlace,
     keys: Side,
     causal: bool,
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::dim::{Dim, Stack};
 use crate::op::Op;
+use crate::role::Role;
 
 /// A node's name everywhere: command line, JSON, drawings, trace files, errors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,11 +38,6 @@ impl NodePath {
     /// The part it belongs to: `cross_attn` of `decoder.1.cross_attn.q`, `src` of `src.embed`.
     pub fn part(&self) -> &str {
         self.within_layer().split('.').next().unwrap_or_default()
-    }
-
-    /// Whether it names the weights of a cross-attention.
-    pub fn is_cross_weights(&self) -> bool {
-        self.part() == "cross_attn" && self.leaf() == "weights"
     }
 
     /// Its last segment.
@@ -93,7 +89,9 @@ impl NodeId {
 /// One step of the model: what it computes, from what, and the name it has everywhere.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// What it is in the model.
+    pub role: Role,
+    /// Its name, which follows from the role.
     pub path: NodePath,
     /// What it computes.
     pub op: Op,
@@ -120,6 +118,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     weights: Vec<Weight>,
     by_path: HashMap<String, NodeId>,
+    by_role: HashMap<Role, NodeId>,
     weight_by_path: HashMap<String, WeightId>,
     /// The nodes of a layer are neighbours.
     by_layer: BTreeMap<(Stack, usize), Range<usize>>,
@@ -154,6 +153,11 @@ impl Graph {
     /// The node of that name.
     pub fn find(&self, path: &str) -> Option<NodeId> {
         self.by_path.get(path).copied()
+    }
+
+    /// The node that has a role.
+    pub fn at(&self, role: Role) -> Option<NodeId> {
+        self.by_role.get(&role).copied()
     }
 
     /// The weight of that path.
@@ -199,17 +203,18 @@ impl Graph {
     }
 
     /// Adds a node; its shape follows from the operation's shape rule.
-    pub(crate) fn add(&mut self, path: String, op: Op, inputs: &[NodeId], weights: &[WeightId]) -> NodeId {
+    pub(crate) fn add(&mut self, role: Role, op: Op, inputs: &[NodeId], weights: &[WeightId]) -> NodeId {
         let id = NodeId(self.nodes.len());
         let input_dims: Vec<&[Dim]> = inputs.iter().map(|&i| self.node(i).dims.as_slice()).collect();
         let weight_dims: Vec<&[Dim]> = weights.iter().map(|&w| self.weight(w).dims.as_slice()).collect();
         let dims = op.output(&input_dims, &weight_dims);
-        self.by_path.insert(path.clone(), id);
-        let path = NodePath::from(path);
-        if let Some(layer) = path.layer() {
+        let path = NodePath { text: role.to_string(), layer: role.layer() };
+        self.by_path.insert(path.text.clone(), id);
+        self.by_role.insert(role, id);
+        if let Some(layer) = role.layer() {
             self.by_layer.entry(layer).or_insert(id.0..id.0).end = id.0 + 1;
         }
-        self.nodes.push(Node { path, op, inputs: inputs.to_vec(), dims, weights: weights.to_vec() });
+        self.nodes.push(Node { role, path, op, inputs: inputs.to_vec(), dims, weights: weights.to_vec() });
         id
     }
 }

@@ -1,10 +1,10 @@
 //! Which family a listing of tensors is of, under which names, with how many layers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
-use crate::build::Layers;
+use crate::architecture::Architecture;
 use crate::dim::Stack;
 use crate::facts::{Configs, Fact, FactError, Topic, layer_keys};
 use crate::family::{Evidence, FAMILIES, Family};
@@ -19,7 +19,7 @@ pub(crate) struct Identified {
     pub(crate) family: &'static Family,
     pub(crate) scheme: &'static NameScheme,
     pub(crate) prefix: String,
-    pub(crate) layers: Layers,
+    pub(crate) architecture: Architecture,
     pub(crate) facts: Vec<Fact>,
     /// A config names the family, so that keys which it leaves out have the family's own code's defaults. GGUF's word for
     /// the architecture is no such config: its writer has no keys for most settings.
@@ -33,7 +33,13 @@ struct Fit {
     scheme: &'static NameScheme,
     prefix: String,
     matched: usize,
-    layers: [usize; 2],
+    layers: BTreeMap<Stack, usize>,
+}
+
+impl Fit {
+    fn layers(&self, stack: Stack) -> usize {
+        self.layers.get(&stack).copied().unwrap_or(0)
+    }
 }
 
 impl Identified {
@@ -48,22 +54,23 @@ impl Identified {
         }
         let Some(choice) = choose(&candidates, tensors, configs)? else { return Ok(None) };
         let (family, fit) = choice.candidate;
-        // A file that holds nothing of one stack is no encoder-decoder, whatever a config says.
-        if fit.layers.contains(&0) {
+        // A file that holds nothing of one of its stacks is no model of the family, whatever a config says.
+        if family.stacks.iter().any(|shape| fit.layers(shape.stack) == 0) {
             return Ok(None);
         }
+        let architecture = Architecture::new(family.stacks, family.head, |stack| fit.layers(stack));
         let mut facts = vec![choice.fact];
-        for (stack, seen) in Stack::ALL.into_iter().zip(fit.layers) {
+        for stack in architecture.stacks() {
+            let seen = architecture.layers(stack);
             let said = configs.sizes(layer_keys(stack))?;
             let name = format!("{} layers", stack.name());
             facts.push(Fact::size(&name, seen, "tensor names".into(), &said));
         }
-        let [encoder, decoder] = fit.layers;
         Ok(Some(Self {
             family,
             scheme: fit.scheme,
             prefix: fit.prefix.clone(),
-            layers: Layers { encoder, decoder },
+            architecture,
             facts,
             named: choice.named,
             unknown: choice.unknown,
@@ -95,18 +102,18 @@ impl Fit {
         let best =
             |(p, m): &(&str, Vec<_>)| (m.len(), std::cmp::Reverse(p.len()), std::cmp::Reverse(p.to_string()));
         let (prefix, matches) = by_prefix.into_iter().max_by_key(best)?;
-        let layers = Stack::ALL.map(|stack| {
-            let mut seen: Vec<usize> = matches.iter().filter(|(s, _)| *s == stack).map(|&(_, n)| n).collect();
-            seen.sort_unstable();
-            seen.dedup();
-            count_layers(&seen)
-        });
+        let mut seen: BTreeMap<Stack, BTreeSet<usize>> = BTreeMap::new();
+        for &(stack, n) in &matches {
+            seen.entry(stack).or_default().insert(n);
+        }
+        let layers = seen.into_iter().map(|(stack, seen)| (stack, count_layers(seen))).collect();
         Some(Self { scheme, prefix: prefix.to_owned(), matched: matches.len(), layers })
     }
 }
 
 /// One more than the highest number, unless that number is absurd for the few that are there.
-fn count_layers(seen: &[usize]) -> usize {
+fn count_layers(seen: BTreeSet<usize>) -> usize {
+    let seen: Vec<usize> = seen.into_iter().collect();
     let believable = |n: usize, distinct: usize| n < MOST_LAYERS && n <= 2 * distinct + 8;
     let kept = (1..=seen.len()).rev().find(|&k| believable(seen[k - 1], k));
     kept.map_or(0, |k| seen[k - 1] + 1)

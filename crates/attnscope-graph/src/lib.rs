@@ -1,17 +1,18 @@
-//! An encoder-decoder Transformer as one value.
+//! A Transformer as one value.
 //!
 //! [`recognise`] turns a listing of tensors and what configs say into a [`Model`]: a [`Graph`] of nodes with
 //! symbolic dimensions, the [`Wiring`] it was built from, the [`Sizes`] behind the dimensions, and a [`Binding`] of
 //! its weights to the tensors. Drawing, counting and running are derived from these.
 //!
 //! ```
-//! use attnscope_graph::{Layers, Wiring, build};
+//! use attnscope_graph::{Architecture, Wiring, build};
 //!
-//! let graph = build(Layers { encoder: 2, decoder: 2 }, &Wiring::VASWANI);
+//! let graph = build(&Architecture::encoder_decoder(2, 2), &Wiring::VASWANI);
 //! let scores = graph.find("decoder.1.cross_attn.scores").map(|id| graph.node(id));
 //! assert_eq!(scores.map(|n| n.dims.len()), Some(4)); // [batch, head, query, key]
 //! ```
 
+mod architecture;
 mod bind;
 mod build;
 mod contradiction;
@@ -28,14 +29,16 @@ mod op;
 mod other;
 mod recognise;
 mod rewire;
+mod role;
 mod select;
 mod snapshot;
 mod task_head;
 mod wiring;
 pub mod words;
 
+pub use architecture::{Architecture, DECODER_ONLY, ENCODER_DECODER, ENCODER_ONLY, Head, StackShape};
 pub use bind::{Binding, Slot};
-pub use build::{Layers, build};
+pub use build::build;
 pub use contradiction::{Contradiction, Outcome};
 pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
 pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
@@ -47,6 +50,10 @@ pub use op::{Factor, MaskKind, Op};
 pub use other::{Other, OtherKind};
 pub use recognise::{ASSUMED, Model, Recognised, recognise};
 pub use rewire::WiringError;
+pub use role::{
+    AttentionKind, AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, HeadStep, LayerStep,
+    Role,
+};
 pub use select::Selector;
 pub use snapshot::{
     Cut, SNAPSHOTS, Snapshot, View, computed_before, order_note, snapshot_numbers, snapshots,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::build::Layers;
-use crate::dim::{Side, Stack};
+use crate::architecture::Architecture;
+use crate::dim::Side;
 use crate::facts::{Configs, FactError};
 use crate::family::{Family, Sets};
 use crate::names::Lookup;
@@ -130,7 +130,7 @@ pub(crate) fn is_gated(lookup: &Lookup<'_>) -> bool {
 pub(crate) fn observe(
     family: &Family,
     lookup: &Lookup<'_>,
-    layers: Layers,
+    architecture: &Architecture,
     w: &mut Wiring,
     sources: &mut Sources,
 ) {
@@ -162,7 +162,7 @@ pub(crate) fn observe(
         sources.set("logit_scale", "tensors: the output is not tied");
     }
     if family.flexible {
-        observe_flexible(lookup, layers, w, sources);
+        observe_flexible(lookup, architecture, w, sources);
     }
 }
 
@@ -181,13 +181,12 @@ fn observe_output(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
 }
 
 /// For families without a fixed shape: what is in no layer does not exist.
-fn observe_flexible(lookup: &Lookup<'_>, layers: Layers, w: &mut Wiring, sources: &mut Sources) {
+fn observe_flexible(lookup: &Lookup<'_>, architecture: &Architecture, w: &mut Wiring, sources: &mut Sources) {
     let any = |path: &str| {
-        let stacks = [(Stack::Encoder, layers.encoder), (Stack::Decoder, layers.decoder)];
-        let in_stack = |(stack, n): (Stack, usize)| {
-            (0..n).any(|i| lookup.find(&format!("{}.{i}.{path}", stack.name())).is_some())
-        };
-        stacks.into_iter().any(in_stack)
+        architecture.stacks().any(|stack| {
+            let layers = 0..architecture.layers(stack);
+            layers.into_iter().any(|n| lookup.find(&format!("{}.{n}.{path}", stack.name())).is_some())
+        })
     };
     let has = |path: &str| lookup.find(path).is_some();
     let attention = |leaf: &str| any(&format!("self_attn.{leaf}")) || any(&format!("cross_attn.{leaf}"));

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::architecture::Architecture;
 use crate::bind::{Binding, Slot, bind, elements};
 use crate::build::build;
 use crate::contradiction::{note_absent, note_gate};
@@ -16,8 +17,8 @@ use crate::observe::{self, Sources};
 use crate::other::{Other, OtherKind, adapter, classify, not_supported};
 use crate::wiring::{CrossMask, EmbeddingScale, PositionCount, Positions, Switch, Wiring};
 
-/// An encoder-decoder: everything that is known without running it.
-#[derive(Debug)]
+/// A model: everything that is known without running it.
+#[derive(Debug, Clone)]
 pub struct Model {
     /// Its family, or the closest one.
     pub family: &'static Family,
@@ -27,11 +28,13 @@ pub struct Model {
     pub scheme: &'static NameScheme,
     /// What stands before the names: `model.`.
     pub prefix: String,
+    /// Its stacks and their layers.
+    pub architecture: Architecture,
     /// How it is joined.
     pub wiring: Wiring,
     /// Its sizes, as far as they are known.
     pub sizes: Sizes,
-    /// Its nodes.
+    /// Its nodes: always what [`build`] makes of the architecture and the wiring.
     pub graph: Graph,
     /// Which tensors its weights are.
     pub binding: Binding,
@@ -69,12 +72,16 @@ pub fn recognise(
     let mut sources = Sources::default();
     let mut obstacles = Vec::new();
     let mut wiring = observe::configure(found.family, &configs, found.named, &mut sources, &mut obstacles)?;
-    observe::observe(found.family, &lookup, found.layers, &mut wiring, &mut sources);
-    let graph = build(found.layers, &wiring);
+    observe::observe(found.family, &lookup, &found.architecture, &mut wiring, &mut sources);
+    let mut graph = build(&found.architecture, &wiring);
     let mut facts = found.facts.clone();
     let sizes = measure(&graph, &lookup, &configs, &wiring, heads, &mut facts)?;
-    wiring.relative_buckets = sizes.get(Dim::Buckets(Stack::Encoder)).unwrap_or(0);
-    let binding = bind(&graph, &sizes, &lookup, wiring.tied_output);
+    if let Some(buckets) = relative_buckets(&found.architecture, &sizes) {
+        // The table tells how many rows it has; the graph is built with what it says.
+        wiring.relative_buckets = buckets;
+        graph = build(&found.architecture, &wiring);
+    }
+    let binding = bind(&graph, &sizes, &lookup);
     if let Some(word) = &found.unknown {
         // Less than half in common is no likeness.
         if binding.bound() * 2 < graph.weights().len() {
@@ -94,15 +101,16 @@ pub fn recognise(
     }
     facts.extend(token_facts(&configs));
     let (family, scheme, prefix) = (found.family, found.scheme, found.prefix);
-    obstacles.extend(obstacles_of(&graph, &sizes, &binding, &facts));
+    let (unknown_type, architecture) = (found.unknown, found.architecture);
+    obstacles.extend(obstacles_of(&architecture, &graph, &sizes, &binding, &facts));
     obstacles.extend(empty_weights(&graph, &binding, &tensors));
     obstacles.extend(near_distance(&wiring, &sizes, &facts));
-    let unknown_type = found.unknown;
     let model = Model {
         family,
         unknown_type,
         scheme,
         prefix,
+        architecture,
         wiring,
         sizes,
         graph,
@@ -219,10 +227,21 @@ fn token_facts(configs: &Configs<'_>) -> Vec<Fact> {
     TOKEN_KEYS.iter().filter_map(token).collect()
 }
 
+/// The rows of the first stack's relative position table, where it has one.
+fn relative_buckets(architecture: &Architecture, sizes: &Sizes) -> Option<usize> {
+    architecture.stacks().find_map(|stack| sizes.get(Dim::Buckets(stack)))
+}
+
 /// Everything that stands in the way of a run, in words.
-pub(crate) fn obstacles_of(graph: &Graph, sizes: &Sizes, binding: &Binding, facts: &[Fact]) -> Vec<String> {
+pub(crate) fn obstacles_of(
+    architecture: &Architecture,
+    graph: &Graph,
+    sizes: &Sizes,
+    binding: &Binding,
+    facts: &[Fact],
+) -> Vec<String> {
     let mut obstacles = Vec::new();
-    for stack in Stack::ALL {
+    for stack in architecture.stacks() {
         let (inner, heads) = (sizes.get(Dim::Inner(stack)), sizes.get(Dim::Heads(stack)));
         match (inner, heads) {
             (_, None) => obstacles.push(format!(

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::bind::bind;
-use crate::build::{Layers, build};
+use crate::build::build;
 use crate::dim::{Dim, Stack};
 use crate::facts::{Fact, Topic};
 use crate::names::Lookup;
@@ -71,17 +71,15 @@ impl Model {
 
     /// The same with a head count of its own for each stack.
     pub fn rewired_by_stack(&self, wiring: &Wiring, heads: impl Fn(Stack) -> Option<usize>) -> Self {
-        let layers =
-            Layers { encoder: self.graph.layers(Stack::Encoder), decoder: self.graph.layers(Stack::Decoder) };
-        let graph = build(layers, wiring);
+        let graph = build(&self.architecture, wiring);
         let mut sizes = self.sizes.clone();
-        for stack in Stack::ALL {
+        for stack in self.architecture.stacks() {
             if let Some(heads) = heads(stack) {
                 sizes.set(Dim::Heads(stack), heads);
             }
         }
         let lookup = Lookup::new(self.scheme, self.prefix.clone(), &self.tensors);
-        let binding = bind(&graph, &sizes, &lookup, wiring.tied_output);
+        let binding = bind(&graph, &sizes, &lookup);
         let mut facts = self.facts.clone();
         if let Ok(Value::Object(fields)) = serde_json::to_value(wiring) {
             for fact in facts.iter_mut().filter(|fact| fact.topic == Topic::Wiring) {
@@ -91,7 +89,7 @@ impl Model {
             }
         }
         let mut obstacles = self.obstacles.clone();
-        for obstacle in obstacles_of(&graph, &sizes, &binding, &facts) {
+        for obstacle in obstacles_of(&self.architecture, &graph, &sizes, &binding, &facts) {
             if !obstacles.contains(&obstacle) {
                 obstacles.push(obstacle);
             }
@@ -101,6 +99,7 @@ impl Model {
             unknown_type: self.unknown_type.clone(),
             scheme: self.scheme,
             prefix: self.prefix.clone(),
+            architecture: self.architecture.clone(),
             wiring: *wiring,
             sizes,
             graph,

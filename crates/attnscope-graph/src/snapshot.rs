@@ -242,7 +242,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Front, Layers, Side, Sizes, Stack, Wiring, build};
+    use crate::{Architecture, Front, Side, Sizes, Stack, Wiring, build};
 
     fn toy_sizes() -> Sizes {
         let mut sizes = Sizes::default().with_lengths(1, 6, 5);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn the_toys_shapes_are_those_of_the_walk() {
         let wiring = Wiring { shared_embeddings: false, tied_output: false, ..Wiring::VASWANI };
-        let graph = build(Layers { encoder: 2, decoder: 2 }, &wiring);
+        let graph = build(&Architecture::encoder_decoder(2, 2), &wiring);
         let sizes = toy_sizes();
         let (wide, narrow) = (vec![1, 6, 128], vec![1, 5, 128]);
         let expected = |number| match number {
@@ -312,7 +312,7 @@ mod tests {
         let no_mask =
             Wiring { causal_mask: crate::Switch::Off, padding_mask: crate::Switch::Off, ..Wiring::VASWANI };
         for (wiring, absent) in [(audio, vec![]), (no_mask, vec![25]), (Wiring::VASWANI, vec![])] {
-            let graph = build(Layers { encoder: 2, decoder: 1 }, &wiring);
+            let graph = build(&Architecture::encoder_decoder(2, 1), &wiring);
             let missing = |layer| -> Vec<usize> {
                 let gone = |s: &Snapshot| matches!(s.view, View::Absent(_));
                 snapshots(&graph, layer).iter().filter(|s| gone(s)).map(|s| s.number).collect()
@@ -326,7 +326,8 @@ mod tests {
     #[test]
     fn the_numbers_are_in_the_order_of_computation_but_for_those_that_are_said() {
         let late = |norm_place| {
-            let graph = build(Layers { encoder: 1, decoder: 1 }, &Wiring { norm_place, ..Wiring::VASWANI });
+            let graph =
+                build(&Architecture::encoder_decoder(1, 1), &Wiring { norm_place, ..Wiring::VASWANI });
             let walk = snapshots(&graph, 0);
             let of = |s: &Snapshot| (s.number, computed_before(&graph, &walk, s));
             walk.iter().map(of).filter(|(_, before)| !before.is_empty()).collect::<Vec<_>>()
@@ -342,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_node_knows_its_numbers_in_every_layer() {
-        let graph = build(Layers { encoder: 2, decoder: 2 }, &Wiring::VASWANI);
+        let graph = build(&Architecture::encoder_decoder(2, 2), &Wiring::VASWANI);
         for (path, numbers) in [
             ("encoder.1.self_attn.k_heads", vec![12]),
             ("encoder.1.in", vec![6, 14]),

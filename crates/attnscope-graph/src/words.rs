@@ -1,8 +1,9 @@
 //! The words that explain a node: a formula and a sentence, for every operation.
 
-use crate::dim::Sizes;
+use crate::dim::{Sizes, Stack};
 use crate::graph::Node;
 use crate::op::Op;
+use crate::role::{AttentionKind, AttentionStep, FeedForwardStep, LayerStep, Role};
 use crate::wiring::{NormKind, PositionCount, Positions, Squash};
 
 /// The formula of a node, with numbers where they are known.
@@ -71,40 +72,22 @@ pub fn sentence(node: &Node) -> &'static str {
             "Neighbouring frames are mixed into features; the second convolution halves the frames."
         }
         Op::Transpose => "Frames become positions: time moves to where tokens are in text models.",
-        Op::Same => match node.path.leaf() {
-            "in" if node.path.part() == "ffn" => "What the feed-forward reads: the stream after attention.",
-            "in" => "What the layer reads: the stream as it was left by what came before.",
-            "out" if node.path.layer().is_some() => {
+        Op::Same => match node.role {
+            Role::Layer(_, _, LayerStep::FeedForward(_)) => {
+                "What the feed-forward reads: the stream after attention."
+            }
+            Role::Layer(_, _, LayerStep::In) => {
+                "What the layer reads: the stream as it was left by what came before."
+            }
+            Role::Layer(_, _, LayerStep::Out) => {
                 "What the layer leaves in the stream for what comes after it."
             }
-            "out" if node.path.part() == "encoder" => {
-                "The encoder's result, which every cross-attention reads."
-            }
-            "out" => "The decoder's result, which the output projection reads.",
+            Role::StackOut(Stack::Encoder) => "The encoder's result, which every cross-attention reads.",
+            Role::StackOut(Stack::Decoder) => "The decoder's result, which the output projection reads.",
             _ => "A second name for a value.",
         },
         Op::Norm { .. } => "Each position's features are brought to a common scale.",
-        Op::Linear => match (node.path.part(), node.path.leaf()) {
-            ("cross_attn", "q") => {
-                "What each target position asks of the source, a learned map of the decoder's stream."
-            }
-            ("cross_attn", "k") => {
-                "What each source position can be found by, a learned map of the encoder's output."
-            }
-            ("cross_attn", "v") => {
-                "What each source position gives when it is looked at, from the encoder's output."
-            }
-            (_, "q") => "What each position asks for: a learned map of the stream.",
-            (_, "k") => "What each position can be found by: a learned map of the stream.",
-            (_, "v") => "What each position gives when it is looked at: a learned map of the stream.",
-            ("ffn", "hidden") => {
-                "Each position by itself, widened to the features that the activation works on."
-            }
-            ("ffn", "gate") => "A second projection, which lets the first through feature by feature.",
-            ("ffn", "out") => "Each position brought back to the stream's width.",
-            (_, "out") => "The heads' results, mixed and brought back to the stream's width.",
-            _ => "A learned map, the same at every position.",
-        },
+        Op::Linear => linear_sentence(node.role),
         Op::SplitHeads(_) => "The width is cut into heads that attend independently.",
         Op::Scores { .. } => "How well each query fits each key, before anything is hidden.",
         Op::RelativeBias { .. } => "A learned preference for distances, one a head, added to the scores.",
@@ -117,6 +100,41 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Activate(_) => "The non-linearity, element by element.",
         Op::Gate => "One projection lets the other through, feature by feature.",
         Op::Logits { .. } => "A score for every token of the vocabulary at every position.",
+    }
+}
+
+/// A sentence on what a linear map is for.
+fn linear_sentence(role: Role) -> &'static str {
+    use AttentionKind::{CrossAttention, SelfAttention};
+    use AttentionStep::{K, Out, Q, V};
+    match role {
+        Role::Layer(_, _, LayerStep::Attention(kind, step)) => match (kind, step) {
+            (CrossAttention, Q) => {
+                "What each target position asks of the source, a learned map of the decoder's stream."
+            }
+            (CrossAttention, K) => {
+                "What each source position can be found by, a learned map of the encoder's output."
+            }
+            (CrossAttention, V) => {
+                "What each source position gives when it is looked at, from the encoder's output."
+            }
+            (SelfAttention, Q) => "What each position asks for: a learned map of the stream.",
+            (SelfAttention, K) => "What each position can be found by: a learned map of the stream.",
+            (SelfAttention, V) => {
+                "What each position gives when it is looked at: a learned map of the stream."
+            }
+            (_, Out) => "The heads' results, mixed and brought back to the stream's width.",
+            _ => "A learned map, the same at every position.",
+        },
+        Role::Layer(_, _, LayerStep::FeedForward(step)) => match step {
+            FeedForwardStep::Hidden => {
+                "Each position by itself, widened to the features that the activation works on."
+            }
+            FeedForwardStep::Gate => "A second projection, which lets the first through feature by feature.",
+            FeedForwardStep::Out => "Each position brought back to the stream's width.",
+            _ => "A learned map, the same at every position.",
+        },
+        _ => "A learned map, the same at every position.",
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{Dim, Graph, Model, Node, NodeId, Op, ShapeText, Side, Sizes};
+use attnscope_graph::{
+    AttentionKind, AttentionStep, Dim, Graph, Model, Node, NodeId, Op, Role, ShapeText, Side, Sizes, Stack,
+};
 use attnscope_run::{Input, Kept, Native, RunError, Sink, Source, Values, sizes_of};
 
 use attnscope::Failure;
@@ -40,17 +42,15 @@ pub(crate) enum Wanted {
 
 impl Wanted {
     fn keeps(&self, graph: &Graph, id: NodeId) -> bool {
-        let path = &graph.node(id).path;
-        let attention = |leaf: &str| matches!(leaf, "scores" | "masked_scores" | "weights" | "mask");
-        match self {
-            Self::Nodes(nodes) => nodes.contains(&id),
-            Self::Shown => {
-                path.as_str() == "logits"
-                    || path.is_cross_weights()
-                    || (path.as_str().starts_with("decoder.0.")
-                        && path.part().ends_with("_attn")
-                        && attention(path.leaf()))
-            }
+        use AttentionStep::{Mask, MaskedScores, Scores, Weights};
+        match (self, graph.node(id).role) {
+            (Self::Nodes(nodes), _) => nodes.contains(&id),
+            (Self::Shown, Role::Logits) => true,
+            (Self::Shown, role) => role.attention().is_some_and(|(place, step)| {
+                let first = place.stack == Stack::Decoder && place.layer == 0;
+                (first && matches!(step, Scores | MaskedScores | Weights | Mask))
+                    || (place.kind == AttentionKind::CrossAttention && step == Weights)
+            }),
         }
     }
 }

@@ -14,7 +14,7 @@ mod weight_files;
 use std::path::Path;
 
 use attnscope::checkpoint::{Checkpoint, DType, Entry, Target, write};
-use attnscope::graph::{Activation, Layers, Model, Positions, Recognised, Stack, Switch, Wiring, build};
+use attnscope::graph::{Activation, Model, Positions, Recognised, Switch, Wiring, build};
 use attnscope::run::{Input, Keep, Kept, Native, Rows, Source, Weights};
 use common::faults::{self, FAULTS, Patient};
 use common::trace::Trace;
@@ -200,8 +200,7 @@ fn wired(case: &Case, edit: &dyn Fn(&mut Wiring), kept: &dyn Fn(&str) -> bool) -
     let weights = Weights::load(opened.encoder_decoder().unwrap(), &opened.checkpoint).unwrap();
     let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("{}", case.model) };
     edit(&mut model.wiring);
-    let [encoder, decoder] = Stack::ALL.map(|stack| model.graph.layers(stack));
-    let graph = build(Layers { encoder, decoder }, &model.wiring);
+    let graph = build(&model.architecture, &model.wiring);
     assert_eq!(graph.weights(), model.graph.weights());
     model.graph = graph;
     let theirs = dump(&model, &weights, &case.input(), kept, &dir.path().join("theirs.safetensors"));

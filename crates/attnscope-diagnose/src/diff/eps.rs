@@ -55,7 +55,7 @@ fn root_mean_square(values: &[f64], of: impl Fn(usize, f64) -> f64, counts: &imp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attnscope_graph::{NodePath, NormKind};
+    use attnscope_graph::{NodePath, NormKind, Role, Stack};
     use attnscope_run::SplitMix;
 
     const WIDTH: usize = 64;
@@ -77,8 +77,9 @@ mod tests {
         let (x, noise) = (some(1.0), some(3e-7));
         let kept = |values: Vec<f64>| Kept { shape: vec![1, 32, WIDTH], values };
         let op = Op::Norm { kind: NormKind::Rms, eps: 1e-5 };
-        let path = NodePath::from("encoder.out".to_owned());
-        let node = Node { path, op, inputs: vec![], dims: vec![], weights: vec![] };
+        let role = Role::StackOut(Stack::Encoder);
+        let path = NodePath::from(role.to_string());
+        let node = Node { role, path, op, inputs: vec![], dims: vec![], weights: vec![] };
         let expected = kept(normed(&x, 1e-5));
         let compute = |node: &Node| match node.op {
             Op::Norm { eps, .. } => Some(kept(normed(&x, eps))),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Graph, Layers, Model, NodeId, Op, Sizes, Stack, Wiring, build};
+use attnscope_graph::{Architecture, Dim, Graph, Model, NodeId, Op, Sizes, Stack, Wiring, build};
 use attnscope_run::trace::Trace;
 use attnscope_run::{Input, Rows, sizes_of};
 
@@ -226,12 +226,8 @@ fn describes(graph: &Graph, trace: &Trace) -> bool {
 /// The graph that a trace's wiring gives, with the sizes that its tensors show.
 fn rebuilt(trace: &Trace) -> Option<(Graph, Sizes)> {
     let wiring: Wiring = serde_json::from_value(trace.about["wiring"].clone()).ok()?;
-    let layers = |stack: Stack| {
-        let ends = trace.nodes.iter().filter(|n| n.path.starts_with(stack.name()) && n.path.ends_with(".in"));
-        ends.filter(|n| n.path.split('.').count() == 3).count()
-    };
-    let layers = Layers { encoder: layers(Stack::Encoder), decoder: layers(Stack::Decoder) };
-    let graph = build(layers, &wiring);
+    let architecture = Architecture::of_paths(trace.nodes.iter().map(|node| node.path.as_str()));
+    let graph = build(&architecture, &wiring);
     if !describes(&graph, trace) {
         return None;
     }

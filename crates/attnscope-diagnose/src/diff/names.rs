@@ -210,7 +210,7 @@ fn filled(node: &str, pattern: &[&str], parts: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attnscope_graph::{Graph, Layers, Wiring, build};
+    use attnscope_graph::{Architecture, Graph, Wiring, build};
 
     fn meaning(graph: &Graph, name: &str) -> Option<String> {
         let reads = |path: &str| {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn names_of_other_programs_mean_nodes() {
-        let graph = build(Layers { encoder: 2, decoder: 2 }, &Wiring::VASWANI);
+        let graph = build(&Architecture::encoder_decoder(2, 2), &Wiring::VASWANI);
         let cases = [
             ("encoder.1.ffn.act", "encoder.1.ffn.act"),
             ("run/decoder.0.cross_attn.q", "decoder.0.cross_attn.q"),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use attnscope_checkpoint::{DType, Dump, DumpKind};
 use attnscope_graph::{
-    EmbeddingNorm, Front, Graph, Layers, NodeId, NodePath, NormPlace, Positions, Stack, Wiring, build,
+    Architecture, EmbeddingNorm, Front, Graph, NodeId, NormPlace, Positions, Role, Stack, Wiring, build,
 };
 
 use super::names::{MOST_PARTS, Names, module_of};
@@ -78,7 +78,7 @@ impl Scheme {
             norm_place: if pre { NormPlace::Pre } else { NormPlace::Post },
             ..Wiring::VASWANI
         };
-        Self { names: Names::new(), graph: build(Layers { encoder: most, decoder: most }, &wiring) }
+        Self { names: Names::new(), graph: build(&Architecture::encoder_decoder(most, most), &wiring) }
     }
 
     /// The node that a name means.
@@ -94,15 +94,15 @@ impl Scheme {
 
     /// A node's place among the parts of a model, whatever is done in which order within one.
     fn section(&self, node: NodeId) -> usize {
-        let path: &NodePath = &self.graph.node(node).path;
         let layers = MOST_LAYERS + 2;
-        let stack = |stack: Stack| if stack == Stack::Encoder { 0 } else { layers };
-        match (path.layer(), path.as_str()) {
-            (Some((of, n)), _) => stack(of) + 1 + n,
-            (None, "encoder.out") => layers - 1,
-            (None, "decoder.out" | "logits") => 2 * layers,
-            (None, other) if other.starts_with("tgt.") => layers,
-            (None, _) => 0,
+        let before = |stack: Stack| if stack == Stack::Encoder { 0 } else { layers };
+        match self.graph.node(node).role {
+            Role::Audio(_) => 0,
+            Role::Entry(attnscope_graph::Side::Source, _) => 0,
+            Role::Entry(attnscope_graph::Side::Target, _) => layers,
+            Role::Layer(stack, n, _) => before(stack) + 1 + n,
+            Role::StackOut(Stack::Encoder) => layers - 1,
+            Role::StackOut(Stack::Decoder) | Role::Head(_) | Role::Logits => 2 * layers,
         }
     }
 

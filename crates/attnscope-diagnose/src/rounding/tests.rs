@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Activation, Dim, Layers, Sizes, Stack, Wiring, build};
+use attnscope_graph::{Activation, Architecture, Dim, Sizes, Stack, Wiring, build};
 use attnscope_run::{Formula, Input, Kept, Rows, Source, SplitMix};
 
 use super::{Computed, Errors, Precision, Reading, Rounding};
@@ -99,7 +99,7 @@ fn shares(
     short: impl Fn(&[Vec<f32>]) -> Vec<f32>,
 ) -> Vec<f64> {
     let wiring = Wiring { activation: Activation::Gelu, ..Wiring::VASWANI };
-    let graph = build(Layers { encoder: 1, decoder: 1 }, &wiring);
+    let graph = build(&Architecture::encoder_decoder(1, 1), &wiring);
     let mut sizes = Sizes::default();
     let stack = Stack::Encoder;
     for (dim, n) in [

@@ -1,5 +1,6 @@
 //! BART: learned positions behind an offset of two, embeddings normed, norms after the sums.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
@@ -14,6 +15,8 @@ pub(super) const FAMILY: Family = Family {
         Evidence::Lacks("encoder.out.weight"),
         Evidence::PositionRows(2),
     ],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: WIRING,
     settings: &hugging_face("gelu", "false"),
     start: Start::End,

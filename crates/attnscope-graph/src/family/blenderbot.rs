@@ -1,5 +1,6 @@
 //! Blenderbot: learned positions without offset, norms before the sublayers and at the ends.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingScale, NormPlace, Positions, Wiring};
 
@@ -11,6 +12,8 @@ pub(super) const FAMILY: Family = Family {
     schemes: &[&naming::HUGGING_FACE],
     // Its tensors look like those of Pegasus with stored positions.
     evidence: &[Evidence::NamedByConfig],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         activation: Activation::Gelu,
         norm_place: NormPlace::Pre,

@@ -1,5 +1,6 @@
 //! Blenderbot-small: BART without the offset, its decoder norming embeddings before positions.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
@@ -14,6 +15,8 @@ pub(super) const FAMILY: Family = Family {
         Evidence::Lacks("encoder.out.weight"),
         Evidence::PositionRows(0),
     ],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         activation: Activation::Gelu,
         source_embedding_norm: EmbeddingNorm::AfterPositions,

@@ -1,5 +1,6 @@
 //! fairseq's Transformer: whatever its arguments said when it was trained.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
 use crate::wiring::{PositionCount, Positions, Wiring};
 
@@ -10,6 +11,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["fairseq", "transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de"],
     schemes: &[&naming::FAIRSEQ],
     evidence: &[Evidence::HasName("encoder.version")],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         source_positions: Positions::SinusoidFairseq,
         target_positions: Positions::SinusoidFairseq,

@@ -1,5 +1,6 @@
 //! M2M-100 and dense NLLB: as Pegasus, with fairseq's sinusoids, whose first position comes after the pad id.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Sets, Setting, Start, hugging_face, naming};
 use crate::wiring::{NormPlace, PositionCount, Positions, Wiring};
 
@@ -15,6 +16,8 @@ pub(super) const FAMILY: Family = Family {
         Evidence::Lacks("logits.bias"),
         Evidence::Lacks("src.positions.weight"),
     ],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         norm_place: NormPlace::Pre,
         encoder_final_norm: true,

@@ -1,5 +1,6 @@
 //! mBART: BART with norms before the sublayers and one at the end of each stack.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, NormPlace, Positions, Wiring};
 
@@ -10,6 +11,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["mbart", "MBartForConditionalGeneration"],
     schemes: &[&naming::HUGGING_FACE],
     evidence: &[Evidence::Has("src.embed_pos.weight"), Evidence::Has("encoder.out.weight")],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         activation: Activation::Gelu,
         norm_place: NormPlace::Pre,

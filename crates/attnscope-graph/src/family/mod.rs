@@ -19,6 +19,7 @@ mod whisper_openai;
 
 mod naming;
 
+use crate::architecture::{Head, StackShape};
 use crate::names::NameScheme;
 use crate::wiring::Wiring;
 
@@ -55,6 +56,10 @@ pub struct Family {
     pub schemes: &'static [&'static NameScheme],
     /// What tells it from families with the same names, when no config does. All must hold.
     pub evidence: &'static [Evidence],
+    /// Its stacks.
+    pub stacks: &'static [StackShape],
+    /// What follows the last of them.
+    pub head: Head,
     /// How its parts are joined, unless a config or the tensors say otherwise.
     pub wiring: Wiring,
     /// The config keys that change the wiring.

@@ -1,5 +1,6 @@
 //! mT5: T5 v1.1 with a vocabulary of a hundred languages; its logits are never scaled.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Sets, Setting, Start, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
@@ -14,6 +15,8 @@ pub(super) const FAMILY: Family = Family {
         Evidence::Gated,
         Evidence::VocabAtLeast(200_000),
     ],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         activation: Activation::GeluTanh,
         gated: true,

@@ -1,5 +1,6 @@
 //! Pegasus: sinusoidal positions, norms before the sublayers and one at the end of each stack.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{NormPlace, Positions, Wiring};
 
@@ -14,6 +15,8 @@ pub(super) const FAMILY: Family = Family {
         Evidence::Has("encoder.out.weight"),
         Evidence::Has("logits.bias"),
     ],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         norm_place: NormPlace::Pre,
         encoder_final_norm: true,

@@ -1,5 +1,6 @@
 //! PLBart: BART for programs, with scaled embeddings and a language at the end of every sentence.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, bart, hugging_face, naming};
 use crate::wiring::{EmbeddingScale, Wiring};
 
@@ -11,6 +12,8 @@ pub(super) const FAMILY: Family = Family {
     schemes: &[&naming::HUGGING_FACE],
     // By its tensors it is BART.
     evidence: &[Evidence::NamedByConfig],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring { embedding_scale: EmbeddingScale::SqrtDModel, ..bart::WIRING },
     settings: &hugging_face("gelu", "true"),
     start: Start::LastOfSentence,

@@ -1,5 +1,6 @@
 //! T5: no scale in the scores, a relative bias instead of positions, root-mean-square norms.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Meant, Sets, Setting, Start, naming};
 use crate::wiring::{
     Activation, Biases, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, ScoreScale, Wiring,
@@ -12,6 +13,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["t5", "T5ForConditionalGeneration", "T5Model"],
     schemes: &[&naming::T5, &naming::T5_GGUF],
     evidence: &[Evidence::Has("encoder.0.self_attn.bias.weight"), Evidence::NotGated],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: WIRING,
     settings: &settings("relu"),
     start: Start::Id(0),

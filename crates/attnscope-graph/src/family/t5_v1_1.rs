@@ -1,5 +1,6 @@
 //! T5 v1.1 and Flan-T5: a gated feed-forward layer and, mostly, an output of its own.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
@@ -14,6 +15,8 @@ pub(super) const FAMILY: Family = Family {
         Evidence::Gated,
         Evidence::VocabBelow(200_000),
     ],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         activation: Activation::GeluTanh,
         gated: true,

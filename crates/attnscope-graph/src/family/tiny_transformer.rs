@@ -1,5 +1,6 @@
 //! TinyTransformer: the encoder-decoder that a course has its students step through in a debugger.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start};
 use crate::names::NameScheme;
 use crate::wiring::{EmbeddingScale, Wiring};
@@ -45,6 +46,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["tiny-transformer"],
     schemes: &[&NAMES],
     evidence: &[Evidence::HasName("mha.W_q.weight")],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         embedding_scale: EmbeddingScale::None,
         tied_output: false,

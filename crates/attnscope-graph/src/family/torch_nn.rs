@@ -1,5 +1,6 @@
 //! PyTorch's own `nn.Transformer`, with the wrappers that tutorials put around it.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Sets, Setting, Start};
 use crate::names::NameScheme;
 use crate::wiring::Wiring;
@@ -66,6 +67,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["torch-nn", "nn.Transformer"],
     schemes: &[&NAMES],
     evidence: &[Evidence::HasName("linear1.weight")],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: Wiring {
         encoder_final_norm: true,
         decoder_final_norm: true,

@@ -1,5 +1,6 @@
 //! Whisper under Hugging Face's names.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
 use crate::wiring::{Activation, Biases, EmbeddingScale, Front, NormPlace, Positions, Switch, Wiring};
 
@@ -10,6 +11,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["whisper", "WhisperForConditionalGeneration"],
     schemes: &[&naming::HUGGING_FACE],
     evidence: &[Evidence::Has("audio.conv1.weight")],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: WIRING,
     settings: &[Setting { keys: &["activation_function"], sets: Sets::Activation, absent: Some("gelu") }],
     start: Start::Prompt,

@@ -1,5 +1,6 @@
 //! Whisper under OpenAI's names, in OpenAI's own files and in whisper.cpp's.
 
+use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, naming, whisper};
 
 /// tiny.en to large-v3, as downloaded by the `whisper` package, and `ggml-*.bin`.
@@ -9,6 +10,8 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["whisper"],
     schemes: &[&naming::OPENAI_WHISPER],
     evidence: &[Evidence::Has("audio.conv1.weight")],
+    stacks: ENCODER_DECODER,
+    head: Head::Projection,
     wiring: whisper::WIRING,
     settings: &[],
     start: Start::Prompt,

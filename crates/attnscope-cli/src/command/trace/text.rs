@@ -1,7 +1,9 @@
 //! A run in print.
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{Cut, Dim, Node, NodeId, Op, Snapshot, View, computed_before, order_note};
+use attnscope_graph::{
+    AttentionKind, AttentionStep, Cut, Dim, Node, NodeId, Op, Snapshot, View, computed_before, order_note,
+};
 use attnscope_render::trace::{AttentionMap, TensorRow, attention_text, shape_text, tensor_table};
 use attnscope_render::{Array, Heatmap, attention_svg, clean};
 
@@ -60,7 +62,8 @@ impl Ran<'_> {
             (Source::Features(_), true) => ", the source in seconds",
             _ => "",
         };
-        let (name, across) = match all(&|n| n.path.is_cross_weights()) {
+        let (name, across) = match all(&|n| n.role.is(AttentionKind::CrossAttention, AttentionStep::Weights))
+        {
             true => ("Cross-attention", "source"),
             false => ("Attention", "keys"),
         };

@@ -1,0 +1,296 @@
+//! What a node is in its model. A node's path follows from its role, so nobody needs to take a path apart.
+
+use std::fmt;
+
+use crate::dim::{Side, Stack};
+
+/// What a node is in its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// A step from the ids of a sequence to what the first layer reads: `src.embed`.
+    Entry(Side, EntryStep),
+    /// A step of the audio front end: `audio.conv1`.
+    Audio(AudioStep),
+    /// A step of a layer: `decoder.1.cross_attn.q`.
+    Layer(Stack, usize, LayerStep),
+    /// What a stack gives to its readers: `encoder.out`.
+    StackOut(Stack),
+    /// A step after the last stack, before the logits: `head.norm`.
+    Head(HeadStep),
+    /// A score for every token.
+    Logits,
+}
+
+/// A step from the ids of a sequence to what the first layer reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EntryStep {
+    /// The token ids.
+    Ids,
+    /// Rows of the embedding table, scaled.
+    Embed,
+    /// Embeddings normed before positions are added.
+    EmbedNorm,
+    /// A vector for each position.
+    Positions,
+    /// Embeddings and positions before their norm.
+    EmbedSum,
+    /// What the first layer reads.
+    EmbedPos,
+}
+
+/// A step of the audio front end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AudioStep {
+    /// The log-mel features.
+    Mel,
+    /// A convolution, numbered from 1.
+    Conv(usize),
+    /// Its activation.
+    ConvAct(usize),
+}
+
+/// A step of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LayerStep {
+    /// What the layer reads.
+    In,
+    /// A step of an attention.
+    Attention(AttentionKind, AttentionStep),
+    /// A step of the feed-forward.
+    FeedForward(FeedForwardStep),
+    /// What the layer leaves in the stream.
+    Out,
+}
+
+/// Which attention of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AttentionKind {
+    /// Keys and values come from the same sequence as the queries.
+    SelfAttention,
+    /// Keys and values come from another stack's output.
+    CrossAttention,
+}
+
+/// A step of an attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AttentionStep {
+    /// The sublayer's norm.
+    Norm,
+    /// The projection of queries.
+    Q,
+    /// The projection of keys.
+    K,
+    /// The projection of values.
+    V,
+    /// Queries split into heads.
+    QHeads,
+    /// Keys split into heads.
+    KHeads,
+    /// Values split into heads.
+    VHeads,
+    /// q·kᵀ, scaled.
+    Scores,
+    /// The relative bias.
+    Bias,
+    /// The mask.
+    Mask,
+    /// Scores plus bias plus mask.
+    MaskedScores,
+    /// The attention weights.
+    Weights,
+    /// weights·v, head by head.
+    ContextHeads,
+    /// The heads side by side.
+    Context,
+    /// The output projection.
+    Out,
+    /// The sum with the stream.
+    Residual,
+}
+
+/// A step of the feed-forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FeedForwardStep {
+    /// The sublayer's norm.
+    Norm,
+    /// What the sublayer reads.
+    In,
+    /// The wide projection, before the activation.
+    Hidden,
+    /// After the activation.
+    Act,
+    /// The second wide projection of a gated feed-forward.
+    Gate,
+    /// The product of both.
+    Gated,
+    /// The projection back to the stream's width.
+    Out,
+    /// The sum with the stream.
+    Residual,
+}
+
+/// A step between the last stack and the logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HeadStep {
+    /// A projection of the stream.
+    Dense,
+    /// Its activation.
+    Act,
+    /// Its norm.
+    Norm,
+}
+
+impl Role {
+    /// The layer it is in.
+    pub fn layer(self) -> Option<(Stack, usize)> {
+        match self {
+            Self::Layer(stack, n, _) => Some((stack, n)),
+            Self::Entry(..) | Self::Audio(_) | Self::StackOut(_) | Self::Head(_) | Self::Logits => None,
+        }
+    }
+
+    /// The attention that it is a step of, and which step.
+    pub fn attention(self) -> Option<(AttentionPlace, AttentionStep)> {
+        match self {
+            Self::Layer(stack, layer, LayerStep::Attention(kind, step)) => {
+                Some((AttentionPlace { stack, layer, kind }, step))
+            }
+            _ => None,
+        }
+    }
+
+    /// The step of the feed-forward that it is.
+    pub fn feed_forward(self) -> Option<FeedForwardStep> {
+        match self {
+            Self::Layer(_, _, LayerStep::FeedForward(step)) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// Whether it is this step of an attention of this kind, in whatever layer.
+    pub fn is(self, kind: AttentionKind, step: AttentionStep) -> bool {
+        self.attention().is_some_and(|(place, own)| place.kind == kind && own == step)
+    }
+}
+
+/// One attention of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttentionPlace {
+    /// Its stack.
+    pub stack: Stack,
+    /// Its layer, from 0.
+    pub layer: usize,
+    /// Which of the layer's.
+    pub kind: AttentionKind,
+}
+
+impl AttentionPlace {
+    /// The role of one of its steps.
+    pub fn step(self, step: AttentionStep) -> Role {
+        Role::Layer(self.stack, self.layer, LayerStep::Attention(self.kind, step))
+    }
+}
+
+impl AttentionKind {
+    /// The segment of paths that stands for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SelfAttention => "self_attn",
+            Self::CrossAttention => "cross_attn",
+        }
+    }
+}
+
+impl AttentionStep {
+    /// The last segment of its path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Norm => "norm",
+            Self::Q => "q",
+            Self::K => "k",
+            Self::V => "v",
+            Self::QHeads => "q_heads",
+            Self::KHeads => "k_heads",
+            Self::VHeads => "v_heads",
+            Self::Scores => "scores",
+            Self::Bias => "bias",
+            Self::Mask => "mask",
+            Self::MaskedScores => "masked_scores",
+            Self::Weights => "weights",
+            Self::ContextHeads => "context_heads",
+            Self::Context => "context",
+            Self::Out => "out",
+            Self::Residual => "residual",
+        }
+    }
+}
+
+impl FeedForwardStep {
+    /// The last segment of its path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Norm => "norm",
+            Self::In => "in",
+            Self::Hidden => "hidden",
+            Self::Act => "act",
+            Self::Gate => "gate",
+            Self::Gated => "gated",
+            Self::Out => "out",
+            Self::Residual => "residual",
+        }
+    }
+}
+
+impl EntryStep {
+    /// The last segment of its path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ids => "ids",
+            Self::Embed => "embed",
+            Self::EmbedNorm => "embed_norm",
+            Self::Positions => "positions",
+            Self::EmbedSum => "embed_sum",
+            Self::EmbedPos => "embed_pos",
+        }
+    }
+}
+
+impl HeadStep {
+    /// The last segment of its path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::Act => "act",
+            Self::Norm => "norm",
+        }
+    }
+}
+
+impl fmt::Display for AttentionPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.stack.name(), self.layer, self.kind.name())
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Entry(side, step) => write!(f, "{}.{}", side.name(), step.name()),
+            Self::Audio(AudioStep::Mel) => write!(f, "audio.mel"),
+            Self::Audio(AudioStep::Conv(n)) => write!(f, "audio.conv{n}"),
+            Self::Audio(AudioStep::ConvAct(n)) => write!(f, "audio.conv{n}_act"),
+            Self::Layer(stack, n, step) => {
+                write!(f, "{}.{n}.", stack.name())?;
+                match step {
+                    LayerStep::In => write!(f, "in"),
+                    LayerStep::Attention(kind, step) => write!(f, "{}.{}", kind.name(), step.name()),
+                    LayerStep::FeedForward(step) => write!(f, "ffn.{}", step.name()),
+                    LayerStep::Out => write!(f, "out"),
+                }
+            }
+            Self::StackOut(stack) => write!(f, "{}.out", stack.name()),
+            Self::Head(step) => write!(f, "head.{}", step.name()),
+            Self::Logits => write!(f, "logits"),
+        }
+    }
+}
