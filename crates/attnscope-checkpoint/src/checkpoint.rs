@@ -263,10 +263,6 @@ impl Checkpoint {
         &self.lists
     }
 
-    pub(crate) fn sources_and_checks(&mut self) -> (&[Source], &mut [Check]) {
-        (&self.sources, &mut self.checks)
-    }
-
     /// The file that a tensor's place speaks of.
     pub(crate) fn source(&self, tensor: &TensorInfo) -> &Source {
         // Set by `add`, never by a file.

@@ -56,7 +56,7 @@ struct Would {
 impl Convert {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let target = self.target()?;
-        let mut opened = Opened::open(&self.input, None)?;
+        let opened = Opened::open(&self.input, None)?;
         check_output(&self.output)?;
         opened.checkpoint.verify()?;
         let checkpoint = &opened.checkpoint;

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use attnscope::Failure;
+use attnscope::{Failure, Model};
 use output::Output;
 
 /// A debugger for encoder-decoder Transformers: open a checkpoint, know the model, see how data flows through it.
@@ -122,6 +122,10 @@ impl ModelArgs {
         let mut opened = attnscope::Opened::open(&self.model, self.heads.map(|n| n as usize))?;
         opened.set_wiring(&self.wiring)?;
         Ok(opened)
+    }
+
+    fn model(&self) -> Result<Model, Failure> {
+        Ok(self.open()?.into())
     }
 }
 

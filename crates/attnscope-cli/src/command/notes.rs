@@ -3,7 +3,16 @@
 use attnscope_graph::{ASSUMED, Contradiction, Dim, Model, PositionCount, Side};
 use attnscope_run::{Input, Rows, Shift, Source};
 
-use attnscope::Ready;
+use attnscope::{Note, Ready};
+
+/// A remark of an answer.
+pub(super) fn words(note: &Note) -> String {
+    match note {
+        Note::TooFewPositions { side, rows, length } => {
+            format!("the model has {rows} {} positions: it does not run on {length}", side.word())
+        }
+    }
+}
 
 /// Of the model: where its config contradicts its tensors, which head is not run, and what nothing says.
 pub(super) fn of_model(model: &Model) -> Vec<String> {

@@ -5,7 +5,8 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use attnscope_render::{Glyphs, Options, Style};
 
 use super::{Color, OutputArgs};
-use attnscope::Failure;
+use attnscope::answer::Answer;
+use attnscope::{Failure, Note};
 
 /// The settings of one command's output, worked out from flags, terminal and locale.
 pub(super) struct Output<'a> {
@@ -63,6 +64,18 @@ impl<'a> Output<'a> {
         if !self.args.quiet {
             let _ = writeln!(std::io::stderr(), "note: {}", super::line(text));
         }
+    }
+
+    /// Remarks of an answer.
+    pub(super) fn notes(&self, notes: &[Note]) {
+        notes.iter().for_each(|note| self.note(&super::notes::words(note)));
+    }
+
+    /// Writes an answer for programs.
+    pub(super) fn write_json(&self, answer: &impl Answer) -> Result<(), Failure> {
+        self.write(
+            &answer.to_json().map_err(|e| Failure::new(format!("the answer: {e}"), "please report this"))?,
+        )
     }
 
     /// Writes the result: to a temporary name that is renamed when whole, or to standard output.

@@ -1,0 +1,68 @@
+//! The table of layers.
+
+use attnscope::answer::{Layer, Summary, Totals};
+
+use crate::flow::thousands;
+use crate::layout::Options;
+use crate::table::{Column, Table};
+
+/// A summary for people.
+pub fn text(summary: &Summary, options: Options) -> String {
+    let input = summary.input;
+    let heading = format!(
+        "{} · {} · batch {}, source {}, target {}",
+        summary.model, summary.title, input.batch, input.source, input.target
+    );
+    let mut text = options.glyphs.text(&heading);
+    text.push_str("\n\n");
+    text += &layers(&summary.layers, options);
+    text.push('\n');
+    text + &totals(&summary.totals, options)
+}
+
+fn layers(layers: &[Layer], options: Options) -> String {
+    let columns = vec![
+        Column::left("Layer (type:depth-index)"),
+        Column::left("Output shape"),
+        Column::right("Params"),
+        Column::right("Mult-adds"),
+        Column::right("MACs"),
+    ];
+    let mut table = Table::new(columns, options.glyphs).flexible(0);
+    for layer in layers {
+        let indent = "  ".repeat(layer.depth.saturating_sub(1));
+        let label = format!("{indent}{} ({}:{}-{})", layer.name(), layer.kind, layer.depth, layer.index);
+        let or_dash = |n: u64| if n == 0 { "–".to_owned() } else { thousands(n) };
+        let shape = layer.shape.as_ref().map(|shape| format!("{shape:?}")).unwrap_or_default();
+        let parameters = if layer.tied { "(tied)".to_owned() } else { or_dash(layer.parameters) };
+        table.row([label, shape, parameters, or_dash(layer.mult_adds), or_dash(layer.macs)]);
+    }
+    table.render(options.width)
+}
+
+fn totals(totals: &Totals, options: Options) -> String {
+    let columns = vec![Column::left(""), Column::right(""), Column::left("")];
+    let mut table = Table::new(columns, options.glyphs).flexible(2);
+    let mb = |n: u64| format!("{:.2} MB", n as f64 / 1e6);
+    let m = |n: u64| format!("{:.2} M", n as f64 / 1e6);
+    table.row(["Total params", &thousands(totals.parameters), "each tied weight once"]);
+    if totals.buffers > 0 {
+        table.row(["Buffers", &thousands(totals.buffers), "constants in the file, not parameters"]);
+    }
+    table.row([
+        "Mult-adds",
+        &m(totals.mult_adds),
+        "as torchinfo counts: parameters × batch, sequence length left out",
+    ]);
+    table.row(["MACs", &m(totals.macs), "all positions and attention products"]);
+    table.row(["Input size", &mb(totals.input_bytes), "ids at 8 bytes, features at 4"]);
+    table.row([
+        "Forward/backward size",
+        &mb(totals.forward_backward_bytes),
+        "torchinfo's: twice the outputs of layers with parameters",
+    ]);
+    table.row(["Params size", &mb(totals.parameter_bytes), "in f32"]);
+    table.row(["Estimated total size", &mb(totals.estimated_bytes()), ""]);
+    table.row(["Forward memory", &mb(totals.forward_bytes), "every tensor of a traced run kept, in f32"]);
+    table.render(options.width)
+}

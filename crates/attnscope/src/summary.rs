@@ -1,0 +1,267 @@
+//! What the layers of a model cost, in torchinfo's manner, with what torchinfo leaves out.
+
+use std::collections::{BTreeMap, HashSet};
+
+use attnscope_graph::{
+    Dim, Front, Model, Node, NormKind, Op, Positions, Side, Sizes, Stack, multiply_adds, output_bytes,
+    torchinfo_multiply_adds,
+};
+
+use crate::answer::{Layer, SCHEMA, Summary, SummaryInput, Totals};
+use crate::failure::Failure;
+use crate::note::Note;
+use crate::open::Opened;
+
+/// The sizes of an input whose costs are counted.
+///
+/// ```
+/// let lengths = attnscope::Lengths { batch: 2, ..attnscope::Lengths::default() };
+/// assert_eq!(attnscope::open("demo")?.summary(&lengths)?.layers[0].path, "src");
+/// # Ok::<(), attnscope::Failure>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// Rows of the batch.
+    pub batch: usize,
+    /// Source positions; where none are said, 128 or an audio model's full window.
+    pub source: Option<usize>,
+    /// Target positions.
+    pub target: usize,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { batch: 1, source: None, target: 64 }
+    }
+}
+
+/// Counts what every layer costs.
+pub(crate) fn summarise(opened: &Opened, lengths: &Lengths) -> Result<Summary, Failure> {
+    let model = opened.encoder_decoder()?;
+    let window = || match model.wiring.front {
+        Front::Audio => model.sizes.get(Dim::Positions(Side::Source)),
+        Front::Tokens => None,
+    };
+    let source = lengths.source.or_else(window).unwrap_or(128);
+    let input = SummaryInput { batch: lengths.batch, source, target: lengths.target };
+    let sizes = model.sizes.with_lengths(input.batch, input.source, input.target);
+    if sizes.get(Dim::Head(Stack::Decoder)).is_none() || sizes.get(Dim::Head(Stack::Encoder)).is_none() {
+        let why = model.obstacles.first().cloned().unwrap_or_default();
+        return Err(Failure::new(
+            format!("{}: {why}", opened.name),
+            "give the number of heads with --heads: shapes and costs of attention depend on it",
+        ));
+    }
+    let rows = Rows::of(model, &sizes).ok_or_else(|| {
+        Failure::new(
+            format!("{}: a shape at this size does not fit in 64 bits", opened.name),
+            "give smaller --batch, --src-len or --tgt-len",
+        )
+    })?;
+    Ok(Summary {
+        schema: SCHEMA,
+        model: opened.name.clone(),
+        title: model.title(),
+        input,
+        totals: rows.totals(model),
+        layers: rows.rows.into_iter().map(|row| row.layer).collect(),
+        notes: too_few_positions(model, input),
+    })
+}
+
+/// Sides that are longer than the model's table of positions.
+fn too_few_positions(model: &Model, input: SummaryInput) -> Vec<Note> {
+    let sides = [(Side::Source, input.source), (Side::Target, input.target)];
+    let note = |(side, length): (Side, usize)| {
+        let table = model.sizes.get(Dim::Positions(side));
+        let rows = table.filter(|_| model.wiring.positions(side) == Positions::Table)?;
+        let rows = rows.saturating_sub(model.wiring.position_offset);
+        (rows < length).then_some(Note::TooFewPositions { side, rows, length })
+    };
+    sides.into_iter().filter_map(note).collect()
+}
+
+/// A line of the table, and what its module's sums need to know of it.
+struct Row {
+    layer: Layer,
+    has_weights: bool,
+}
+
+struct Rows {
+    rows: Vec<Row>,
+    input_bytes: u64,
+    /// Of every node, also of those that are no layer to a reader.
+    forward_bytes: u64,
+}
+
+impl Rows {
+    /// The nodes that a reader takes for layers, under the modules that their paths name.
+    fn of(model: &Model, sizes: &Sizes) -> Option<Self> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut index: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut open: Vec<(String, usize)> = Vec::new();
+        let mut counted: HashSet<String> = HashSet::new();
+        let mut input_bytes = 0u64;
+        let mut next = |depth: usize| {
+            let n = index.entry(depth).or_insert(0);
+            *n += 1;
+            *n
+        };
+        for node in model.graph.nodes() {
+            if let Op::Ids(_) | Op::Features = node.op {
+                let width: u64 = if matches!(node.op, Op::Features) { 4 } else { 8 };
+                let shape = sizes.shape(&node.dims)?;
+                let bytes = shape.iter().try_fold(width, |n, &d| n.checked_mul(d as u64))?;
+                input_bytes = bytes.checked_add(input_bytes)?;
+            }
+            let Some(kind) = kind(&node.op) else { continue };
+            let segments: Vec<&str> = node.path.as_str().split('.').collect();
+            let modules = segments.len() - 1;
+            let shared = open.iter().zip(&segments).take_while(|((name, _), s)| name == *s).count();
+            open.truncate(shared.min(modules));
+            for depth in open.len()..modules {
+                open.push((segments[depth].to_owned(), rows.len()));
+                let path = segments[..=depth].join(".");
+                rows.push(Row::module(depth + 1, next(depth + 1), path, segments[depth]));
+            }
+            let row = Row::node(model, node, sizes, kind, modules + 1, next(modules + 1), &mut counted)?;
+            for &(_, at) in &open {
+                rows[at].add(&row)?;
+            }
+            rows.push(row);
+        }
+        let bytes = |n: &Node| output_bytes(n, sizes);
+        let forward_bytes = model.graph.nodes().iter().try_fold(0u64, |sum, n| sum.checked_add(bytes(n)?))?;
+        let rows = Self { rows, input_bytes, forward_bytes };
+        rows.fits().then_some(rows)
+    }
+
+    /// Nodes; modules only sum them up.
+    fn leaves(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.layer.shape.is_some())
+    }
+
+    /// Checked when the rows were made: their sums fit.
+    fn total(&self, of: impl Fn(&Row) -> u64) -> u64 {
+        self.leaves().map(of).fold(0, u64::saturating_add)
+    }
+
+    fn totals(&self, model: &Model) -> Totals {
+        let (parameters, buffers) = model.parameters();
+        Totals {
+            parameters,
+            buffers,
+            mult_adds: self.total(|row| row.layer.mult_adds),
+            macs: self.total(|row| row.layer.macs),
+            input_bytes: self.input_bytes,
+            forward_backward_bytes: self.total(|row| if row.has_weights { 2 * row.layer.bytes } else { 0 }),
+            parameter_bytes: parameters * 4,
+            forward_bytes: self.forward_bytes,
+        }
+    }
+
+    /// Whether every total fits in 64 bits.
+    fn fits(&self) -> bool {
+        let sum =
+            |of: fn(&Layer) -> u64| self.leaves().try_fold(0u64, |sum, row| sum.checked_add(of(&row.layer)));
+        let all = [
+            sum(|layer| layer.macs),
+            sum(|layer| layer.mult_adds),
+            sum(|layer| layer.bytes).and_then(|n| n.checked_mul(2)),
+        ];
+        all.iter().all(Option::is_some)
+    }
+}
+
+impl Row {
+    fn module(depth: usize, index: usize, path: String, segment: &str) -> Self {
+        let kind = match segment {
+            "self_attn" | "cross_attn" => "Attention",
+            "ffn" => "FeedForward",
+            "encoder" => "Encoder",
+            "decoder" => "Decoder",
+            "src" | "tgt" | "audio" => "Embeddings",
+            _ => "Layer",
+        };
+        let layer = Layer {
+            path,
+            kind: kind.to_owned(),
+            depth,
+            index,
+            shape: None,
+            parameters: 0,
+            tied: false,
+            mult_adds: 0,
+            macs: 0,
+            bytes: 0,
+        };
+        Self { layer, has_weights: false }
+    }
+
+    fn node(
+        model: &Model,
+        node: &Node,
+        sizes: &Sizes,
+        kind: &'static str,
+        depth: usize,
+        index: usize,
+        counted: &mut HashSet<String>,
+    ) -> Option<Self> {
+        let mut parameters = 0;
+        let own = node.weights.iter().filter(|&&w| !model.is_buffer(w));
+        let mut tied = own.clone().count() > 0;
+        for &weight in own {
+            if counted.insert(model.graph.weight(weight).path.clone()) {
+                tied = false;
+                parameters += model.elements(weight);
+            }
+        }
+        let layer = Layer {
+            path: node.path.as_str().to_owned(),
+            kind: kind.to_owned(),
+            depth,
+            index,
+            shape: Some(sizes.shape(&node.dims)?),
+            parameters,
+            tied,
+            mult_adds: torchinfo_multiply_adds(model, node, sizes)?,
+            macs: multiply_adds(&model.graph, node, sizes)?,
+            bytes: output_bytes(node, sizes)?,
+        };
+        Some(Self { layer, has_weights: !node.weights.is_empty() })
+    }
+
+    /// A part's costs are its module's too.
+    fn add(&mut self, part: &Self) -> Option<()> {
+        let (own, part) = (&mut self.layer, &part.layer);
+        own.parameters = own.parameters.checked_add(part.parameters)?;
+        own.mult_adds = own.mult_adds.checked_add(part.mult_adds)?;
+        own.macs = own.macs.checked_add(part.macs)?;
+        own.bytes = own.bytes.checked_add(part.bytes)?;
+        Some(())
+    }
+}
+
+/// The type of a layer as PyTorch would call it; nothing for nodes that only rename or reshape.
+fn kind(op: &Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Embed { .. } => "Embedding",
+        Op::Positions { .. } => "Positions",
+        Op::Conv1d { .. } => "Conv1d",
+        Op::Norm { kind: NormKind::Layer, .. } => "LayerNorm",
+        Op::Norm { kind: NormKind::Rms, .. } => "RMSNorm",
+        Op::Linear | Op::Logits { .. } => "Linear",
+        Op::Scores { .. } => "MatMul",
+        Op::RelativeBias { .. } => "RelativeBias",
+        Op::Mask(_) => "Mask",
+        Op::AddMask { .. } => "Add",
+        Op::Squash(_) => "Softmax",
+        Op::Context => "MatMul",
+        Op::Residual { .. } | Op::AddPositions => "Add",
+        Op::Activate(_) => "Activation",
+        Op::Gate => "Mul",
+        Op::Ids(_) | Op::Features | Op::Transpose | Op::Same | Op::SplitHeads(_) | Op::MergeHeads(_) => {
+            return None;
+        }
+    })
+}
