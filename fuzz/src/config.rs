@@ -16,7 +16,7 @@ pub fn recognise_and_draw(bytes: &[u8]) {
     let tensors: Vec<TensorSpec> = tensors.lines().enumerate().map(tensor).collect();
     let facts: Map<String, Value> = serde_json::from_str(config).unwrap_or_default();
     let configs = [Config { source: "config.json", facts: &facts }];
-    let Ok(Recognised::EncoderDecoder(model)) = recognise(tensors, &configs, None) else { return };
+    let Ok(Recognised::Model(model)) = recognise(tensors, &configs, None) else { return };
     // One drawing for each input: drawing takes longest, and the inputs are many.
     let (component, symbolic) = match bytes.len() % 4 {
         0 => (Component::Full, true),

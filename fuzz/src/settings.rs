@@ -36,7 +36,7 @@ static TINY: LazyLock<Tiny> = LazyLock::new(|| {
     };
     let tensors = checkpoint.tensors().iter().enumerate().map(spec).collect();
     let said = [Config { source: &config.source, facts: &config.facts }];
-    let Ok(Recognised::EncoderDecoder(model)) = recognise(tensors, &said, None) else {
+    let Ok(Recognised::Model(model)) = recognise(tensors, &said, None) else {
         unreachable!("the fixture is a model")
     };
     let Ok(weights) = Weights::load(&model, &checkpoint) else { unreachable!("the fixture is whole") };

@@ -6,7 +6,7 @@ use attnscope_diagnose::{Weights, head_measures};
 use attnscope_graph::{AttentionKind, AttentionStep, Dim, Graph, Node, NodeId, Op, Side};
 use attnscope_render::trace::AttentionMap;
 use attnscope_run::audio::POSITION_SECONDS;
-use attnscope_run::{Input, Kept, Source};
+use attnscope_run::{Input, Kept};
 
 use attnscope::{Ready, Token};
 
@@ -60,7 +60,7 @@ impl Batch<'_> {
         let values = kept.values.get(self.row * cells..(self.row + 1) * cells)?;
         let (queries, columns) = (self.axis(query_dim, stride)?, self.axis(key_dim, keys)?);
         let rows = match query_dim == Dim::Target {
-            true => steps(self.ready.tokens(Side::Target, &self.input.target).get(self.row)?),
+            true => steps(self.ready.tokens(Side::Target, self.input.rows(Side::Target)?).get(self.row)?),
             false => queries.labels.clone(),
         };
         let weights = Weights {
@@ -90,19 +90,15 @@ impl Batch<'_> {
 
     /// The positions along a dimension of the weights.
     fn axis(&self, dim: Dim, length: usize) -> Option<Axis> {
-        let rows = match (dim, &self.input.source) {
-            (Dim::Target, _) => &self.input.target,
-            (_, Source::Tokens(rows)) => rows,
-            (_, Source::Features(_)) => return Some(Axis::of_audio(length)),
-        };
         let side = if dim == Dim::Target { Side::Target } else { Side::Source };
+        let Some(rows) = self.input.rows(side) else { return Some(Axis::of_audio(length)) };
         let tokens = self.ready.tokens(side, rows);
         Some(Axis::of_tokens(tokens.get(self.row)?))
     }
 
     /// The keys at which a source's sentence ends. What a decoder reads of itself has no end yet.
     fn ends(&self, keys: Dim) -> Vec<usize> {
-        let (Dim::Source, Source::Tokens(rows)) = (keys, &self.input.source) else { return Vec::new() };
+        let (Dim::Source, Some(rows)) = (keys, self.input.rows(Side::Source)) else { return Vec::new() };
         let ends = self.ready.end_tokens();
         let length = rows.length();
         let ids = rows.ids().get(self.row * length..(self.row + 1) * length).unwrap_or_default();

@@ -104,7 +104,7 @@ fn audio_is_drawn_in_seconds_on_both_sides() {
     let (folder, model) = (tempdir().unwrap(), fixture("whisper"));
     let features = folder.path().join("mel.npy");
     let input = Trace::open("whisper").input();
-    let attnscope::run::Source::Features(mel) = input.source else { panic!("features") };
+    let mel = input.features().expect("features");
     let shape = format!("({}, {}, {})", mel.batch, mel.mels, mel.frames);
     let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
     header += &" ".repeat(63 - (header.len() + 10) % 64);

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use attnscope::checkpoint::Checkpoint;
-use attnscope::graph::{Graph, Model, NodeId, Op, PositionCount};
+use attnscope::graph::{Graph, Model, NodeId, Op, PositionCount, Side};
 use attnscope::run::{
-    Change, Input, Keep, Kept, Native, PadSide, Rows, Source, Weights, run_reference, run_reference_changed,
+    Change, Input, Keep, Kept, Native, PadSide, Rows, Sequence, Weights, run_reference, run_reference_changed,
 };
 use common::trace::Trace;
 use common::{MODELS, fixture, open};
@@ -40,7 +40,7 @@ fn agree(what: &str, graph: &Graph, [native, reference]: &[Tensors; 2]) {
 fn any_tensor_can_be_replaced_on_the_way() {
     for path in ["bart", "t5", "whisper"] {
         let opened = open(&fixture(path), None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let input = Trace::open(path).input();
         let plain = both(model, &weights, &input, &[]);
@@ -85,7 +85,7 @@ fn readers(graph: &Graph, of: NodeId) -> Vec<NodeId> {
 #[test]
 fn a_change_that_does_not_fit_is_refused() {
     let opened = open(&fixture("bart"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let input = Trace::open("bart").input();
     let refused = |path: &str, first: usize, count: usize| {
@@ -112,7 +112,7 @@ fn a_change_that_does_not_fit_is_refused() {
 fn left_padding_is_read_as_hugging_face_reads_it() {
     for path in ["m2m100", "bart", "marian", "t5"] {
         let opened = open(&fixture(path), None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let trace = Trace(
             Checkpoint::open(Path::new(&fixture(&format!("left-padding/{path}.safetensors")))).unwrap(),
@@ -122,11 +122,15 @@ fn left_padding_is_read_as_hugging_face_reads_it() {
         assert_eq!(source.open()[7..], [false, false, false, true, true, true, true]);
         let logits = model.graph.find("logits").unwrap();
         let (_, theirs) = trace.get("logits").unwrap();
-        let input = Input { source: Source::Tokens(source), target };
-        let width = theirs.len() / input.target.open().len();
+        let input = Input::pair(Sequence::Tokens(source), target);
+        let width = theirs.len() / input.rows(Side::Target).unwrap().open().len();
         let most = theirs.iter().fold(0f64, |m, &x| m.max(f64::from(x).abs()));
         for ours in both(model, &weights, &input, &[]) {
-            let rows = ours[&logits].values.chunks(width).zip(theirs.chunks(width)).zip(input.target.open());
+            let rows = ours[&logits]
+                .values
+                .chunks(width)
+                .zip(theirs.chunks(width))
+                .zip(input.rows(Side::Target).unwrap().open());
             for ((ours, theirs), _) in rows.filter(|(_, open)| **open) {
                 for (a, &b) in ours.iter().zip(theirs) {
                     assert!((a - f64::from(b)).abs() <= 1e-4 * most, "{path}: {a} and {b}");
@@ -142,22 +146,27 @@ fn padding_on_either_side_is_the_same_where_positions_do_not_count_it() {
     let mut seen = 0;
     for &(path, _, heads) in MODELS {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
-        let Source::Tokens(source) = Trace::open(path).input().source else { continue };
+        let model = opened.model().unwrap();
+        let given = Trace::open(path).input();
+        let Some(source) = given.rows(Side::Source) else { continue };
         let free = model.wiring.position_count == PositionCount::Tokens || model.wiring.relative_bias;
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
-        let target = Trace::open(path).input().target;
+        let target = given.rows(Side::Target).unwrap().clone();
         let logits = model.graph.find("logits").unwrap();
         let run = |side: PadSide| {
             let pad = |rows: &Rows| {
                 let row = rows.tokens().swap_remove(0);
                 Rows::padded(&[row[..row.len() - 2].to_vec(), row], 1, side, 0)
             };
-            let input = Input { source: Source::Tokens(pad(&source)), target: pad(&target) };
+            let input = Input::pair(Sequence::Tokens(pad(source)), pad(&target));
             let mut kept = Keep::new(|id| id == logits);
             run_reference(model, &weights, &input, &mut kept).unwrap();
             let kept = kept.tensors.remove(&logits).unwrap();
-            let rows = kept.values.chunks(kept.shape[2]).zip(input.target.open()).filter(|(_, open)| **open);
+            let rows = kept
+                .values
+                .chunks(kept.shape[2])
+                .zip(input.rows(Side::Target).unwrap().open())
+                .filter(|(_, open)| **open);
             rows.flat_map(|(row, _)| row.to_vec()).collect::<Vec<f64>>()
         };
         // What is masked adds zeros, which move the others to another place in the sums: the same but for f64's rounding.
@@ -175,7 +184,7 @@ fn padding_on_either_side_is_the_same_where_positions_do_not_count_it() {
 #[test]
 fn what_is_not_a_number_stays_one() {
     let opened = open(&fixture("bart"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let input = Trace::open("bart").input();
     let find = |path: &str| model.graph.find(path).unwrap();

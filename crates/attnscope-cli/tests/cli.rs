@@ -192,9 +192,9 @@ fn a_converted_model_is_still_known() {
         let target = folder.path().join(format!("out.{ending}")).display().to_string();
         assert_eq!(attnscope(&["convert", "demo", &target]).status.code(), Some(0));
         let opened = common::open(&target, None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let demo = common::open("demo", None);
-        assert_eq!(model.wiring, demo.encoder_decoder().unwrap().wiring, "{ending}");
+        assert_eq!(model.wiring, demo.model().unwrap().wiring, "{ending}");
         assert!(model.obstacles.is_empty(), "{ending}: {:?}", model.obstacles);
     }
 }

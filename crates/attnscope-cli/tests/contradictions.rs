@@ -34,7 +34,7 @@ fn what_hugging_face_does_is_what_is_said() {
     for case in &cases {
         let (_folder, path) = edited(case["fixture"].as_str().unwrap(), &case["config"]);
         let opened = open(&path, None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         if let Some(word) = case["activation"].as_str() {
             assert_eq!(Some(model.wiring.activation), Activation::from_config(word), "{case}");
         }
@@ -67,6 +67,6 @@ fn the_doctor_reports_it_and_a_trace_says_which_model_runs() {
 fn the_user_s_own_word_is_no_contradiction() {
     let (_folder, path) = edited("t5", &json!({ "num_heads": 8 }));
     let opened = open(&path, Some(2));
-    let found = opened.encoder_decoder().unwrap().contradictions();
+    let found = opened.model().unwrap().contradictions();
     assert!(found.is_empty(), "{found:?}");
 }

@@ -7,7 +7,7 @@ mod common;
 use attnscope::graph::{Model, NodeId, Positions, Recognised, Side, Switch, build};
 use attnscope::run::generate::{Decode, Uncached, Watched};
 use attnscope::run::{
-    Input, Keep, Kept, Native, Report, Rows, RunError, Sink, Source, Values, Weights, position_room,
+    Input, Keep, Kept, Native, Report, Rows, RunError, Sequence, Sink, Values, Weights, position_room,
 };
 use common::trace::Trace;
 use common::{MODELS, fixture, open};
@@ -16,19 +16,19 @@ use common::{MODELS, fixture, open};
 const LENGTH: usize = 40;
 
 /// A fixture's source with its padding, and targets of one length.
-fn input(path: &str, model: &Model) -> (Source, Vec<Vec<u32>>) {
+fn input(path: &str, model: &Model) -> (Sequence, Vec<Vec<u32>>) {
     let input = Trace::open(path).input();
-    let tokens = input.target.tokens();
+    let tokens = input.rows(Side::Target).unwrap().tokens();
     let length = position_room(model, Side::Target).map_or(LENGTH, |room| LENGTH.min(room));
     let targets = tokens.iter().map(|row| row.iter().cycle().take(length).copied().collect()).collect();
-    (input.source, targets)
+    (input.sequence(Side::Source).unwrap().clone(), targets)
 }
 
 /// One tensor of the run of everything at once.
-fn whole(model: &Model, weights: &Weights, source: &Source, targets: &[Vec<u32>], path: &str) -> Kept {
+fn whole(model: &Model, weights: &Weights, source: &Sequence, targets: &[Vec<u32>], path: &str) -> Kept {
     let node = model.graph.find(path).unwrap();
     let mut sink = Keep::new(|id| id == node);
-    let input = Input { source: source.clone(), target: Rows::new(targets, 0) };
+    let input = Input::pair(source.clone(), Rows::new(targets, 0));
     Native::new().run(model, weights, &input, &mut sink).unwrap();
     sink.tensors.remove(&node).unwrap()
 }
@@ -59,10 +59,10 @@ fn token_by_token_and_in_pieces_equal_the_whole() {
     let (mut padded, mut outgrown) = (0, 0);
     for &(path, _, heads) in MODELS {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let (source, targets) = input(path, model);
-        if let Source::Tokens(rows) = &source {
+        if let Sequence::Tokens(rows) = &source {
             padded += usize::from(rows.open().contains(&false));
         }
         let rows: Vec<usize> = (0..targets.len()).collect();
@@ -72,7 +72,8 @@ fn token_by_token_and_in_pieces_equal_the_whole() {
         let mut native = Native::new();
         // Buffers of the first decoding are used again by the second.
         for ends in [(1..=length).collect::<Vec<_>>(), vec![1, 4, length]] {
-            let mut decoding = native.start(model, &weights, &source).unwrap();
+            let mut decoding =
+                native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
             let mut from = 0;
             for to in ends {
                 let logits = decoding.advance(&slice(&targets, from, to)).unwrap();
@@ -90,13 +91,13 @@ fn token_by_token_and_in_pieces_equal_the_whole() {
 fn rows_are_taken_in_any_order_and_more_than_once() {
     for &(path, _, heads) in MODELS {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let (source, targets) = input(path, model);
         let length = targets[0].len();
         let expected = whole(model, &weights, &source, &targets, "logits");
         let mut native = Native::new();
-        let mut decoding = native.start(model, &weights, &source).unwrap();
+        let mut decoding = native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
         let last = targets.len() - 1;
         // Each row twice before anything is read; then some of them, more than there is room for.
         let twice: Vec<usize> = (0..targets.len()).flat_map(|row| [row, row]).collect();
@@ -117,7 +118,7 @@ fn rows_are_taken_in_any_order_and_more_than_once() {
 #[test]
 fn a_step_hands_over_what_is_wanted() {
     let opened = open(&fixture("t5"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let (source, targets) = input("t5", model);
     for path in
@@ -126,7 +127,7 @@ fn a_step_hands_over_what_is_wanted() {
         let node = model.graph.find(path).unwrap();
         let expected = whole(model, &weights, &source, &targets, path);
         let mut native = Native::new();
-        let mut decoding = native.start(model, &weights, &source).unwrap();
+        let mut decoding = native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
         for (from, to) in [(0, 1), (1, 5), (5, 6)] {
             let mut sink = Keep::new(|id| id == node);
             decoding.advance_into(&slice(&targets, from, to), &mut sink).unwrap();
@@ -147,7 +148,7 @@ fn a_step_hands_over_what_is_wanted() {
     let expected = whole(model, &weights, &source, &targets, "logits");
     let rows: Vec<usize> = (0..targets.len()).collect();
     let mut native = Native::new();
-    let mut decoding = native.start(model, &weights, &source).unwrap();
+    let mut decoding = native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
     let mut sink = Keep::new(|id| id == logits);
     agree("t5", decoding.advance_into(&slice(&targets, 0, 4), &mut sink).unwrap(), &expected, &rows, 3);
     assert_eq!(sink.tensors[&logits].shape, [targets.len(), 4, expected.shape[2]]);
@@ -156,14 +157,14 @@ fn a_step_hands_over_what_is_wanted() {
 #[test]
 fn without_a_causal_mask_nothing_old_is_believed() {
     let opened = open(&fixture("bart"), None);
-    let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("bart") };
+    let Recognised::Model(mut model) = opened.recognised else { panic!("bart") };
     let weights = Weights::load(&model, &opened.checkpoint).unwrap();
     model.wiring.causal_mask = Switch::Off;
     model.graph = build(&model.architecture, &model.wiring);
     let (source, targets) = input("bart", &model);
     let rows: Vec<usize> = (0..targets.len()).collect();
     let mut native = Native::new();
-    let mut decoding = native.start(&model, &weights, &source).unwrap();
+    let mut decoding = native.start(&model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
     for position in 0..4 {
         let expected = whole(&model, &weights, &source, &slice(&targets, 0, position + 1), "logits");
         let logits = decoding.advance(&slice(&targets, position, position + 1)).unwrap();
@@ -174,16 +175,17 @@ fn without_a_causal_mask_nothing_old_is_believed() {
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let opened = open(&fixture("bart"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert_eq!(model.wiring.positions(Side::Target), Positions::Table);
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let (source, targets) = input("bart", model);
     let expected = whole(model, &weights, &source, &targets, "logits");
     let rows: Vec<usize> = (0..targets.len()).collect();
     let (mut first, mut second) = (Native::new(), Native::new());
-    let mut decoding = first.start(model, &weights, &source).unwrap();
-    let mut watched = Watched::new(&mut second, model, &weights, source.clone()).unwrap();
-    let mut uncached = Uncached::new(model, &weights, source.clone());
+    let mut decoding = first.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
+    let mut watched =
+        Watched::new(&mut second, model, &weights, Input::of(Side::Source, source.clone())).unwrap();
+    let mut uncached = Uncached::new(model, &weights, Input::of(Side::Source, source.clone()));
     let decoders: [&mut dyn Decode; 3] = [&mut decoding, &mut watched, &mut uncached];
     for decoder in decoders {
         decoder.advance(&slice(&targets, 0, 2)).unwrap();
@@ -222,16 +224,16 @@ impl Sink for Refuse {
 fn what_is_blind_is_counted_once() {
     for causal in [Switch::On, Switch::Off] {
         let opened = open(&fixture("bart"), None);
-        let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("bart") };
+        let Recognised::Model(mut model) = opened.recognised else { panic!("bart") };
         let weights = Weights::load(&model, &opened.checkpoint).unwrap();
         model.wiring.causal_mask = causal;
         model.graph = build(&model.architecture, &model.wiring);
-        let source = Source::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
+        let source = Sequence::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
         let targets = vec![vec![2, 5, 6]; 2];
-        let input = Input { source: source.clone(), target: Rows::new(&targets, 1) };
+        let input = Input::pair(source.clone(), Rows::new(&targets, 1));
         let whole = Native::new().run(&model, &weights, &input, &mut Keep::new(|_| false)).unwrap();
         let mut native = Native::new();
-        let mut decoding = native.start(&model, &weights, &source).unwrap();
+        let mut decoding = native.start(&model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
         let logits = model.graph.find("logits").unwrap();
         for position in 0..3 {
             let step = slice(&targets, position, position + 1);

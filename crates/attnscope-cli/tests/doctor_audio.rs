@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use attnscope::Ready;
-use attnscope::run::{Input, Keep, Native, Rows, Source, audio};
+use attnscope::run::{Input, Keep, Native, Rows, Sequence, audio};
 use common::faults::Patient;
 use common::{attnscope, fixture, open, stderr, stdout};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ fn nll(model: &str, folder: &Path, pairs: &[(String, String)]) -> f64 {
         let words = text.split(' ').map(|word| 4 + WORDS.iter().position(|w| *w == word).unwrap() as u32);
         let labels: Vec<u32> = words.chain([96]).collect();
         let read = [&[97, 93], &labels[..labels.len() - 1]].concat();
-        let input = Input { source: Source::Features(features), target: Rows::new(&[read], 96) };
+        let input = Input::pair(Sequence::Features(features), Rows::new(&[read], 96));
         let logits = ready.model.graph.find("logits");
         let mut kept = Keep::new(|id| Some(id) == logits);
         Native::new().run(ready.model, &ready.weights, &input, &mut kept).unwrap();

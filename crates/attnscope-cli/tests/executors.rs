@@ -4,17 +4,18 @@
 
 mod common;
 
-use attnscope::graph::{Dim, Model, Node};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, Source, Weights, run_reference};
+use attnscope::graph::{Dim, Model, Node, Side};
+use attnscope::run::{Input, Keep, Kept, Native, Rows, Sequence, Weights, run_reference};
 use common::trace::Trace;
-use common::{fixture, models_and_variants, open};
+use common::{ONE_STACK, fixture, models_and_variants, open};
 
 #[test]
 fn every_tensor_equals_the_original_s() {
-    for (path, _, heads) in models_and_variants() {
+    let one_stack = ONE_STACK.iter().map(|&(path, family)| (path, family, None));
+    for (path, _, heads) in models_and_variants().chain(one_stack) {
         let trace = Trace::open(path);
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let input = trace.input();
         let mut reference = Keep::new(|_| true);
@@ -37,6 +38,29 @@ fn every_tensor_equals_the_original_s() {
     }
 }
 
+/// Three hundred tokens: what is wrong with positions grows with them.
+#[test]
+fn a_long_text_equals_the_original_s() {
+    for &(path, _) in ONE_STACK {
+        let trace = Trace::long(path);
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = trace.input();
+        let (mut native, mut reference) = (Keep::new(|_| true), Keep::new(|_| true));
+        run_reference(model, &weights, &input, &mut reference).unwrap();
+        Native::new().run(model, &weights, &input, &mut native).unwrap();
+        agree(path, model, &native.tensors, &reference.tensors);
+        let mut compared = 0;
+        for tensor in trace.0.tensors() {
+            let Some(id) = model.graph.find(&tensor.name) else { continue };
+            compare(path, model, model.graph.node(id), &reference.tensors[&id], &trace, &input);
+            compared += 1;
+        }
+        assert!(compared >= 8, "{path}: only {compared} tensors were compared");
+    }
+}
+
 /// The native executor against the reference: every node, every cell, padding too.
 fn agree(path: &str, model: &Model, native: &Tensors, reference: &Tensors) {
     for (id, node) in model.graph.iter() {
@@ -56,7 +80,7 @@ type Tensors = std::collections::BTreeMap<attnscope::graph::NodeId, Kept>;
 fn what_nobody_wants_is_not_kept_and_changes_nothing() {
     let trace = Trace::open("bart");
     let opened = open(&fixture("bart"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let logits = model.graph.find("logits").unwrap();
     let (mut all, mut one) = (Keep::new(|_| true), Keep::new(|id| id == logits));
@@ -70,11 +94,11 @@ fn what_nobody_wants_is_not_kept_and_changes_nothing() {
 #[test]
 fn a_query_with_nothing_to_see_is_reported() {
     let opened = open(&fixture("bart"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     // A source row of nothing but padding.
-    let source = Source::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
-    let input = Input { source, target: Rows::new(&[vec![2, 5], vec![2, 5]], 1) };
+    let source = Sequence::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
+    let input = Input::pair(source, Rows::new(&[vec![2, 5], vec![2, 5]], 1));
     let (mut native, mut reference) = (Keep::new(|_| true), Keep::new(|_| true));
     let report = Native::new().run(model, &weights, &input, &mut native).unwrap();
     assert_eq!(run_reference(model, &weights, &input, &mut reference).unwrap(), report);
@@ -125,8 +149,8 @@ fn is_token(node: &Node, shape: &[usize], cell: usize, input: &Input) -> bool {
     }
     let open = |rows: &Rows, at: usize| rows.open()[place[0] * rows.length() + at];
     node.dims.iter().zip(&place).all(|(dim, &at)| match dim {
-        Dim::Source => input.source_rows().is_none_or(|rows| open(rows, at)),
-        Dim::Target => open(&input.target, at),
+        Dim::Source => input.rows(Side::Source).is_none_or(|rows| open(rows, at)),
+        Dim::Target => open(input.rows(Side::Target).unwrap(), at),
         _ => true,
     })
 }

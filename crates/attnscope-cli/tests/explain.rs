@@ -153,7 +153,7 @@ fn the_terms_of_a_weight_are_its_products_and_exponentials() {
 #[test]
 fn a_trace_needs_only_what_the_arithmetic_asks_for() {
     let opened = Opened::open("demo", None).unwrap();
-    let graph = &opened.encoder_decoder().unwrap().graph;
+    let graph = &opened.model().unwrap().graph;
     let names = |path: &str| -> Vec<&str> {
         needed(graph, graph.find(path).unwrap()).into_iter().map(|id| graph.node(id).path.leaf()).collect()
     };

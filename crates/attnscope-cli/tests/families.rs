@@ -25,7 +25,7 @@ fn close(a: f64, b: f64) -> bool {
 fn everything_is_bound_and_counted() {
     for (path, family, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let expected = expected(path);
         assert_eq!(model.family.id, family, "{path}");
         assert!(model.binding.is_complete(), "{path}: {:?}", model.obstacles);
@@ -50,7 +50,7 @@ fn everything_is_bound_and_counted() {
 fn norms_are_where_the_source_has_them() {
     for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let expected = expected(path);
         let norms = &expected["norms"];
         if norms.is_null() {
@@ -80,7 +80,7 @@ fn norms_are_where_the_source_has_them() {
 fn scales_are_the_numbers_the_source_uses() {
     for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let expected = expected(path);
         if expected["attention_scale"].is_null() {
             continue;
@@ -106,7 +106,7 @@ fn scales_are_the_numbers_the_source_uses() {
 fn activations_and_positions_agree() {
     for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let expected = expected(path);
         if let Some(word) = expected["activation"].as_str() {
             let Op::Activate(activation) = node(model, "encoder.0.ffn.act").op else { panic!("{path}") };
@@ -141,7 +141,7 @@ fn activations_and_positions_agree() {
 fn whisper_has_no_key_bias_and_no_source_mask() {
     for path in ["whisper", "whisper-openai/tiny.pt", "whisper-ggml/ggml-tiny.bin"] {
         let opened = open(&fixture(path), None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         assert_eq!(node(model, "decoder.0.cross_attn.k").weights.len(), 1, "{path}");
         assert_eq!(node(model, "decoder.0.cross_attn.q").weights.len(), 2, "{path}");
         assert!(model.graph.find("decoder.0.cross_attn.mask").is_none(), "{path}");
@@ -160,7 +160,7 @@ fn real_checkpoints_have_their_published_sizes() {
     for (path, family, parameters) in cases {
         let Some(path) = shared(path) else { continue };
         let opened = open(&path, None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         assert_eq!((model.family.id, model.parameters().0), (family, parameters), "{path}");
         assert!(model.obstacles.is_empty(), "{path}");
     }
@@ -169,7 +169,7 @@ fn real_checkpoints_have_their_published_sizes() {
 #[test]
 fn packed_projections_are_thirds_of_one_tensor() {
     let opened = open(&fixture("torch-nn/model.pt"), Some(4));
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let rows = |leaf: &str| {
         let weight = node(model, &format!("decoder.1.cross_attn.{leaf}")).weights[0];
         match model.binding.slot(weight) {
@@ -186,7 +186,7 @@ fn packed_projections_are_thirds_of_one_tensor() {
 fn a_graph_is_what_build_makes_of_its_architecture_and_wiring() {
     for (path, _, heads) in models_and_variants() {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{path}");
         assert_eq!(model.rewired(&model.wiring, None).graph, model.graph, "{path}");
         let paths = model.graph.nodes().iter().map(|node| node.path.as_str());

@@ -6,7 +6,7 @@ mod common;
 
 use attnscope::graph::{Activation, LogitScale, Side};
 use attnscope::run::generate::{Generator, Limit, Settings};
-use attnscope::run::{Input, Keep, Native, Rows, Source, Tokenizer, Weights};
+use attnscope::run::{Input, Keep, Native, Rows, Sequence, Tokenizer, Weights};
 use common::{fixture, open};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn logits_and_sentences_are_hugging_face_s() {
     {
         let expected = &expected[name];
         let opened = open(&fixture(&format!("t5-gguf/{name}.gguf")), None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         assert_eq!((model.wiring.activation, model.wiring.logit_scale), (activation, scale), "{name}");
         for field in ["activation", "logit_scale"] {
             let fact = model.facts.iter().find(|fact| fact.name == field).unwrap();
@@ -35,10 +35,8 @@ fn logits_and_sentences_are_hugging_face_s() {
         }
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let sources: Vec<Vec<u32>> = expected["source"].as_array().unwrap().iter().map(ids).collect();
-        let input = Input {
-            source: Source::Tokens(Rows::new(&sources[..1], 0)),
-            target: Rows::new(&[ids(&expected["target"])], 0),
-        };
+        let source = Sequence::Tokens(Rows::new(&sources[..1], 0));
+        let input = Input::pair(source, Rows::new(&[ids(&expected["target"])], 0));
         let logits = model.graph.find("logits").unwrap();
         let mut kept = Keep::new(|id| id == logits);
         Native::new().run(model, &weights, &input, &mut kept).unwrap();

@@ -5,8 +5,8 @@
 mod common;
 
 use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict, masks};
-use attnscope::graph::{CrossMask, Model, PositionCount, Recognised, Switch, Wiring, build};
-use attnscope::run::{Input, Keep, Native, PadSide, Rows, Source, Weights};
+use attnscope::graph::{CrossMask, Model, PositionCount, Recognised, Side, Switch, Wiring, build};
+use attnscope::run::{Input, Keep, Native, PadSide, Rows, Sequence, Weights};
 use common::faults::Patient;
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// A fixture's model, wired otherwise, and the input that its maker ran.
 fn fixture_model(path: &str, heads: Option<usize>, edit: impl Fn(&mut Wiring)) -> (Model, Weights, Input) {
     let opened = open(&fixture(path), heads);
-    let Recognised::EncoderDecoder(model) = opened.recognised else { panic!("{path}") };
+    let Recognised::Model(model) = opened.recognised else { panic!("{path}") };
     let mut model = *model;
     let weights = Weights::load(&model, &opened.checkpoint).unwrap();
     edit(&mut model.wiring);
@@ -45,7 +45,7 @@ fn every_family_passes_its_proofs() {
         let proofs = prove(&model, PadSide::Right);
         assert_eq!(proofs.len(), Claim::ALL.len());
         assert_eq!(failing(&proofs), [], "{path}");
-        let audio = matches!(model.2.source, Source::Features(_));
+        let audio = model.2.features().is_some();
         for proof in &proofs {
             let about_padding = [Claim::PaddingStates, Claim::AllPadding].contains(&proof.claim);
             let not_run = matches!(proof.verdict, Verdict::NotRun(_));
@@ -107,8 +107,8 @@ fn left_padding_is_proved_too() {
     for path in ["m2m100", "t5", "fairseq/checkpoint.pt", "bart"] {
         let (model, weights, input) = fixture_model(path, None, |_| {});
         let left = |rows: &Rows| Rows::padded(&rows.tokens(), 1, PadSide::Left, 0);
-        let source = left(input.source_rows().unwrap());
-        let input = Input { source: Source::Tokens(source), target: left(&input.target) };
+        let source = left(input.rows(Side::Source).unwrap());
+        let input = Input::pair(Sequence::Tokens(source), left(input.rows(Side::Target).unwrap()));
         let renumbers = model.wiring.position_count == PositionCount::Places && !model.wiring.relative_bias;
         let proofs = prove(&(model, weights, input), PadSide::Left);
         let expected: &[(Claim, &str)] =

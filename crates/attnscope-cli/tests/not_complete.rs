@@ -6,7 +6,7 @@ mod common;
 
 use attnscope::checkpoint::Checkpoint;
 use attnscope::graph::{ASSUMED, OtherKind, Recognised};
-use attnscope::run::{Input, Keep, Native, Rows, Source, Weights};
+use attnscope::run::{Input, Keep, Native, Rows, Sequence, Weights};
 use common::{attnscope, fixture, open, stderr, stdout};
 
 /// The two lines of a command that could not be carried out.
@@ -92,7 +92,7 @@ fn what_a_file_of_nn_transformer_does_not_say_is_assumed_and_can_be_set() {
     let path = fixture("torch-nn-pre/model.pt");
     let mut opened = open(&path, Some(4));
     for field in ["norm_place", "activation"] {
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let fact = model.facts.iter().find(|fact| fact.name == field).unwrap();
         assert_eq!(fact.source, ASSUMED, "{field}");
     }
@@ -105,9 +105,9 @@ fn what_a_file_of_nn_transformer_does_not_say_is_assumed_and_can_be_set() {
     let theirs = Checkpoint::open(fixture("torch-nn-pre/logits.safetensors").as_ref()).unwrap();
     let read = |name: &str| theirs.read_f32(theirs.tensor(name).unwrap()).unwrap();
     let ids = |name: &str| Rows::new(&[read(name).iter().map(|&id| id as u32).collect::<Vec<_>>()], 0);
-    let input = Input { source: Source::Tokens(ids("src.ids")), target: ids("tgt.ids") };
+    let input = Input::pair(Sequence::Tokens(ids("src.ids")), ids("tgt.ids"));
     let worst = |opened: &attnscope::Opened| {
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let logits = model.graph.find("logits").unwrap();
         let mut kept = Keep::new(|id| id == logits);
@@ -119,7 +119,7 @@ fn what_a_file_of_nn_transformer_does_not_say_is_assumed_and_can_be_set() {
     opened.set_wiring(&["norm_place=pre".into(), "activation=gelu".into()]).unwrap();
     assert!(worst(&opened) < 1e-4, "{}", worst(&opened));
     let fact = |name: &str| {
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         model.facts.iter().find(|fact| fact.name == name).unwrap().source.clone()
     };
     assert_eq!((fact("norm_place"), fact("norm_eps")), ("--wiring".into(), ASSUMED.into()));

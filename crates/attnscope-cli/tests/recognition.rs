@@ -27,7 +27,7 @@ fn without_a_config_the_tensors_tell_the_family() {
         let folder = tempdir().unwrap();
         let path = rewrite(&fixture(name), folder.path(), |n| Some(n.into()), same, None);
         let opened = open(&path, Some(4));
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         assert_eq!(model.family.id, *family, "{name}");
         assert!(model.binding.is_complete(), "{name}: {:?}", model.obstacles);
     }
@@ -41,7 +41,7 @@ fn any_prefix_is_seen_through() {
             let rename = |n: &str| Some(format!("{prefix}{}", n.strip_prefix("model.").unwrap_or(n)));
             let path = rewrite(&fixture(name), folder.path(), rename, same, Some(&config_of(name)));
             let opened = open(&path, None);
-            let model = opened.encoder_decoder().unwrap();
+            let model = opened.model().unwrap();
             assert_eq!(model.family.id, *family, "{name} behind {prefix:?}");
             assert!(model.binding.is_complete(), "{name} behind {prefix:?}: {:?}", model.obstacles);
             assert_eq!(model.prefix, prefix, "{name}");
@@ -53,14 +53,14 @@ fn any_prefix_is_seen_through() {
 fn heads_unknown_is_said_and_can_be_given() {
     let path = fixture("torch-nn/model.pt");
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert_eq!(model.sizes.get(Dim::Heads(Stack::Encoder)), None);
     assert!(model.obstacles.iter().any(|o| o.contains("--heads")));
     let drawn = common::attnscope(&["flow", &path, "--component", "self_attn"]);
     assert!(common::stdout(&drawn).contains("H heads × K (H unknown)"));
     assert!(stderr(&drawn).contains("--heads"));
     let given = open(&path, Some(4));
-    assert!(given.encoder_decoder().unwrap().obstacles.is_empty());
+    assert!(given.model().unwrap().obstacles.is_empty());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn t5_tells_its_heads_by_the_bias_table() {
     let folder = tempdir().unwrap();
     let path = rewrite(&fixture("t5"), folder.path(), |n| Some(n.into()), same, None);
     let opened = open(&path, None);
-    assert_eq!(opened.encoder_decoder().unwrap().sizes.get(Dim::Heads(Stack::Decoder)), Some(4));
+    assert_eq!(opened.model().unwrap().sizes.get(Dim::Heads(Stack::Decoder)), Some(4));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn holes_are_marked_and_do_not_stop_the_drawing() {
     let rename = |n: &str| (n != gone).then(|| n.to_owned());
     let path = rewrite(&fixture("bart"), folder.path(), rename, same, Some(&config_of("bart")));
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let missing: Vec<&str> = model.binding.missing().map(|(_, name)| name).collect();
     assert_eq!(missing, [gone]);
     let drawn = common::attnscope(&["flow", &path, "--width", "120"]);
@@ -98,7 +98,7 @@ fn a_wrong_shape_is_reported_with_both() {
     let path =
         rewrite(&fixture("bart"), folder.path(), |n| Some(n.into()), reshape, Some(&config_of("bart")));
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let wrong: Vec<_> = model.binding.mismatched().collect();
     assert_eq!(wrong.len(), 1);
     assert_eq!((wrong[0].2, wrong[0].3), ([48, 32].as_slice(), [47, 32].as_slice()));
@@ -113,7 +113,7 @@ fn a_config_that_lies_is_shown_and_the_shapes_win() {
     config["vocab_size"] = json!(1_000_000_000_000u64);
     let path = rewrite(&fixture("bart"), folder.path(), |n| Some(n.into()), same, Some(&config));
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let fact = |name: &str| -> &Fact { model.facts.iter().find(|f| f.name == name).unwrap() };
     assert_eq!(fact("d_model").value, json!(32));
     assert_eq!(fact("d_model").disagree, [("config.json: d_model".to_owned(), json!(999))]);
@@ -130,7 +130,7 @@ fn heads_that_do_not_divide_stop_a_run_with_the_reason() {
     config["decoder_attention_heads"] = json!(5);
     let path = rewrite(&fixture("bart"), folder.path(), |n| Some(n.into()), same, Some(&config));
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert!(
         model.obstacles.iter().any(|o| o.contains("5 decoder heads") && o.contains("32")),
         "{:?}",
@@ -141,7 +141,7 @@ fn heads_that_do_not_divide_stop_a_run_with_the_reason() {
 #[test]
 fn a_tie_that_the_file_denies_is_shown() {
     let opened = open(&fixture("mt5"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert!(!model.wiring.tied_output);
     let fact = model.facts.iter().find(|f| f.name == "tied_output").unwrap();
     assert_eq!(fact.disagree.len(), 1);
@@ -154,7 +154,7 @@ fn both_spellings_of_a_t5_config_mean_the_same() {
     let config = serde_json::from_str(&text).unwrap();
     let path = rewrite(&fixture("t5-v1_1"), folder.path(), |n| Some(n.into()), same, Some(&config));
     let [a, b] = [open(&fixture("t5-v1_1"), None), open(&path, None)];
-    assert_eq!(a.encoder_decoder().unwrap().wiring, b.encoder_decoder().unwrap().wiring);
+    assert_eq!(a.model().unwrap().wiring, b.model().unwrap().wiring);
 }
 
 #[test]
@@ -163,23 +163,31 @@ fn an_absurd_layer_number_does_not_build_a_billion_layers() {
     let rename = |n: &str| Some(n.replace("encoder.layers.2.", "encoder.layers.999999999."));
     let path = rewrite(&fixture("bart"), folder.path(), rename, same, Some(&config_of("bart")));
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert_eq!(model.graph.layers(Stack::Encoder), 2);
     assert!(!model.binding.unused.is_empty());
 }
 
+/// A decoder-only model of a family that is not known.
 #[test]
 fn other_models_are_named_for_what_they_are() {
-    for (name, kind) in [("gpt2", "decoder-only"), ("llama", "decoder-only"), ("bert", "encoder-only")] {
-        let path = fixture(&format!("other/{name}"));
-        let inspected = common::attnscope(&["inspect", &path]);
-        assert_eq!(inspected.status.code(), Some(0), "{name}");
-        let text = common::stdout(&inspected);
-        assert!(text.contains(kind) && text.contains("without cross-attention"), "{name}: {text}");
-        let drawn = common::attnscope(&["flow", &path]);
-        assert_eq!(drawn.status.code(), Some(2), "{name}");
-        assert!(stderr(&drawn).contains(kind) && stderr(&drawn).contains("help:"), "{name}");
-    }
+    let folder = tempdir().unwrap();
+    let names = [
+        ("model.layers.", "gpt_neox.layers."),
+        ("self_attn.", "attention."),
+        ("mlp.", "dense."),
+        ("norm", "ln"),
+    ];
+    let rename = |n: &str| Some(names.iter().fold(n.to_owned(), |n, (from, to)| n.replace(from, to)));
+    let config = json!({ "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"] });
+    let path = rewrite(&fixture("llama"), folder.path(), rename, same, Some(&config));
+    let inspected = common::attnscope(&["inspect", &path]);
+    assert_eq!(inspected.status.code(), Some(0));
+    let text = common::stdout(&inspected);
+    assert!(text.contains("decoder-only") && text.contains("without cross-attention"), "{text}");
+    let drawn = common::attnscope(&["flow", &path]);
+    assert_eq!(drawn.status.code(), Some(2));
+    assert!(stderr(&drawn).contains("decoder-only") && stderr(&drawn).contains("help:"));
 }
 
 #[test]
@@ -190,7 +198,7 @@ fn an_unknown_family_is_drawn_as_the_closest_and_says_so() {
     config["architectures"] = json!(["UMT5ForConditionalGeneration"]);
     let path = rewrite(&fixture("t5-v1_1"), folder.path(), |n| Some(n.into()), same, Some(&config));
     let opened = open(&path, None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert!(
         model.obstacles.iter().any(|o| o.contains("umt5") && o.contains("closest")),
         "{:?}",
@@ -230,7 +238,7 @@ fn an_unknown_activation_draws_and_does_not_run() {
     config["activation_function"] = json!("sine");
     let path = rewrite(&fixture("bart"), folder.path(), |n| Some(n.into()), same, Some(&config));
     let opened = open(&path, None);
-    let obstacles = &opened.encoder_decoder().unwrap().obstacles;
+    let obstacles = &opened.model().unwrap().obstacles;
     assert!(obstacles.iter().any(|o| o.contains("sine") && o.contains("relu, gelu")), "{obstacles:?}");
 }
 
@@ -250,7 +258,7 @@ fn keys_that_a_config_leaves_out_mean_what_the_family_s_code_means() {
         }
         let path = rewrite(&fixture(name), folder.path(), |n| Some(n.into()), same, Some(&config));
         let opened = open(&path, None);
-        let fact = opened.encoder_decoder().unwrap().facts.iter().find(|f| f.name == field).unwrap().clone();
+        let fact = opened.model().unwrap().facts.iter().find(|f| f.name == field).unwrap().clone();
         assert_eq!(fact.value, expected, "{name} without {key}");
     }
 }
@@ -259,7 +267,7 @@ fn keys_that_a_config_leaves_out_mean_what_the_family_s_code_means() {
 fn the_boxes_of_the_overview_add_up() {
     for &(path, _, heads) in common::MODELS {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let options = attnscope_render::FlowOptions {
             component: attnscope_render::Component::Full,
             layer: None,

@@ -20,7 +20,7 @@ fn every_layer_that_torchinfo_counts() {
         let text = std::fs::read_to_string(root().join(format!("fixtures/summary/{name}.json"))).unwrap();
         let answers: Value = serde_json::from_str(&text).unwrap();
         let opened = open(&path, None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         // The audio window is the whole position table; token models were given 7 positions.
         let source = if name == "whisper" { 30 } else { 7 };
         let sizes = model.sizes.with_lengths(2, source, 5);

@@ -6,7 +6,7 @@ mod common;
 
 use attnscope::diagnose::rules;
 use attnscope::graph::Positions;
-use attnscope::run::{Input, Keep, Rows, Source, Weights, run_reference};
+use attnscope::run::{Input, Keep, Rows, Sequence, Weights, run_reference};
 use attnscope::{Opened, Ready};
 use common::{attnscope, fixture, root, stderr, stdout};
 use serde_json::Value;
@@ -129,7 +129,7 @@ fn without_positions_another_order_permutes_the_weights() {
         let run = |ids: &[u32]| {
             let rows = |ids: &[u32]| Rows::new(&[ids.to_vec()], 0);
             let mut keep = Keep::new(|node| node == id);
-            let input = Input { source: Source::Tokens(rows(ids)), target: rows(&[0, 5]) };
+            let input = Input::pair(Sequence::Tokens(rows(ids)), rows(&[0, 5]));
             run_reference(&model, &weights, &input, &mut keep).unwrap();
             keep.tensors.remove(&id).unwrap().values
         };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use attnscope_graph::{Model, NodeId, Op, Stack};
+use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, Model, NodeId, Op, Side, Stack};
 use attnscope_run::{Input, Keep, Kept, Native, RunError, Weights};
 
 /// The source's share, from 0 to 1, the mean over target tokens. `None` where there is nothing to measure.
@@ -15,25 +15,25 @@ pub(crate) fn source_contribution(
     let graph = &model.graph;
     let mut wanted = Vec::new();
     let mut sublayers = Vec::new();
-    for n in 0..graph.layers(Stack::Decoder) {
-        for part in ["self_attn", "cross_attn"] {
-            let path = format!("decoder.{n}.{part}");
-            let Some(sublayer) = Sublayer::find(model, &path) else { return Ok(None) };
+    for layer in 0..graph.layers(Stack::Decoder) {
+        for kind in [AttentionKind::SelfAttention, AttentionKind::CrossAttention] {
+            let place = AttentionPlace { stack: Stack::Decoder, layer, kind };
+            let Some(sublayer) = Sublayer::find(model, place) else { return Ok(None) };
             wanted.extend([sublayer.stream, sublayer.weights, sublayer.values]);
-            sublayers.push((part == "cross_attn", sublayer));
+            sublayers.push((kind == AttentionKind::CrossAttention, sublayer));
         }
     }
+    let Some(target) = input.rows(Side::Target) else { return Ok(None) };
     let mut keep = Keep::new(|id| wanted.contains(&id));
     Native::new().run(model, weights, input, &mut keep)?;
-    let length = input.target.length();
     // [batch, target]
-    let mut shares = vec![0.0; input.target.batch() * length];
+    let mut shares = vec![0.0; target.batch() * target.length()];
     for (is_cross, sublayer) in &sublayers {
         let Some(mixed) = sublayer.mix(&keep.tensors, weights, &shares, *is_cross) else { return Ok(None) };
         shares = mixed;
     }
     let open: Vec<f64> =
-        shares.iter().zip(input.target.open()).filter(|(_, open)| **open).map(|(s, _)| *s).collect();
+        shares.iter().zip(target.open()).filter(|(_, open)| **open).map(|(s, _)| *s).collect();
     Ok((!open.is_empty()).then(|| open.iter().sum::<f64>() / open.len() as f64))
 }
 
@@ -50,15 +50,15 @@ struct Sublayer {
 }
 
 impl Sublayer {
-    fn find(model: &Model, path: &str) -> Option<Self> {
+    fn find(model: &Model, place: AttentionPlace) -> Option<Self> {
         let graph = &model.graph;
-        let residual = graph.node(graph.find(&format!("{path}.residual"))?);
+        let residual = graph.node(graph.at(place.step(AttentionStep::Residual))?);
         let Op::Residual { gain } = residual.op else { return None };
         Some(Self {
             stream: *residual.inputs.first()?,
-            weights: graph.find(&format!("{path}.weights"))?,
-            values: graph.find(&format!("{path}.v_heads"))?,
-            out: graph.find_weight(&format!("{path}.out.weight"))?,
+            weights: graph.at(place.step(AttentionStep::Weights))?,
+            values: graph.at(place.step(AttentionStep::VHeads))?,
+            out: *graph.node(graph.at(place.step(AttentionStep::Out))?).weights.first()?,
             gain: f64::from(gain),
         })
     }

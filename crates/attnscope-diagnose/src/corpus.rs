@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use attnscope_graph::{Model, Side, Switch};
-use attnscope_run::{Features, PadSide, Rows, Shift, Source, position_room};
+use attnscope_run::{Features, PadSide, Rows, Sequence, Shift, position_room};
 
 /// Fewer pairs than this are not judged by: what they show may be theirs and not the model's.
 pub(crate) const LEAST_PAIRS: usize = 20;
@@ -93,17 +93,17 @@ impl Corpus {
     }
 
     /// The sources of some pairs as a batch; sentences are padded to a length of at least `least`.
-    pub fn source(&self, pairs: &[usize], least: usize) -> Source {
+    pub fn source(&self, pairs: &[usize], least: usize) -> Sequence {
         let picked = || pairs.iter().filter_map(|&pair| self.sources.get(pair));
         let clips: Vec<&Features> = picked().filter_map(clip).collect();
         match clips.first() {
             Some(first) => {
                 let values = clips.iter().flat_map(|clip| &clip.values).copied().collect();
-                Source::Features(Features { values, batch: clips.len(), ..**first })
+                Sequence::Features(Features { values, batch: clips.len(), ..**first })
             }
             None => {
                 let rows: Vec<Vec<u32>> = picked().filter_map(tokens).map(<[u32]>::to_vec).collect();
-                Source::Tokens(Rows::padded(&rows, self.pad, PadSide::Right, least))
+                Sequence::Tokens(Rows::padded(&rows, self.pad, PadSide::Right, least))
             }
         }
     }
@@ -233,11 +233,11 @@ mod tests {
     fn a_batch_is_of_sentences_or_of_clips() {
         let mut corpus = corpus(Shift::Start(0));
         corpus.sources.push(vec![3].into());
-        let Source::Tokens(rows) = corpus.source(&[1, 0], 3) else { panic!("sentences") };
+        let Sequence::Tokens(rows) = corpus.source(&[1, 0], 3) else { panic!("sentences") };
         assert_eq!((rows.tokens(), rows.length()), (vec![vec![3], vec![7, 1]], 3));
         let clip = |x: f32| Features { values: vec![x; 6], batch: 1, mels: 2, frames: 3 };
         corpus.sources = vec![clip(1.0).into(), clip(2.0).into(), clip(3.0).into()];
-        let Source::Features(features) = corpus.source(&[2, 0], 0) else { panic!("clips") };
+        let Sequence::Features(features) = corpus.source(&[2, 0], 0) else { panic!("clips") };
         assert_eq!((features.batch, features.mels, features.frames), (2, 2, 3));
         assert_eq!((features.values[0], features.values[6], features.values.len()), (3.0, 1.0, 12));
     }

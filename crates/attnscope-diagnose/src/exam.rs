@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use attnscope_checkpoint::{Checkpoint, Stats};
-use attnscope_graph::{Front, Model, Side, Slot, Weight, WeightId};
+use attnscope_graph::{Model, Side, Slot, Stack, Weight, WeightId};
 use attnscope_run::{Input, RunError, Shift, Tokenizer, Weights};
 
 use crate::corpus::{Corpus, LEAST_PAIRS};
@@ -119,13 +119,21 @@ impl<'a> Exam<'a> {
     /// The pairs, each once, or how to give some.
     pub(crate) fn corpus(&self) -> Result<&Corpus, NotChecked> {
         self.weights()?;
-        let [one, many, how] = match self.model().wiring.front {
-            Front::Tokens => [
+        let architecture = &self.model().architecture;
+        if !architecture.has_cross_attention() {
+            let why = format!(
+                "it is judged on pairs of a source and a target, and a model that is {} reads one text",
+                architecture.kind()
+            );
+            return Err(NotChecked::new(why, "what can be checked of such a model is listed above"));
+        }
+        let [one, many, how] = match self.model().graph.reads_audio() {
+            false => [
                 "sentence pair",
                 "sentence pairs",
                 "give --pairs FILE: a source, a tab and its target a line, 50 lines or more of what it was trained for",
             ],
-            Front::Audio => [
+            true => [
                 "clip with a transcript",
                 "clips with transcripts",
                 "give --pairs FILE: the file of a clip, a tab and what is said in it a line, 50 lines or more",
@@ -217,7 +225,10 @@ impl<'a> Exam<'a> {
     /// The same where the sample is of sentences and all of it is finite: what is to be said of heads.
     pub(crate) fn behaviour(&self) -> Result<&Observed, NotChecked> {
         if !self.sample()?.real {
-            let how = "give sentences: --src TEXT, --audio FILE or --pairs FILE";
+            let how = match self.model().architecture.has(Stack::Encoder) {
+                true => "give sentences: --src TEXT, --audio FILE or --pairs FILE",
+                false => "give a text: --prompt TEXT or --text FILE",
+            };
             return Err(NotChecked::new("made-up tokens say nothing of what heads do", how));
         }
         self.finite()

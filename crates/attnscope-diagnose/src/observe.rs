@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use attnscope_graph::{CrossMask, Dim, Graph, Model, NodeId, Op, Side, Stack, Switch};
-use attnscope_run::{Input, Native, Report, RunError, Sink, Values, Weights};
+use attnscope_graph::{AttentionKind, Dim, Graph, Model, NodeId, Op, Side};
+use attnscope_run::{Input, Native, Report, Rows, RunError, Sink, Values, Weights};
 
 use crate::heads::{Extent, HeadSeen, Pairwise, head_outputs, weights_seen};
 
@@ -137,10 +137,7 @@ impl Sink for Watch<'_> {
 impl Watch<'_> {
     /// Which positions of a side are tokens, [batch, length]; all where there are none to tell.
     fn is_token(&self, side: Side) -> Option<&[bool]> {
-        match side {
-            Side::Source => self.input.source_rows().map(|rows| rows.open()),
-            Side::Target => Some(self.input.target.open()),
-        }
+        self.input.rows(side).map(Rows::open)
     }
 
     fn norm(&self, side: Side, shape: &[usize], values: &[f32]) -> f64 {
@@ -154,17 +151,17 @@ impl Watch<'_> {
     }
 
     fn extent<'s>(&'s self, graph: &Graph, id: NodeId, shape: &[usize], keys: usize) -> Option<Extent<'s>> {
-        let stack = graph.node(id).path.layer().map(|(stack, _)| stack)?;
-        let cross = graph.node(id).path.part() == "cross_attn";
-        let key_side = if cross { Side::Source } else { stack.side() };
+        let (place, _) = graph.node(id).role.attention()?;
+        let stack = place.stack;
+        let key_side = match place.kind {
+            AttentionKind::CrossAttention => Side::Source,
+            AttentionKind::SelfAttention => stack.side(),
+        };
         let &[batch, heads, queries, _] = shape else { return None };
         // What a query may see is what the model's own masks leave, not what they should.
-        let wiring = &self.model.wiring;
-        let causal = match cross {
-            true => wiring.cross_mask == CrossMask::Causal,
-            false => stack == Stack::Decoder && wiring.causal_mask == Switch::On,
-        };
-        let masked = wiring.padding_mask == Switch::On;
+        let mask = graph.mask_of(place);
+        let causal = mask.is_some_and(|mask| mask.causal);
+        let masked = mask.is_some_and(|mask| mask.padding);
         Some(Extent {
             batch,
             heads,

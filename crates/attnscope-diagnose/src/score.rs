@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{Dim, Model, NodeId, Side, Switch};
+use attnscope_graph::{Dim, Model, NodeId, Role, Side, Stack, Switch};
 use attnscope_run::{
-    BETAS, Input, Native, Rows, RunError, Shift, Sink, Source, Values, Weights, log_sum_exps, position_room,
+    BETAS, Input, Native, Rows, RunError, Sequence, Shift, Sink, Values, Weights, log_sum_exps, position_room,
 };
 
 use crate::corpus::{Corpus, Decoded};
@@ -223,7 +223,8 @@ fn classes(candidates: &[&Candidate]) -> Vec<Vec<usize>> {
 
 /// The same nodes, which name weights by number, and the same elements behind each number.
 fn same_encoder(a: &Candidate, b: &Candidate) -> bool {
-    let nodes = |c: &'_ Candidate| c.model.graph.find("encoder.out").map_or(0, |id| id.index() + 1);
+    let nodes =
+        |c: &'_ Candidate| c.model.graph.at(Role::StackOut(Stack::Encoder)).map_or(0, |id| id.index() + 1);
     let n = nodes(a);
     n > 0
         && n == nodes(b)
@@ -253,13 +254,13 @@ fn score_batch(
         let decoded: Vec<Decoded> =
             batch.iter().map(|&pair| corpus.decoded(pair, &candidate.shift, shifted)).collect();
         let inputs: Vec<Vec<u32>> = decoded.iter().map(|d| d.input.clone()).collect();
-        let input = Input {
-            source: source(candidate, corpus, batch),
-            target: Rows::checked(&candidate.model, Side::Target, &inputs, corpus.pad)?,
-        };
-        let keep = (encoded.is_none() && class.len() > 1).then(|| graph.find("encoder.out")).flatten();
+        let target = Rows::checked(&candidate.model, Side::Target, &inputs, corpus.pad)?;
+        let input = Input::pair(source(candidate, corpus, batch), target);
+        let keep = (encoded.is_none() && class.len() > 1)
+            .then(|| graph.at(Role::StackOut(Stack::Encoder)))
+            .flatten();
         let mut sink =
-            Taker { logits: graph.find("logits"), keep, decoded: &decoded, scores: Vec::new(), kept: None };
+            Taker { logits: graph.at(Role::Logits), keep, decoded: &decoded, scores: Vec::new(), kept: None };
         match &encoded {
             Some(known) => {
                 native.run_after_encoder(&candidate.model, &candidate.weights, &input, known, &mut sink)?
@@ -273,7 +274,7 @@ fn score_batch(
 }
 
 /// The sources of a batch. Clips have no padding.
-fn source(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Source {
+fn source(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Sequence {
     let own = batch.iter().map(|&pair| corpus.sources[pair].length()).max().unwrap_or(0);
     let room = position_room(&candidate.model, Side::Source).unwrap_or(usize::MAX);
     let length = match candidate.padding {

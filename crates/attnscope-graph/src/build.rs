@@ -9,8 +9,8 @@ use crate::role::{
     Role,
 };
 use crate::wiring::{
-    CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormPlace, Positions, ScoreScale,
-    Switch, Wiring,
+    CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormPlace, Positions, RotaryPairs,
+    ScoreScale, Switch, Wiring,
 };
 
 /// The graph of a model with these stacks, joined in this way.
@@ -98,10 +98,13 @@ impl Builder<'_> {
         let done = Role::Entry(side, EntryStep::EmbedPos);
         let normed_after = norm == EmbeddingNorm::AfterPositions;
         let summed = if normed_after { Role::Entry(side, EntryStep::EmbedSum) } else { done };
-        x = match self.positions(side) {
-            Some(positions) => self.graph.add(summed, Op::AddPositions, &[x, positions], &[]),
-            None if normed_after => x,
-            None => self.graph.add(summed, Op::Same, &[x], &[]),
+        let mut terms = vec![x];
+        terms.extend(self.positions(side));
+        terms.extend(self.token_types(side));
+        x = match terms[..] {
+            [_] if normed_after => x,
+            [_] => self.graph.add(summed, Op::Same, &[x], &[]),
+            _ => self.graph.add(summed, Op::AddPositions, &terms, &[]),
         };
         if normed_after { self.norm(done, x) } else { x }
     }
@@ -110,7 +113,7 @@ impl Builder<'_> {
         let kind = self.wiring.positions(side);
         let role = Role::Entry(side, EntryStep::Positions);
         let table = match kind {
-            Positions::None => return None,
+            Positions::None | Positions::Rotary => return None,
             Positions::Table => {
                 let dims = vec![Dim::Positions(side), Dim::Model];
                 vec![self.graph.add_weight(format!("{role}.weight"), dims)]
@@ -120,6 +123,17 @@ impl Builder<'_> {
         let Wiring { position_offset: offset, position_count: count, .. } = self.wiring;
         let op = Op::Positions { kind, offset, count, side };
         Some(self.graph.add(role, op, &[], &table))
+    }
+
+    /// A vector for the type of each token.
+    fn token_types(&mut self, side: Side) -> Option<NodeId> {
+        if !self.wiring.token_types {
+            return None;
+        }
+        let ids = self.graph.add(Role::Entry(side, EntryStep::TypeIds), Op::TypeIds(side), &[], &[]);
+        let role = Role::Entry(side, EntryStep::Types);
+        let table = self.graph.add_weight(format!("{role}.weight"), vec![Dim::Types, Dim::Model]);
+        Some(self.graph.add(role, Op::Embed { scale: Factor::One }, &[ids], &[table]))
     }
 
     fn layer(&mut self, shape: StackShape, n: usize, x: NodeId, memory: Option<Memory>) -> NodeId {
@@ -187,23 +201,39 @@ impl Builder<'_> {
 
     /// Queries from `x`, keys and values from `memory`: the same node for self-attention.
     fn attention(&mut self, attention: Attention, x: NodeId, memory: NodeId) -> NodeId {
-        use AttentionStep::{Context, ContextHeads, K, KHeads, Out, Q, QHeads, V, VHeads, Weights};
+        use AttentionStep::{
+            Context, ContextHeads, K, KHeads, KRot, Out, Q, QHeads, QRot, V, VHeads, Weights,
+        };
         let place = attention.place;
         let (stack, biases) = (place.stack, self.wiring.biases);
         let inner = Dim::Inner(stack);
-        let heads = |b: &mut Self, [projection, split]: [AttentionStep; 2], from: NodeId, bias: bool| {
-            let projected = b.linear(place.step(projection), from, [inner, Dim::Model], bias);
+        let shared = if self.wiring.grouped { Dim::KvInner(stack) } else { inner };
+        let heads = |b: &mut Self, [projection, split]: [AttentionStep; 2], width, from, bias| {
+            let projected = b.linear(place.step(projection), from, [width, Dim::Model], bias);
             b.graph.add(place.step(split), Op::SplitHeads(stack), &[projected], &[])
         };
-        let q = heads(self, [Q, QHeads], x, biases.q);
-        let k = heads(self, [K, KHeads], memory, biases.k);
-        let v = heads(self, [V, VHeads], memory, biases.v);
+        let q = heads(self, [Q, QHeads], inner, x, biases.q);
+        let k = heads(self, [K, KHeads], shared, memory, biases.k);
+        let v = heads(self, [V, VHeads], shared, memory, biases.v);
+        let (q, k) = (self.rotated(place, QRot, q), self.rotated(place, KRot, k));
         let masked = self.masked_scores(attention, q, k);
         let squash = Op::Squash(self.wiring.squash);
         let weights = self.graph.add(place.step(Weights), squash, &[masked], &[]);
         let context = self.graph.add(place.step(ContextHeads), Op::Context, &[weights, v], &[]);
         let merged = self.graph.add(place.step(Context), Op::MergeHeads(stack), &[context], &[]);
         self.linear(place.step(Out), merged, [Dim::Model, inner], biases.attn_out)
+    }
+
+    /// Queries or keys after rotary positions, which only self-attention has.
+    fn rotated(&mut self, place: AttentionPlace, step: AttentionStep, x: NodeId) -> NodeId {
+        let side = place.stack.side();
+        let has_rotary = self.wiring.positions(side) == Positions::Rotary;
+        if !has_rotary || place.kind != AttentionKind::SelfAttention {
+            return x;
+        }
+        let base = self.wiring.rotary_base.unwrap_or(Wiring::ROTARY_BASE);
+        let pairs = self.wiring.rotary_pairs.unwrap_or(RotaryPairs::Halves);
+        self.graph.add(place.step(step), Op::Rotate { side, base, pairs }, &[x], &[])
     }
 
     /// scores (+ bias) (+ mask): what does not exist has no node.

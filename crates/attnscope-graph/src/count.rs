@@ -31,6 +31,8 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
         | Op::Same
         | Op::Norm { .. }
         | Op::SplitHeads(_)
+        | Op::TypeIds(_)
+        | Op::Rotate { .. }
         | Op::RelativeBias { .. }
         | Op::Mask(_)
         | Op::AddMask { .. }

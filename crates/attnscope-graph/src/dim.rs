@@ -85,6 +85,10 @@ pub enum Dim {
     Head(Stack),
     /// Heads side by side: heads × d_head, the rows of a q projection.
     Inner(Stack),
+    /// Heads of keys and values of a stack, where several heads of queries share one.
+    KvHeads(Stack),
+    /// Those heads side by side: the rows of a k projection.
+    KvInner(Stack),
     /// Width of the feed-forward layer, d_ff.
     FeedForward(Stack),
     /// Rows of an embedding table.
@@ -97,6 +101,8 @@ pub enum Dim {
     Frames,
     /// Rows of a relative position table.
     Buckets(Stack),
+    /// Rows of a table of token types.
+    Types,
     /// A number that is the same in every model.
     Fixed(usize),
 }
@@ -107,7 +113,8 @@ impl Dim {
         let per_stack = |letter: &str, stack: Stack, make: fn(Stack) -> Self| {
             let [a, b] = Stack::ALL.map(|s| sizes.get(make(s)));
             match stack {
-                _ if a == b => letter.to_owned(),
+                // A model of one stack has nothing to tell apart.
+                _ if a == b || a.is_none() != b.is_none() => letter.to_owned(),
                 Stack::Encoder => format!("{letter}e"),
                 Stack::Decoder => format!("{letter}d"),
             }
@@ -122,6 +129,13 @@ impl Dim {
             Self::Inner(s) => {
                 format!("{}·{}", Self::Heads(s).symbol(sizes), Self::Head(s).symbol(sizes))
             }
+            Self::KvHeads(s) if sizes.get(self).is_some() && sizes.get(self) == sizes.get(Self::Heads(s)) => {
+                Self::Heads(s).symbol(sizes)
+            }
+            Self::KvHeads(_) => "Hkv".into(),
+            Self::KvInner(s) => {
+                format!("{}·{}", Self::KvHeads(s).symbol(sizes), Self::Head(s).symbol(sizes))
+            }
             Self::FeedForward(s) => per_stack("F", s, Self::FeedForward),
             Self::Buckets(s) => per_stack("R", s, Self::Buckets),
             Self::Vocab(side) => match [Side::Source, Side::Target].map(|s| sizes.get(Self::Vocab(s))) {
@@ -131,6 +145,7 @@ impl Dim {
             Self::Positions(side) => format!("P{}", &side.name()[..1]),
             Self::Mels => "M".into(),
             Self::Frames => "L".into(),
+            Self::Types => "Y".into(),
             Self::Fixed(n) => n.to_string(),
         }
     }
@@ -145,12 +160,15 @@ impl Dim {
             Self::Heads(_) => "attention heads",
             Self::Head(_) => "d_head, width of one head",
             Self::Inner(_) => "heads side by side",
+            Self::KvHeads(_) => "heads of keys and values",
+            Self::KvInner(_) => "heads of keys and values side by side",
             Self::FeedForward(_) => "d_ff, width of the feed-forward layer",
             Self::Vocab(_) => "vocabulary",
             Self::Positions(_) => "rows of the position table",
             Self::Mels => "mel bands",
             Self::Frames => "audio frames",
             Self::Buckets(_) => "relative position buckets",
+            Self::Types => "token types",
             Self::Fixed(_) => "fixed",
         }
     }
@@ -161,13 +179,18 @@ impl Dim {
 pub struct Sizes(BTreeMap<Dim, usize>);
 
 impl Sizes {
-    /// The number of a dimension. `Head` and `Inner` follow from each other and the head count.
+    /// The number of a dimension. `Head` follows from the width of q and the head count, `KvHeads` from it and the width
+    /// of k.
     pub fn get(&self, dim: Dim) -> Option<usize> {
         match dim {
             Dim::Fixed(n) => Some(n),
             Dim::Head(stack) => {
                 let (inner, heads) = (self.get(Dim::Inner(stack))?, self.get(Dim::Heads(stack))?);
                 (heads > 0 && inner.is_multiple_of(heads)).then(|| inner / heads)
+            }
+            Dim::KvHeads(stack) => {
+                let (inner, size) = (self.get(Dim::KvInner(stack))?, self.get(Dim::Head(stack))?);
+                (size > 0 && inner.is_multiple_of(size)).then(|| inner / size)
             }
             _ => self.0.get(&dim).copied(),
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::architecture::Architecture;
 use crate::dim::{Dim, Side, Stack};
 
 /// A document of facts beside the tensors: config.json, a header's metadata.
@@ -95,6 +96,14 @@ impl<T> Said<T> {
     }
 }
 
+/// The value of a key, or of a key within another: `rope_parameters.rope_theta`. GGUF's keys have dots of their own.
+fn value_at<'v>(map: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
+    map.get(key).or_else(|| {
+        let (outer, inner) = key.split_once('.')?;
+        map.get(outer)?.as_object()?.get(inner)
+    })
+}
+
 impl<'a> Configs<'a> {
     /// What each document says under one of the keys: at its top, or under `model`, where fairseq keeps it.
     pub(crate) fn all(&self, keys: &[&str]) -> Vec<Said<&'a Value>> {
@@ -103,7 +112,7 @@ impl<'a> Configs<'a> {
             let nested = facts.get("model").and_then(Value::as_object);
             [Some(facts), nested].into_iter().flatten().find_map(|map| {
                 keys.iter().find_map(|&key| {
-                    let value = map.get(key).filter(|v| !v.is_null())?;
+                    let value = value_at(map, key).filter(|v| !v.is_null())?;
                     let place = (config.source.to_owned(), key.to_owned());
                     Some(Said { value, source: format!("{}: {key}", config.source), place })
                 })
@@ -243,7 +252,7 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
     SizeKeys {
         dim: Dim::Positions(Side::Target),
         name: "target positions",
-        keys: &["max_target_positions", "max_position_embeddings", "n_text_ctx", "n_ctx"],
+        keys: &["max_target_positions", "max_position_embeddings", "n_text_ctx", "n_ctx", "n_positions"],
     },
     SizeKeys { dim: Dim::Mels, name: "mel bands", keys: &["num_mel_bins", "n_mels"] },
     SizeKeys {
@@ -251,11 +260,18 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
         name: "relative buckets",
         keys: &["relative_attention_num_buckets", "t5.attention.relative_buckets_count"],
     },
+    SizeKeys {
+        dim: Dim::KvHeads(Stack::Decoder),
+        name: "decoder key/value heads",
+        keys: &["num_key_value_heads"],
+    },
+    SizeKeys { dim: Dim::Types, name: "token types", keys: &["type_vocab_size"] },
 ];
 
 /// What configs call the number of layers of a stack.
-pub(crate) fn layer_keys(stack: Stack) -> &'static [&'static str] {
+pub(crate) fn layer_keys(architecture: &Architecture, stack: Stack) -> &'static [&'static str] {
     match stack {
+        Stack::Decoder if !architecture.has(Stack::Encoder) => &["num_hidden_layers", "n_layer"],
         Stack::Encoder => &[
             "encoder_layers",
             "num_encoder_layers",

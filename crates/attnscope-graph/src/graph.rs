@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::dim::{Dim, Stack};
-use crate::op::Op;
-use crate::role::Role;
+use crate::op::{MaskKind, Op};
+use crate::role::{AttentionPlace, AttentionStep, AudioStep, FeedForwardStep, LayerStep, Role};
 
 /// A node's name everywhere: command line, JSON, drawings, trace files, errors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -174,6 +174,63 @@ impl Graph {
     pub fn layer(&self, stack: Stack, n: usize) -> impl Iterator<Item = (NodeId, &Node)> {
         let range = self.by_layer.get(&(stack, n)).cloned().unwrap_or_default();
         range.filter_map(|i| Some((NodeId(i), self.nodes.get(i)?)))
+    }
+
+    /// Whether a sublayer's norm stands after its residual sum, not before the sublayer.
+    pub fn is_after_sum(&self, norm: &Node) -> bool {
+        let first = norm.inputs.first().map(|&id| self.node(id).role);
+        let of_layer = |role: Role| match role {
+            Role::Layer(stack, n, LayerStep::Attention(kind, step)) => {
+                Some((stack, n, Some(kind), step == AttentionStep::Residual))
+            }
+            Role::Layer(stack, n, LayerStep::FeedForward(step)) => {
+                Some((stack, n, None, step == FeedForwardStep::Residual))
+            }
+            _ => None,
+        };
+        match (first.and_then(of_layer), of_layer(norm.role)) {
+            (Some((stack, n, kind, true)), Some((own, m, part, _))) => (stack, n, kind) == (own, m, part),
+            _ => false,
+        }
+    }
+
+    /// The weights of a node that belong to another one: a table that source and target share, a tied output.
+    pub fn borrows_weights(&self, node: &Node) -> bool {
+        let own =
+            |path: &str| path.strip_prefix(node.path.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        node.weights.first().is_some_and(|&id| !own(&self.weight(id).path))
+    }
+
+    /// What an attention hides, by its mask; `None` where it has no mask.
+    pub fn mask_of(&self, place: AttentionPlace) -> Option<MaskKind> {
+        match self.node(self.at(place.step(AttentionStep::Mask))?).op {
+            Op::Mask(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Whether its first stack reads audio features, not token ids.
+    pub fn reads_audio(&self) -> bool {
+        self.at(Role::Audio(AudioStep::Mel)).is_some()
+    }
+
+    /// Audio frames that become one position: what the strides of the convolutions multiply to.
+    fn frames_a_position(&self) -> usize {
+        let stride = |node: &Node| match node.op {
+            Op::Conv1d { stride } => Some(stride),
+            _ => None,
+        };
+        self.nodes.iter().filter_map(stride).product()
+    }
+
+    /// The positions that frames become.
+    pub fn positions_of(&self, frames: usize) -> usize {
+        frames.div_ceil(self.frames_a_position().max(1))
+    }
+
+    /// The frames that so many positions are made of.
+    pub fn frames_of(&self, positions: usize) -> usize {
+        positions.saturating_mul(self.frames_a_position())
     }
 
     /// Whether a node is computed from another, over whatever stands between.

@@ -58,11 +58,13 @@ impl Identified {
         if family.stacks.iter().any(|shape| fit.layers(shape.stack) == 0) {
             return Ok(None);
         }
-        let architecture = Architecture::new(family.stacks, family.head, |stack| fit.layers(stack));
+        let lookup = Lookup::new(fit.scheme, fit.prefix.clone(), tensors);
+        let architecture =
+            Architecture::new(family.stacks, observe::head(family, &lookup), |stack| fit.layers(stack));
         let mut facts = vec![choice.fact];
         for stack in architecture.stacks() {
             let seen = architecture.layers(stack);
-            let said = configs.sizes(layer_keys(stack))?;
+            let said = configs.sizes(layer_keys(&architecture, stack))?;
             let name = format!("{} layers", stack.name());
             facts.push(Fact::size(&name, seen, "tensor names".into(), &said));
         }

@@ -46,7 +46,7 @@ pub use facts::{Config, Fact, FactError, Topic, token_keys};
 pub use family::{Evidence, FAMILIES, Family, Meant, Sets, Setting, Start};
 pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use names::{Found, NameScheme, Row, TensorSpec};
-pub use op::{Factor, MaskKind, Op};
+pub use op::{Factor, Layout, MaskKind, Op, kv_head};
 pub use other::{Other, OtherKind};
 pub use recognise::{ASSUMED, Model, Recognised, recognise};
 pub use rewire::WiringError;
@@ -61,5 +61,5 @@ pub use snapshot::{
 pub use task_head::TaskHead;
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
-    NormPlace, PositionCount, Positions, ScoreScale, Squash, Switch, Wiring,
+    NormPlace, PositionCount, Positions, RotaryPairs, ScoreScale, Squash, Switch, Wiring,
 };

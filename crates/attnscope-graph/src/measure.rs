@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::architecture::Architecture;
 use crate::dim::{Dim, Side, Sizes};
 use crate::facts::{Configs, Fact, FactError, SIZE_KEYS};
 use crate::graph::Graph;
@@ -13,6 +14,7 @@ pub(crate) fn measure(
     graph: &Graph,
     lookup: &Lookup<'_>,
     configs: &Configs<'_>,
+    architecture: &Architecture,
     wiring: &Wiring,
     heads: Option<usize>,
     facts: &mut Vec<Fact>,
@@ -27,7 +29,7 @@ pub(crate) fn measure(
     if let (true, Some(rows)) = (wiring.shared_embeddings, sizes.get(Dim::Vocab(Side::Source))) {
         sizes.set(Dim::Vocab(Side::Target), rows);
     }
-    for row in SIZE_KEYS {
+    for row in SIZE_KEYS.iter().filter(|row| is_of(row.dim, architecture)) {
         let said = configs.sizes(row.keys)?;
         let given = heads.filter(|_| matches!(row.dim, Dim::Heads(_)));
         let stored_rows = votes.contains_key(&row.dim);
@@ -52,13 +54,38 @@ pub(crate) fn measure(
     Ok(sizes)
 }
 
+/// Whether a dimension belongs to a stack or a sequence that the model has.
+fn is_of(dim: Dim, architecture: &Architecture) -> bool {
+    match dim {
+        Dim::Heads(stack)
+        | Dim::Head(stack)
+        | Dim::Inner(stack)
+        | Dim::KvHeads(stack)
+        | Dim::KvInner(stack)
+        | Dim::FeedForward(stack) => architecture.has(stack),
+        Dim::Vocab(side) | Dim::Positions(side) => architecture.sides().any(|own| own == side),
+        // One row of the report for all stacks.
+        Dim::Buckets(_) => true,
+        Dim::Batch
+        | Dim::Source
+        | Dim::Target
+        | Dim::Model
+        | Dim::Mels
+        | Dim::Frames
+        | Dim::Types
+        | Dim::Fixed(_) => true,
+    }
+}
+
 /// Whether a size that only a config speaks of is one that this model has.
 fn applies(dim: Dim, wiring: &Wiring) -> bool {
     match dim {
         Dim::Positions(side) => wiring.positions(side) != Positions::None,
         Dim::Mels => wiring.front == Front::Audio,
         Dim::Buckets(_) => wiring.relative_bias,
-        Dim::Head(_) => false,
+        // They follow from tensors, or are not known.
+        Dim::Head(_) | Dim::KvHeads(_) => false,
+        Dim::Types => wiring.token_types,
         Dim::Vocab(Side::Source) => wiring.front == Front::Tokens,
         _ => true,
     }

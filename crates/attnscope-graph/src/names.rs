@@ -24,7 +24,8 @@ pub struct TensorSpec {
 ///
 /// `{s}` stands for `encoder` or `decoder`, `{n}` for a layer. A row names a module, and `.weight` or `.bias` is
 /// appended on both sides, unless the left side itself ends in one of them; then the right side is a whole tensor
-/// name. A right side that ends in `[i/n]` is the i-th of n equal groups of rows of that tensor.
+/// name. A right side that ends in `[i/n]` is the i-th of n equal groups of rows of that tensor; one that ends in `^T`
+/// is stored as [input, output], as GPT-2's Conv1D does, and is read transposed before rows are counted.
 pub type Row = (&'static str, &'static str);
 
 /// A way of naming the weights, used by one or more families.
@@ -45,12 +46,17 @@ pub struct Found {
     pub tensor: usize,
     /// The rows that are meant, where the tensor packs several weights.
     pub rows: Option<Range<usize>>,
+    /// The file holds it as [input, output]; rows are those of the transposed matrix.
+    pub transposed: bool,
 }
 
 impl Found {
     /// The shape of what was found.
     pub fn shape(&self, tensors: &[TensorSpec]) -> Vec<usize> {
         let mut shape = tensors[self.tensor].shape.clone();
+        if self.transposed {
+            shape.reverse();
+        }
         if let (Some(rows), Some(first)) = (&self.rows, shape.first_mut()) {
             *first = rows.len();
         }
@@ -76,7 +82,7 @@ impl NameScheme {
             }
             let module = slot.general.strip_suffix(slot.leaf).and_then(|m| m.strip_suffix('.'));
             let specific = slot.specific.strip_suffix(slot.leaf).and_then(|m| m.strip_suffix('.'));
-            (Some(left) == module || Some(left) == specific).then(|| format!("{}.{}", fill(right), slot.leaf))
+            (Some(left) == module || Some(left) == specific).then(|| with_leaf(&fill(right), slot.leaf))
         };
         self.rows().filter_map(named).collect()
     }
@@ -92,7 +98,7 @@ impl NameScheme {
         for &(left, right) in self.rows() {
             let whole = left.ends_with(".weight") || left.ends_with(".bias");
             let endings: &[&str] = if whole { &[""] } else { &[".weight", ".bias"] };
-            let right = right.split('[').next().unwrap_or(right);
+            let right = tensor_name(right);
             for stack in Stack::ALL {
                 if !left.starts_with("{s}") && !left.starts_with(stack.name()) {
                     continue;
@@ -105,6 +111,15 @@ impl NameScheme {
             }
         }
         Patterns(patterns)
+    }
+}
+
+/// A module's weight or bias. What is said of the module's matrix, that it is stored transposed, holds for no bias.
+fn with_leaf(module: &str, leaf: &str) -> String {
+    match module.strip_suffix("^T") {
+        Some(module) if leaf == "weight" => format!("{module}.{leaf}^T"),
+        Some(module) => format!("{module}.{leaf}"),
+        None => format!("{module}.{leaf}"),
     }
 }
 
@@ -182,22 +197,20 @@ impl<'a> Lookup<'a> {
     /// The name the file would use for a weight it does not have.
     pub(crate) fn expected_name(&self, weight_path: &str) -> Option<String> {
         let name = self.scheme.candidates(weight_path).into_iter().next()?;
-        Some(format!("{}{}", self.prefix, name.split('[').next().unwrap_or(&name)))
+        Some(format!("{}{}", self.prefix, tensor_name(&name)))
     }
 
     /// With the prefix, then with less and less of it: `lm_head` stands beside `model.`, not in it.
     fn locate(&self, candidate: &str) -> Option<Found> {
-        let (name, part) = match candidate.split_once('[') {
-            Some((name, part)) => (name, Some(part.trim_end_matches(']'))),
-            None => (candidate, None),
-        };
+        let name = tensor_name(candidate);
         let tensor =
-            self.prefixes().find_map(|prefix| self.by_name.get(format!("{prefix}{name}").as_str()))?;
-        let rows = match part {
-            Some(part) => Some(rows_of(part, *self.tensors[*tensor].shape.first()?)?),
-            None => None,
-        };
-        Some(Found { tensor: *tensor, rows })
+            *self.prefixes().find_map(|prefix| self.by_name.get(format!("{prefix}{name}").as_str()))?;
+        let transposed = candidate.contains("^T");
+        let whole = Found { tensor, rows: None, transposed };
+        let Some((_, part)) = candidate.split_once('[') else { return Some(whole) };
+        let part = part.trim_end_matches("^T").trim_end_matches(']');
+        let rows = rows_of(part, *whole.shape(self.tensors).first()?)?;
+        Some(Found { rows: Some(rows), ..whole })
     }
 
     fn prefixes(&self) -> impl Iterator<Item = &str> {
@@ -208,6 +221,11 @@ impl<'a> Lookup<'a> {
             Some(current)
         })
     }
+}
+
+/// The name of the tensor in a right side of a table.
+fn tensor_name(right: &str) -> &str {
+    right.split(['[', '^']).next().unwrap_or(right)
 }
 
 /// `1/3` of 96 rows is 32..64.

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::architecture::Architecture;
-use crate::dim::Side;
+use crate::architecture::{Architecture, Head};
+use crate::dim::{Side, Stack};
 use crate::facts::{Configs, FactError};
 use crate::family::{Family, Sets};
 use crate::names::Lookup;
+use crate::role::{FeedForwardStep, HeadStep, LayerStep, Role};
 use crate::wiring::{
-    Activation, Biases, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormPlace, Positions, Wiring,
+    Activation, Biases, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormPlace, Positions, ScoreScale,
+    Wiring,
 };
 
 /// Who set which field of a wiring.
@@ -96,6 +98,26 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.logit_scale = if flag()? { LogitScale::RsqrtDModel } else { LogitScale::None };
             &["logit_scale"]
         }
+        Sets::ScoreScale => {
+            w.score_scale = if flag()? { ScoreScale::DHead } else { ScoreScale::None };
+            &["score_scale"]
+        }
+        Sets::RotaryBase => {
+            let base = value.as_f64().filter(|base| *base > 1.0 && base.is_finite());
+            w.rotary_base = Some(base.ok_or(Wrong::Type("a number above 1"))?);
+            &["rotary_base"]
+        }
+        Sets::AttentionBiases => {
+            let on = flag()?;
+            (w.biases.q, w.biases.k, w.biases.v, w.biases.attn_out) = (on, on, on, on);
+            &["biases"]
+        }
+        Sets::FeedForwardBiases => {
+            w.biases.ffn = flag()?;
+            &["biases"]
+        }
+        Sets::Unsupported(only) if serde_json::from_str(only).ok().as_ref() == Some(value) => &[],
+        Sets::Unsupported(only) => return Err(Wrong::Unknown(only.to_owned())),
         Sets::NormEps => {
             let eps = value.as_f64().filter(|eps| *eps > 0.0 && *eps < 1.0);
             w.norm_eps = eps.ok_or(Wrong::Type("a small positive number"))?;
@@ -120,10 +142,16 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
     })
 }
 
-/// Two wide maps that are not the same tensor.
+/// Two wide maps that are not the same tensor, in the first layer of some stack.
 pub(crate) fn is_gated(lookup: &Lookup<'_>) -> bool {
-    let gate = lookup.find("encoder.0.ffn.gate.weight");
-    gate.is_some() && gate != lookup.find("encoder.0.ffn.hidden.weight")
+    Stack::ALL.into_iter().any(|stack| {
+        let map = |step| {
+            let role = Role::Layer(stack, 0, LayerStep::FeedForward(step));
+            lookup.find(&format!("{role}.weight"))
+        };
+        let gate = map(FeedForwardStep::Gate);
+        gate.is_some() && gate != map(FeedForwardStep::Hidden)
+    })
 }
 
 /// What the tensors show, which outranks what a config says.
@@ -136,9 +164,13 @@ pub(crate) fn observe(
 ) {
     const TENSORS: &str = "tensors";
     let has = |path: &str| lookup.find(path).is_some();
-    w.gated = is_gated(lookup) || (family.wiring.gated && !has("encoder.0.ffn.hidden.weight"));
+    let has_hidden = family.stacks.iter().any(|shape| {
+        let role = Role::Layer(shape.stack, 0, LayerStep::FeedForward(FeedForwardStep::Hidden));
+        has(&format!("{role}.weight"))
+    });
+    w.gated = is_gated(lookup) || (family.wiring.gated && !has_hidden);
     sources.set("gated", TENSORS);
-    for side in [Side::Source, Side::Target] {
+    for side in architecture.sides() {
         let stored = has(&format!("{}.positions.weight", side.name()));
         let (positions, field) = match side {
             Side::Source => (&mut w.source_positions, "source_positions"),
@@ -218,4 +250,14 @@ fn observe_flexible(lookup: &Lookup<'_>, architecture: &Architecture, w: &mut Wi
 
 fn one_tensor(lookup: &Lookup<'_>, a: usize, b: usize) -> bool {
     lookup.tensors[a].storage == lookup.tensors[b].storage
+}
+
+/// What follows the last stack: what the family has, where the file holds it.
+pub(crate) fn head(family: &Family, lookup: &Lookup<'_>) -> Head {
+    match family.head {
+        Head::Transform if lookup.find(&format!("{}.weight", Role::Head(HeadStep::Dense))).is_none() => {
+            Head::None
+        }
+        head => head,
+    }
 }

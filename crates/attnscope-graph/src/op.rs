@@ -4,13 +4,15 @@
 use std::fmt;
 
 use crate::dim::{Dim, Side, Sizes, Stack};
-use crate::wiring::{Activation, NormKind, PositionCount, Positions, Squash};
+use crate::wiring::{Activation, NormKind, PositionCount, Positions, RotaryPairs, Squash};
 
 /// What one node computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Op {
     /// Token ids, given by the user.
     Ids(Side),
+    /// The type of each token: 0 for all, which is what a single text has.
+    TypeIds(Side),
     /// Log-mel features, computed from audio or given by the user.
     Features,
     /// Rows of a table, multiplied by a factor.
@@ -29,7 +31,7 @@ pub enum Op {
         /// Whose positions.
         side: Side,
     },
-    /// The sum of embeddings and positions.
+    /// The sum of embeddings and positions, and of token types where a model has them.
     AddPositions,
     /// A convolution along time, kernel 3, zero-padded by 1.
     Conv1d {
@@ -51,7 +53,16 @@ pub enum Op {
     Linear,
     /// [batch, length, heads × d_head] to [batch, heads, length, d_head].
     SplitHeads(Stack),
-    /// q·kᵀ, multiplied by a factor.
+    /// Rotary positions: pairs of a head's features are rotated by an angle that grows with the position.
+    Rotate {
+        /// Whose positions.
+        side: Side,
+        /// The angle of pair i at position p is p · base^(−2i/d_head).
+        base: f64,
+        /// Which features are a pair.
+        pairs: RotaryPairs,
+    },
+    /// q·kᵀ, multiplied by a factor. Where k has fewer heads than q, neighbouring heads of q share one of k.
     Scores {
         /// What the products are multiplied by.
         scale: Factor,
@@ -76,7 +87,7 @@ pub enum Op {
     },
     /// Scores to weights, row by row.
     Squash(Squash),
-    /// weights·v.
+    /// weights·v. Where v has fewer heads, neighbouring heads of weights share one of v.
     Context,
     /// [batch, heads, length, d_head] to [batch, length, heads × d_head].
     MergeHeads(Stack),
@@ -155,11 +166,120 @@ impl Factor {
     }
 }
 
+/// The head of keys and values that a head of queries reads: `heads` of queries share `kv_heads` in equal groups.
+pub fn kv_head(head: usize, heads: usize, kv_heads: usize) -> usize {
+    head / (heads / kv_heads.max(1)).max(1)
+}
+
+/// How an operation's tensor relates to the one it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A tensor of its own, in the order of its dimensions.
+    Own,
+    /// Another name of its input.
+    Name,
+    /// Its input's values, whose heads an executor may leave where they lie: [batch, length, head · feature].
+    NameInHeads,
+    /// A tensor of its own, whose heads an executor may keep as [batch, length, head · feature].
+    OwnInHeads,
+}
+
 impl Op {
+    /// How its tensor relates to its input's.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Self::Same => Layout::Name,
+            Self::SplitHeads(_) => Layout::NameInHeads,
+            Self::Rotate { .. } => Layout::OwnInHeads,
+            Self::Ids(_)
+            | Self::TypeIds(_)
+            | Self::Features
+            | Self::Embed { .. }
+            | Self::Positions { .. }
+            | Self::AddPositions
+            | Self::Conv1d { .. }
+            | Self::Transpose
+            | Self::Norm { .. }
+            | Self::Linear
+            | Self::Scores { .. }
+            | Self::RelativeBias { .. }
+            | Self::Mask(_)
+            | Self::AddMask { .. }
+            | Self::Squash(_)
+            | Self::Context
+            | Self::MergeHeads(_)
+            | Self::Residual { .. }
+            | Self::Activate(_)
+            | Self::Gate
+            | Self::Logits { .. } => Layout::Own,
+        }
+    }
+
+    /// The sequence whose positions it reads by itself, not through its inputs.
+    pub fn reads(&self) -> Option<Side> {
+        match self {
+            Self::Ids(side)
+            | Self::TypeIds(side)
+            | Self::Positions { side, .. }
+            | Self::Rotate { side, .. } => Some(*side),
+            Self::Features => Some(Side::Source),
+            Self::RelativeBias { stack, .. } => Some(stack.side()),
+            Self::Mask(kind) => Some(kind.queries),
+            Self::Embed { .. }
+            | Self::AddPositions
+            | Self::Conv1d { .. }
+            | Self::Transpose
+            | Self::Same
+            | Self::Norm { .. }
+            | Self::Linear
+            | Self::SplitHeads(_)
+            | Self::Scores { .. }
+            | Self::AddMask { .. }
+            | Self::Squash(_)
+            | Self::Context
+            | Self::MergeHeads(_)
+            | Self::Residual { .. }
+            | Self::Activate(_)
+            | Self::Gate
+            | Self::Logits { .. } => None,
+        }
+    }
+
+    /// Whether the last dimension counts keys, so that it grows with a cache while queries do not.
+    pub fn counts_keys(&self) -> bool {
+        match self {
+            Self::Scores { .. }
+            | Self::AddMask { .. }
+            | Self::Squash(_)
+            | Self::Mask(_)
+            | Self::RelativeBias { .. } => true,
+            Self::Ids(_)
+            | Self::TypeIds(_)
+            | Self::Features
+            | Self::Embed { .. }
+            | Self::Positions { .. }
+            | Self::AddPositions
+            | Self::Conv1d { .. }
+            | Self::Transpose
+            | Self::Same
+            | Self::Norm { .. }
+            | Self::Linear
+            | Self::SplitHeads(_)
+            | Self::Rotate { .. }
+            | Self::Context
+            | Self::MergeHeads(_)
+            | Self::Residual { .. }
+            | Self::Activate(_)
+            | Self::Gate
+            | Self::Logits { .. } => false,
+        }
+    }
+
     /// The operation's name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ids(_) => "ids",
+            Self::TypeIds(_) => "type_ids",
             Self::Features => "features",
             Self::Embed { .. } => "embed",
             Self::Positions { .. } => "positions",
@@ -170,6 +290,7 @@ impl Op {
             Self::Norm { .. } => "norm",
             Self::Linear => "linear",
             Self::SplitHeads(_) => "split_heads",
+            Self::Rotate { .. } => "rotate",
             Self::Scores { .. } => "scores",
             Self::RelativeBias { .. } => "relative_bias",
             Self::Mask(_) => "mask",
@@ -190,7 +311,7 @@ impl Op {
         let weight = |i: usize| weights.get(i).copied().unwrap_or_default();
         let at = |dims: &[Dim], i: usize| dims.get(i).copied().unwrap_or(Dim::Fixed(1));
         match *self {
-            Self::Ids(side) => vec![Dim::Batch, side.length()],
+            Self::Ids(side) | Self::TypeIds(side) => vec![Dim::Batch, side.length()],
             Self::Features => vec![Dim::Batch, Dim::Mels, Dim::Frames],
             Self::Embed { .. } => vec![Dim::Batch, at(input(0), 1), at(weight(0), 1)],
             Self::Positions { side, count, .. } => {
@@ -206,7 +327,13 @@ impl Op {
             }
             Self::Transpose => vec![at(input(0), 0), at(input(0), 2), at(input(0), 1)],
             Self::Linear | Self::Logits { .. } => vec![at(input(0), 0), at(input(0), 1), at(weight(0), 0)],
-            Self::SplitHeads(s) => vec![at(input(0), 0), Dim::Heads(s), at(input(0), 1), Dim::Head(s)],
+            Self::SplitHeads(s) => {
+                let heads = match at(input(0), 2) {
+                    Dim::KvInner(_) => Dim::KvHeads(s),
+                    _ => Dim::Heads(s),
+                };
+                vec![at(input(0), 0), heads, at(input(0), 1), Dim::Head(s)]
+            }
             // [batch, head, query, head size] · [batch, head, key, head size]ᵀ
             Self::Scores { .. } => vec![at(input(0), 0), at(input(0), 1), at(input(0), 2), at(input(1), 2)],
             Self::RelativeBias { stack, .. } => {
@@ -219,6 +346,7 @@ impl Op {
             Self::MergeHeads(s) => vec![at(input(0), 0), at(input(0), 2), Dim::Inner(s)],
             Self::AddPositions
             | Self::Same
+            | Self::Rotate { .. }
             | Self::Norm { .. }
             | Self::AddMask { .. }
             | Self::Squash(_)

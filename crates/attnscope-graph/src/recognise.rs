@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, Head};
 use crate::bind::{Binding, Slot, bind, elements};
 use crate::build::build;
 use crate::contradiction::{note_absent, note_gate};
@@ -50,7 +50,7 @@ pub struct Model {
 #[derive(Debug)]
 pub enum Recognised {
     /// A model that this program draws and runs.
-    EncoderDecoder(Box<Model>),
+    Model(Box<Model>),
     /// Something else, told as far as it can be.
     Other(Other),
 }
@@ -75,7 +75,7 @@ pub fn recognise(
     observe::observe(found.family, &lookup, &found.architecture, &mut wiring, &mut sources);
     let mut graph = build(&found.architecture, &wiring);
     let mut facts = found.facts.clone();
-    let sizes = measure(&graph, &lookup, &configs, &wiring, heads, &mut facts)?;
+    let sizes = measure(&graph, &lookup, &configs, &found.architecture, &wiring, heads, &mut facts)?;
     if let Some(buckets) = relative_buckets(&found.architecture, &sizes) {
         // The table tells how many rows it has; the graph is built with what it says.
         wiring.relative_buckets = buckets;
@@ -93,7 +93,7 @@ pub fn recognise(
             found.family.title
         ));
     }
-    facts.extend(wiring_facts(&wiring, found.family, &sources));
+    facts.extend(wiring_facts(&found.architecture, &wiring, found.family, &sources));
     note_tie(&configs, &wiring, &mut facts)?;
     if found.named {
         note_absent(found.family, &configs, &mut facts);
@@ -119,7 +119,7 @@ pub fn recognise(
         facts,
         obstacles,
     };
-    Ok(Recognised::EncoderDecoder(Box::new(model)))
+    Ok(Recognised::Model(Box::new(model)))
 }
 
 impl Model {
@@ -178,12 +178,26 @@ impl Model {
 pub const ASSUMED: &str = "not known from the file, assumed";
 
 /// A fact for each field of the wiring that has a say, in its order.
-fn wiring_facts(wiring: &Wiring, family: &Family, sources: &Sources) -> Vec<Fact> {
+fn wiring_facts(
+    architecture: &Architecture,
+    wiring: &Wiring,
+    family: &Family,
+    sources: &Sources,
+) -> Vec<Fact> {
     let Ok(Value::Object(fields)) = serde_json::to_value(wiring) else { return Vec::new() };
     let default = format!("{}'s default", family.title);
     let positions = [wiring.source_positions, wiring.target_positions];
-    // Fields that follow from another one that is off say nothing.
+    let [encoder, decoder] = Stack::ALL.map(|stack| architecture.has(stack));
+    // Fields of a stack that the model does not have, or that follow from another one that is off, say nothing.
     let idle = |name: &str| match name {
+        "source_positions" | "source_embedding_norm" | "encoder_final_norm" | "front" if !encoder => true,
+        "target_positions" | "target_embedding_norm" | "decoder_final_norm" | "causal_mask" if !decoder => {
+            true
+        }
+        "cross_mask" | "decoder_shift" | "shared_embeddings" | "scales_target" if !(encoder && decoder) => {
+            true
+        }
+        "tied_output" | "logit_scale" if architecture.head == Head::None => true,
         "relative_buckets" | "relative_max_distance" => !wiring.relative_bias,
         "position_offset" => positions.iter().all(|p| *p == Positions::None),
         "position_count" => wiring.position_count == PositionCount::Places,

@@ -32,13 +32,13 @@ pub enum WiringError {
 impl Model {
     /// The model with some fields of its wiring as the user says, who outranks every document.
     pub fn with_wiring(&self, edits: &[(String, Value)]) -> Result<Self, WiringError> {
-        let mut wiring = self.wiring;
+        let (mut wiring, known) = (self.wiring, Wiring::fields());
         for (field, value) in edits {
             let mut fields = serde_json::to_value(wiring).unwrap_or_default();
-            let Some(slot) = fields.get_mut(field) else {
+            let Some(object) = fields.as_object_mut().filter(|_| known.contains(field)) else {
                 return Err(WiringError::Field { field: field.clone() });
             };
-            *slot = value.clone();
+            object.insert(field.clone(), value.clone());
             wiring = serde_json::from_value(fields)
                 .map_err(|e| WiringError::Value { field: field.clone(), why: e.to_string() })?;
             if !(wiring.norm_eps > 0.0 && wiring.norm_eps < 1.0) {

@@ -28,6 +28,10 @@ pub enum EntryStep {
     Ids,
     /// Rows of the embedding table, scaled.
     Embed,
+    /// The type of each token.
+    TypeIds,
+    /// A vector for each token's type.
+    Types,
     /// Embeddings normed before positions are added.
     EmbedNorm,
     /// A vector for each position.
@@ -88,6 +92,10 @@ pub enum AttentionStep {
     KHeads,
     /// Values split into heads.
     VHeads,
+    /// Queries after rotary positions.
+    QRot,
+    /// Keys after rotary positions.
+    KRot,
     /// q·kᵀ, scaled.
     Scores,
     /// The relative bias.
@@ -212,6 +220,8 @@ impl AttentionStep {
             Self::QHeads => "q_heads",
             Self::KHeads => "k_heads",
             Self::VHeads => "v_heads",
+            Self::QRot => "q_rot",
+            Self::KRot => "k_rot",
             Self::Scores => "scores",
             Self::Bias => "bias",
             Self::Mask => "mask",
@@ -247,6 +257,8 @@ impl EntryStep {
         match self {
             Self::Ids => "ids",
             Self::Embed => "embed",
+            Self::TypeIds => "type_ids",
+            Self::Types => "types",
             Self::EmbedNorm => "embed_norm",
             Self::Positions => "positions",
             Self::EmbedSum => "embed_sum",

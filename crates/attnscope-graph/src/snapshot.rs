@@ -1,10 +1,11 @@
-//! The 43 snapshots: a walk through one forward pass, from token ids to logits, with one layer of each stack opened.
-//! They are defined for every model and every layer. Their numbers are fixed, so they are not everywhere in the order
-//! of computation; [`computed_before`] says where.
+//! The snapshots: a walk through one forward pass, from token ids to logits, with one layer of each stack opened. An
+//! encoder-decoder has 43, whose numbers are fixed, so they are not everywhere in the order of computation;
+//! [`computed_before`] says where. The walk through a model of one stack is derived from its graph.
 
-use crate::dim::Dim;
+use crate::dim::{Dim, Stack};
 use crate::graph::{Graph, NodeId, WeightId};
 use crate::op::Op;
+use crate::role::{AttentionKind, AttentionStep, EntryStep, FeedForwardStep, HeadStep, LayerStep, Role};
 
 /// How many there are.
 pub const SNAPSHOTS: usize = 43;
@@ -98,13 +99,68 @@ const TABLE: [Row; SNAPSHOTS] = [
     (43, "logits", "first logits of the last target token"),
 ];
 
-/// The walk through layer `layer` of both stacks.
+/// The walk through layer `layer` of every stack: the 43 of an encoder-decoder, or the stops that a model of one stack
+/// has.
 pub fn snapshots(graph: &Graph, layer: usize) -> Vec<Snapshot> {
+    let stacks: Vec<Stack> = Stack::ALL.into_iter().filter(|&stack| graph.layers(stack) > 0).collect();
+    if let [stack] = stacks[..] {
+        return single_stack(graph, stack, layer);
+    }
     let snapshot = |&(number, path, what): &Row| {
         let view = view(graph, number, &path.replace("{n}", &layer.to_string()));
         Snapshot { number, what: words(number, what, &view, graph), view }
     };
     TABLE.iter().map(snapshot).collect()
+}
+
+/// The walk through a model of one stack, in the order of computation.
+fn single_stack(graph: &Graph, stack: Stack, layer: usize) -> Vec<Snapshot> {
+    use AttentionStep::{Context, K, KHeads, KRot, Mask, Norm, Q, QHeads, QRot, Scores, V, VHeads, Weights};
+    let entry = |step| graph.at(Role::Entry(stack.side(), step));
+    let of_layer = |step| graph.at(Role::Layer(stack, layer, step));
+    let attention = |step| of_layer(LayerStep::Attention(AttentionKind::SelfAttention, step));
+    let feed_forward = |step| of_layer(LayerStep::FeedForward(step));
+    let terms =
+        attention(AttentionStep::Residual).map(|id| graph.node(id).inputs.clone()).unwrap_or_default();
+    let nodes = |ids: &[Option<NodeId>]| View::Nodes(ids.iter().flatten().copied().collect());
+    let one = |id: Option<NodeId>| nodes(&[id]);
+    let embed = entry(EntryStep::Embed);
+    let corner = embed.and_then(|id| graph.node(id).weights.first()).map(|&table| View::Corner(table));
+    let logits = graph.at(Role::Logits);
+    let mut stops: Vec<(View, &'static str)> = vec![
+        (one(entry(EntryStep::Types)), "vectors of the token types"),
+        (one(embed), "embeddings after lookup"),
+        (one(entry(EntryStep::EmbedPos)), "what the first layer reads"),
+        (one(of_layer(LayerStep::In)), "input of the layer"),
+        (one(attention(Norm)), "the attention sublayer's norm"),
+        (one(attention(Q)), "queries"),
+        (one(attention(K)), "keys"),
+        (one(attention(V)), "values"),
+        (nodes(&[attention(QHeads), attention(KHeads), attention(VHeads)]), "queries split into heads"),
+        (nodes(&[attention(QRot), attention(KRot)]), "queries after rotary positions"),
+        (one(attention(Scores)), "scores, scaled, before the mask"),
+        (one(attention(Mask)), "mask: 0 is visible, −∞ is masked"),
+        (one(attention(Weights)), "attention weights"),
+        (one(attention(Context)), "attention output, heads side by side"),
+        (View::Nodes(terms), "the two terms of the residual sum"),
+        (one(feed_forward(FeedForwardStep::Norm)), "the feed-forward sublayer's norm"),
+        (one(feed_forward(FeedForwardStep::In)), "input of the feed-forward"),
+        (one(feed_forward(FeedForwardStep::Hidden)), "first linear layer, before the activation"),
+        (one(feed_forward(FeedForwardStep::Gated)), "activation times gate"),
+        (one(feed_forward(FeedForwardStep::Out)), "second linear layer"),
+        (one(of_layer(LayerStep::Out)), "output of the layer"),
+        (one(graph.at(Role::StackOut(stack))), "output of the last layer, normed where the model does so"),
+        (one(graph.at(Role::Head(HeadStep::Norm))), "the head's norm"),
+        (one(logits), "a score for every token of the vocabulary"),
+    ];
+    stops.retain(|(view, _)| !view.nodes().is_empty());
+    // A view of several is where the last of them is computed.
+    stops.sort_by_key(|(view, _)| view.nodes().iter().max().copied());
+    let first = entry(EntryStep::Ids).map(|ids| (View::Row(ids), "token ids"));
+    let corner = corner.map(|view| (view, "corner of the embedding table"));
+    let last = logits.map(|logits| (View::FirstLogits(logits), "first logits of the last token"));
+    let walk = first.into_iter().chain(corner).chain(stops).chain(last);
+    walk.enumerate().map(|(i, (view, what))| Snapshot { number: i + 1, what, view }).collect()
 }
 
 /// The numbers under which a node is seen when its own layer is opened.

@@ -72,6 +72,18 @@ pub struct Wiring {
     pub front: Front,
     /// Which maps add a bias.
     pub biases: Biases,
+    /// Keys and values have fewer heads than queries, and groups of heads share them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grouped: bool,
+    /// The base of rotary positions, where there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_base: Option<f64>,
+    /// Which features rotary positions take for a pair, where there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_pairs: Option<RotaryPairs>,
+    /// A vector for each token's type is added to its embedding.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub token_types: bool,
 }
 
 /// What the scores are divided by.
@@ -215,15 +227,30 @@ pub enum Positions {
     SinusoidInterleaved,
     /// Computed as fairseq does: halves, frequencies spaced over one step fewer.
     SinusoidFairseq,
+    /// Queries and keys are rotated; nothing is added to the embeddings.
+    Rotary,
     /// Nothing is added to the embeddings.
     None,
 }
 
 impl Positions {
-    /// True where the values are computed, not stored.
+    /// True where the values that are added are computed, not stored.
     pub fn is_sinusoid(self) -> bool {
-        !matches!(self, Self::Table | Self::None)
+        match self {
+            Self::SinusoidHalves | Self::SinusoidInterleaved | Self::SinusoidFairseq => true,
+            Self::Table | Self::Rotary | Self::None => false,
+        }
     }
+}
+
+/// Which features of a head are rotated together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotaryPairs {
+    /// Feature i and feature i + d_head/2, as Hugging Face stores Llama.
+    Halves,
+    /// Features 2i and 2i + 1, as Meta and GGUF store it.
+    Neighbours,
 }
 
 /// What a position's number counts. It matters where padding stands before a row's tokens.
@@ -348,7 +375,29 @@ impl Wiring {
         shared_embeddings: true,
         front: Front::Tokens,
         biases: Biases::ALL,
+        grouped: false,
+        rotary_base: None,
+        rotary_pairs: None,
+        token_types: false,
     };
+
+    /// The base of rotary positions where no config names one.
+    pub const ROTARY_BASE: f64 = 10_000.0;
+
+    /// The names of all fields: those that a model does not use are not written.
+    pub(crate) fn fields() -> Vec<String> {
+        let every = Self {
+            grouped: true,
+            rotary_base: Some(Self::ROTARY_BASE),
+            rotary_pairs: Some(RotaryPairs::Halves),
+            token_types: true,
+            ..Self::VASWANI
+        };
+        match serde_json::to_value(every) {
+            Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
+            _ => Vec::new(),
+        }
+    }
 
     /// Where a side's positions come from.
     pub fn positions(&self, side: Side) -> Positions {

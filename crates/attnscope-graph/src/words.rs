@@ -10,6 +10,7 @@ use crate::wiring::{NormKind, PositionCount, Positions, Squash};
 pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
     match node.op {
         Op::Ids(side) => format!("{} token ids", side.word()),
+        Op::TypeIds(side) => format!("{} token types", side.word()),
         Op::Features => "log-mel spectrogram".into(),
         Op::Embed { scale: crate::Factor::One } => "E[id]".into(),
         Op::Embed { scale } => format!("E[id] × {}", scale.text(sizes, symbolic)),
@@ -18,6 +19,7 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
             Positions::Table => "P[position]".into(),
             _ => "sin, cos of position × frequency".into(),
         },
+        Op::AddPositions if node.inputs.len() > 2 => "embeddings + positions + types".into(),
         Op::AddPositions => "embeddings + positions".into(),
         Op::Conv1d { stride } => format!("conv, kernel 3, stride {stride}"),
         Op::Transpose => "channels last".into(),
@@ -32,6 +34,7 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         Op::Linear if node.weights.len() > 1 => "x·Wᵀ + b".into(),
         Op::Linear => "x·Wᵀ".into(),
         Op::SplitHeads(_) => "split into heads".into(),
+        Op::Rotate { base, .. } => format!("rotate pair i by p·{base}^(−2i/K)"),
         Op::Scores { scale: crate::Factor::One } => "q·kᵀ, scale 1".into(),
         Op::Scores { scale } => format!("q·kᵀ × {}", scale.text(sizes, symbolic)),
         Op::RelativeBias { .. } => "table[bucket(key − query)]".into(),
@@ -64,6 +67,7 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
 pub fn sentence(node: &Node) -> &'static str {
     match node.op {
         Op::Ids(_) => "The token ids that enter this side of the model.",
+        Op::TypeIds(_) => "Which of two texts each token belongs to; a single text has type 0 throughout.",
         Op::Features => "The audio as the encoder sees it: the energy in each mel band of each frame.",
         Op::Embed { .. } => "Each id is replaced by its row of the embedding table.",
         Op::Positions { .. } => "A vector for each position, so that order is visible to attention.",
@@ -89,6 +93,9 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Norm { .. } => "Each position's features are brought to a common scale.",
         Op::Linear => linear_sentence(node.role),
         Op::SplitHeads(_) => "The width is cut into heads that attend independently.",
+        Op::Rotate { .. } => {
+            "Each pair of features is rotated by an angle that grows with the position, so that a score depends on the distance."
+        }
         Op::Scores { .. } => "How well each query fits each key, before anything is hidden.",
         Op::RelativeBias { .. } => "A learned preference for distances, one a head, added to the scores.",
         Op::Mask(_) => "Which keys each query may see.",
@@ -142,6 +149,7 @@ fn linear_sentence(role: Role) -> &'static str {
 pub fn why_shape(node: &Node) -> &'static str {
     match node.op {
         Op::Ids(_) => "one id a position, one row a sentence",
+        Op::TypeIds(_) => "one type a position, one row a sentence",
         Op::Features => "one column a frame of 10 ms, one row a mel band",
         Op::Embed { .. } => {
             "each id becomes a row of d_model numbers; the table's height, the vocabulary, is gone"
@@ -166,6 +174,7 @@ pub fn why_shape(node: &Node) -> &'static str {
         Op::SplitHeads(_) => {
             "the width H·K is cut into H slices of K, and the heads move before the positions"
         }
+        Op::Rotate { .. } => "a rotation keeps the shape: two features become two",
         Op::Scores { .. } => {
             "every query meets every key, in every head: queries are rows, keys are columns; square only where both \
              come from the same sequence"

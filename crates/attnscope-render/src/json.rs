@@ -10,7 +10,7 @@ pub const SCHEMA: u32 = 1;
 
 /// `flow --format json`: the nodes of a component, or those of them that a selector picks.
 pub fn flow(name: &str, model: &Model, component: Component, selector: Option<&Selector>) -> String {
-    let picked = |n: &&Node| component.holds(&n.path) && selector.is_none_or(|s| s.matches(&n.path));
+    let picked = |n: &&Node| component.holds(model, n) && selector.is_none_or(|s| s.matches(&n.path));
     let nodes: Vec<Value> = model.graph.nodes().iter().filter(picked).map(|n| node(model, n)).collect();
     let value = json!({
         "schema": SCHEMA,

@@ -10,8 +10,12 @@ use crate::table::{Column, Table};
 pub fn text(summary: &Summary, options: Options) -> String {
     let input = summary.input;
     let heading = format!(
-        "{} · {} · batch {}, source {}, target {}",
-        summary.model, summary.title, input.batch, input.source, input.target
+        "{} · {} · batch {}{}{}",
+        summary.model,
+        summary.title,
+        input.batch,
+        input.source.map(|n| format!(", source {n}")).unwrap_or_default(),
+        input.target.map(|n| format!(", target {n}")).unwrap_or_default()
     );
     let mut text = options.glyphs.text(&heading);
     text.push_str("\n\n");

@@ -6,7 +6,7 @@ use attnscope_checkpoint::check_memory;
 use attnscope_graph::{Dim, Graph, Node, Op, Sizes};
 
 use crate::error::RunError;
-use crate::input::{Input, Source};
+use crate::input::{Input, Sequence};
 use crate::prepare::Prepared;
 use crate::reference::Step;
 use crate::sink::Kept;
@@ -25,7 +25,7 @@ impl<'a> Formula<'a> {
     /// # Errors
     /// When they hold others: shapes and input may come from a file that somebody else wrote.
     pub fn new(graph: &'a Graph, sizes: Sizes, input: &'a Input) -> Result<Self, RunError> {
-        check_lengths(&sizes, input)?;
+        check_lengths(graph, &sizes, input)?;
         Ok(Self { graph, prepared: Prepared { input, sizes, last_use: Vec::new() }, positions: None })
     }
 
@@ -46,8 +46,25 @@ impl<'a> Formula<'a> {
     pub fn reads_whole(op: Op, input: usize) -> bool {
         match op {
             Op::Scores { .. } | Op::Context => input == 1,
-            Op::Embed { .. } | Op::Conv1d { .. } | Op::Transpose => true,
-            _ => false,
+            Op::Embed { .. } | Op::Conv1d { .. } | Op::Transpose | Op::Rotate { .. } => true,
+            Op::Ids(_)
+            | Op::TypeIds(_)
+            | Op::Features
+            | Op::Positions { .. }
+            | Op::AddPositions
+            | Op::Same
+            | Op::Norm { .. }
+            | Op::Linear
+            | Op::SplitHeads(_)
+            | Op::RelativeBias { .. }
+            | Op::Mask(_)
+            | Op::AddMask { .. }
+            | Op::Squash(_)
+            | Op::MergeHeads(_)
+            | Op::Residual { .. }
+            | Op::Activate(_)
+            | Op::Gate
+            | Op::Logits { .. } => false,
         }
     }
 
@@ -144,21 +161,19 @@ impl<'a> Formula<'a> {
     }
 }
 
-fn check_lengths(sizes: &Sizes, input: &Input) -> Result<(), RunError> {
-    let (batch, source) = match &input.source {
-        Source::Tokens(rows) => (rows.batch(), rows.length()),
-        Source::Features(f) => (f.batch, f.frames.div_ceil(2)),
-    };
-    let mut expected = vec![
-        (Dim::Batch, batch),
-        (Dim::Batch, input.target.batch()),
-        (Dim::Source, source),
-        (Dim::Target, input.target.length()),
-    ];
-    if let Source::Features(f) = &input.source {
-        expected.extend([(Dim::Mels, f.mels), (Dim::Frames, f.frames)]);
-        if f.values.len() != f.batch * f.mels * f.frames {
-            return Err(RunError::Obstacle("the features are not of the size they say".into()));
+fn check_lengths(graph: &Graph, sizes: &Sizes, input: &Input) -> Result<(), RunError> {
+    let mut expected = vec![(Dim::Batch, input.batch())];
+    for (side, sequence) in input.sequences() {
+        expected.push((Dim::Batch, sequence.batch()));
+        match sequence {
+            Sequence::Tokens(rows) => expected.push((side.length(), rows.length())),
+            Sequence::Features(f) => {
+                let positions = graph.positions_of(f.frames);
+                expected.extend([(side.length(), positions), (Dim::Mels, f.mels), (Dim::Frames, f.frames)]);
+                if f.values.len() != f.batch * f.mels * f.frames {
+                    return Err(RunError::Obstacle("the features are not of the size they say".into()));
+                }
+            }
         }
     }
     match expected.into_iter().find(|&(dim, length)| sizes.get(dim) != Some(length)) {

@@ -26,11 +26,11 @@ pub use change::Change;
 pub use error::RunError;
 pub use formula::Formula;
 pub use input::{
-    Features, Input, InputError, PadSide, Pair, Rows, Shift, ShiftError, Source, check_rows,
+    Features, Input, InputError, PadSide, Pair, Rows, Sequence, Shift, ShiftError, check_rows,
     computed_positions, pad_token, parse_ids, parse_pairs, position_room, read_pairs,
 };
 pub use native::{BETAS, Decoding, Native, Report, log_sum_exps};
-pub use position::{bucket as relative_bucket, used_buckets};
+pub use position::{Turn, bucket as relative_bucket, used_buckets};
 pub use prepare::{Shut, shut, sizes_of};
 pub use random::SplitMix;
 pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};

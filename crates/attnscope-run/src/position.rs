@@ -1,6 +1,6 @@
 //! Positions as numbers: sinusoids, and T5's buckets of distances.
 
-use attnscope_graph::{Positions, Stack};
+use attnscope_graph::{Positions, RotaryPairs, Stack};
 
 /// The number of a position; none for padding where only tokens are counted.
 pub(crate) type Place = Option<usize>;
@@ -53,7 +53,43 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
                 _ => 0.0,
             }
         }
-        Positions::Table | Positions::None => 0.0,
+        Positions::Table | Positions::Rotary | Positions::None => 0.0,
+    }
+}
+
+/// What rotary positions do to one feature of a head.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Turn {
+    /// The angle: position · base^(−2 · pair / size).
+    pub angle: f64,
+    /// The other feature of the pair.
+    pub partner: usize,
+    /// What the other feature's share is multiplied by: −1 for the first of a pair.
+    pub sign: f64,
+}
+
+impl Turn {
+    /// The turn of feature `i` of a head of `size` features, at a position.
+    pub fn of(base: f64, pairs: RotaryPairs, size: usize, position: usize, i: usize) -> Self {
+        let half = (size / 2).max(1);
+        let (pair, first) = match pairs {
+            RotaryPairs::Halves => (i % half, i < half),
+            RotaryPairs::Neighbours => (i / 2, i.is_multiple_of(2)),
+        };
+        let step = match pairs {
+            RotaryPairs::Halves => half,
+            RotaryPairs::Neighbours => 1,
+        };
+        let partner = if first { i + step } else { i - step };
+        let angle = position as f64 * base.powf(-2.0 * pair as f64 / size as f64);
+        // A head of odd size has one feature without a partner; such a model is not run.
+        Self { angle, partner: partner.min(size.saturating_sub(1)), sign: if first { -1.0 } else { 1.0 } }
+    }
+
+    /// The feature after the turn: x · cos ∓ partner · sin.
+    pub fn apply(&self, head: &[f64], i: usize) -> f64 {
+        let (sin, cos) = self.angle.sin_cos();
+        head[i] * cos + self.sign * head[self.partner] * sin
     }
 }
 
@@ -91,6 +127,21 @@ mod tests {
     fn an_offset_without_end_does_not_wrap_around() {
         assert_eq!(table_row(Some(1), usize::MAX), Some(usize::MAX));
         assert_eq!((table_row(None, 2), table_row(None, 0)), (Some(1), None));
+    }
+
+    /// Equal pairs are turned by the distance alone, whichever features are a pair.
+    #[test]
+    fn the_product_of_two_turned_heads_depends_on_their_distance() {
+        let (q, k) = ([0.3, -1.2, 0.7, 2.0, -0.4, 1.1], [1.0, 0.2, -0.6, 0.5, 0.9, -1.5]);
+        for pairs in [RotaryPairs::Halves, RotaryPairs::Neighbours] {
+            let turned = |x: &[f64], at: usize| -> Vec<f64> {
+                (0..6).map(|i| Turn::of(100.0, pairs, 6, at, i).apply(x, i)).collect()
+            };
+            let score = |a: usize, b: usize| -> f64 {
+                turned(&q, a).iter().zip(turned(&k, b)).map(|(q, k)| q * k).sum()
+            };
+            assert!((score(7, 4) - score(3, 0)).abs() < 1e-12 && (score(7, 4) - score(4, 4)).abs() > 0.1);
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What both executors need before the first node: the input checked against the model, sizes, masks, positions.
 
-use attnscope_graph::{Dim, Front, MaskKind, Model, Node, NodeId, Side, Sizes};
+use attnscope_graph::{Dim, MaskKind, Model, Node, NodeId, Side, Sizes};
 
 use crate::error::RunError;
-use crate::input::{Input, Rows, Source, check_padded};
+use crate::input::{Input, Rows, Sequence, check_padded};
 
 /// An input that fits a model, and the sizes that follow.
 pub(crate) struct Prepared<'a> {
@@ -15,9 +15,7 @@ pub(crate) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     pub(crate) fn new(model: &Model, input: &'a Input) -> Result<Self, RunError> {
-        let mut sizes = source_sizes(model, &input.source)?;
-        check_target(model, &input.target, &sizes)?;
-        sizes.set(Dim::Target, input.target.length());
+        let sizes = checked_sizes(model, input, model.architecture.sides())?;
         let nodes = model.graph.nodes();
         let mut last_use: Vec<usize> = (0..nodes.len()).collect();
         for (i, node) in nodes.iter().enumerate() {
@@ -42,11 +40,7 @@ impl<'a> Prepared<'a> {
 
     /// The token ids of a side.
     pub(crate) fn rows(&self, side: Side) -> Option<&Rows> {
-        match (side, &self.input.source) {
-            (Side::Source, Source::Tokens(rows)) => Some(rows),
-            (Side::Source, Source::Features(_)) => None,
-            (Side::Target, _) => Some(&self.input.target),
-        }
+        self.input.rows(side)
     }
 
     /// Whether a query of a row may see a key.
@@ -90,23 +84,32 @@ pub fn shut(kind: MaskKind, query: usize, key: usize, is_token: impl Fn() -> boo
     }
 }
 
-/// The sizes of a model with the lengths of a source that it can read.
-pub(crate) fn source_sizes(model: &Model, source: &Source) -> Result<Sizes, RunError> {
+/// The sizes of a model with the lengths of these sequences of an input, if the model can read them.
+pub(crate) fn checked_sizes(
+    model: &Model,
+    input: &Input,
+    sides: impl Iterator<Item = Side>,
+) -> Result<Sizes, RunError> {
     if let Some(obstacle) = model.obstacles.first() {
         return Err(RunError::Obstacle(obstacle.clone()));
     }
-    let (batch, length) = match source {
-        Source::Tokens(rows) => (rows.batch(), rows.length()),
-        // The second convolution halves the frames, rounding up.
-        Source::Features(f) => (f.batch, f.frames.div_ceil(2)),
-    };
-    if batch == 0 || length == 0 {
-        return Err(nothing());
-    }
-    check_source(model, source, length)?;
-    let mut sizes = model.sizes.with_lengths(batch, length, 0);
-    if let Source::Features(f) = source {
-        sizes.set(Dim::Frames, f.frames);
+    let mut sizes = model.sizes.clone();
+    sizes.set(Dim::Batch, input.batch());
+    for side in sides {
+        let Some(sequence) = input.sequence(side) else { return Err(absent(model, side)) };
+        let length = match sequence {
+            Sequence::Tokens(rows) => rows.length(),
+            Sequence::Features(f) => model.graph.positions_of(f.frames),
+        };
+        if input.batch() == 0 || length == 0 {
+            return Err(nothing());
+        }
+        check_batch(input, side, sequence)?;
+        check_sequence(model, side, sequence, length)?;
+        sizes.set(side.length(), length);
+        if let Sequence::Features(f) = sequence {
+            sizes.set(Dim::Frames, f.frames);
+        }
     }
     Ok(sizes)
 }
@@ -120,29 +123,33 @@ fn nothing() -> RunError {
     refuse("input", "nothing".into(), "the model needs at least one position a side".into(), help)
 }
 
-/// What only the whole target can get wrong; ids and lengths of rows are checked by the rule that the command line uses.
-fn check_target(model: &Model, target: &Rows, sizes: &Sizes) -> Result<(), RunError> {
-    let batch = sizes.get(Dim::Batch).unwrap_or(0);
-    if target.batch() != batch {
-        let found = format!("{} rows", target.batch());
-        let expected = format!("the source has {batch}");
-        return Err(refuse("target", found, expected, "give as many targets as sources"));
-    }
-    if target.length() == 0 {
-        return Err(nothing());
-    }
-    Ok(check_padded(model, Side::Target, target)?)
+/// A sequence that the model reads and the input does not have.
+fn absent(model: &Model, side: Side) -> RunError {
+    let expected = format!("{} reads one", model.architecture.kind());
+    refuse(side.word(), format!("no {}", side.word()), expected, "give every sequence that the model reads")
 }
 
-fn check_source(model: &Model, source: &Source, length: usize) -> Result<(), RunError> {
-    match (source, model.wiring.front) {
-        (Source::Tokens(rows), Front::Tokens) => Ok(check_padded(model, Side::Source, rows)?),
-        (Source::Features(f), Front::Audio) => {
+/// Sequences go together row by row.
+fn check_batch(input: &Input, side: Side, sequence: &Sequence) -> Result<(), RunError> {
+    if sequence.batch() == input.batch() {
+        return Ok(());
+    }
+    let found = format!("{} rows", sequence.batch());
+    let expected = format!("the source has {}", input.batch());
+    Err(refuse(side.word(), found, expected, "give as many targets as sources"))
+}
+
+/// Ids and lengths of rows are checked by the rule that the command line uses.
+fn check_sequence(model: &Model, side: Side, sequence: &Sequence, length: usize) -> Result<(), RunError> {
+    match (sequence, side == Side::Source && model.graph.reads_audio()) {
+        (Sequence::Tokens(rows), false) => Ok(check_padded(model, side, rows)?),
+        (Sequence::Features(f), true) => {
             let mels = model.sizes.get(Dim::Mels).unwrap_or(f.mels);
             let window = model.sizes.get(Dim::Positions(Side::Source)).unwrap_or(length);
             if f.mels != mels || length > window {
                 let found = format!("{} mel bands, {} frames", f.mels, f.frames);
-                let expected = format!("the model takes {mels} and at most {}", 2 * window);
+                let expected =
+                    format!("the model takes {mels} and at most {}", model.graph.frames_of(window));
                 let help = "compute the features with the model's own front end";
                 return Err(refuse("features", found, expected, help));
             }
@@ -154,10 +161,10 @@ fn check_source(model: &Model, source: &Source, length: usize) -> Result<(), Run
             }
             Ok(())
         }
-        (Source::Tokens(_), Front::Audio) => {
+        (Sequence::Tokens(_), true) => {
             Err(refuse("source", "tokens".into(), "the model takes audio".into(), "give audio or features"))
         }
-        (Source::Features(_), Front::Tokens) => {
+        (Sequence::Features(_), false) => {
             Err(refuse("source", "audio".into(), "the model takes tokens".into(), "give text or token ids"))
         }
     }

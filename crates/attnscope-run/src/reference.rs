@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use attnscope_checkpoint::check_memory;
-use attnscope_graph::{Activation, Model, NormKind, Op, PositionCount, Positions, Side, Squash};
+use attnscope_graph::{
+    Activation, Model, NormKind, Op, PositionCount, Positions, RotaryPairs, Side, Squash, kv_head,
+};
 use rayon::prelude::*;
 
 use crate::change::{Change, Changes};
 use crate::dots::dots;
 use crate::error::RunError;
-use crate::input::{Input, Source};
+use crate::input::Input;
 use crate::native::Report;
-use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
+use crate::position::{Place, Turn, bucket, position, sinusoid, table_row, used_buckets};
 use crate::prepare::Prepared;
 use crate::sink::{Kept, Sink, Values};
 use crate::weights::Weights;
@@ -129,13 +131,18 @@ impl Step<'_> {
                 Some(rows) => rows.ids().iter().map(|&id| f64::from(id)).collect(),
                 None => Vec::new(),
             },
-            Op::Features => match &self.prepared.input.source {
-                Source::Features(f) => f.values.iter().map(|&x| f64::from(x)).collect(),
-                Source::Tokens(_) => Vec::new(),
+            Op::TypeIds(_) => self.zeros(),
+            Op::Features => match self.prepared.input.features() {
+                Some(f) => f.values.iter().map(|&x| f64::from(x)).collect(),
+                None => Vec::new(),
             },
             Op::Embed { scale } => self.embed(self.factor(scale)),
             Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
-            Op::AddPositions => self.each(|i, x| x[0].values[i] + x[1].values[i % x[1].values.len()]),
+            Op::AddPositions => self.each(|i, x| {
+                // Positions are the same for every row.
+                let added = x[1..].iter().map(|term| term.values[i % term.values.len().max(1)]);
+                x[0].values[i] + added.sum::<f64>()
+            }),
             Op::Conv1d { stride } => self.conv(stride),
             Op::Transpose => self.transpose(),
             Op::Same => self.inputs[0].values.clone(),
@@ -143,6 +150,7 @@ impl Step<'_> {
             Op::Linear => self.linear(1.0),
             Op::Logits { scale } => self.linear(self.factor(scale)),
             Op::SplitHeads(_) => self.split_heads(),
+            Op::Rotate { base, pairs, .. } => self.rotate(base, pairs),
             Op::MergeHeads(_) => self.merge_heads(),
             Op::Scores { scale } => self.scores(self.factor(scale)),
             Op::RelativeBias { stack, buckets, max_distance } => {
@@ -291,6 +299,16 @@ impl Step<'_> {
         })
     }
 
+    /// Each pair (x, y) of a head's features becomes (x · cos − y · sin, x · sin + y · cos) of the position's angle.
+    fn rotate(&self, base: f64, pairs: RotaryPairs) -> Vec<f64> {
+        let (length, size) = (self.inputs[0].dim(2), self.inputs[0].width());
+        self.each(|n, x| {
+            let (place, i) = (n / size % length, n % size);
+            let turn = Turn::of(base, pairs, size, place, i);
+            turn.apply(&x[0].values[n - i..][..size], i)
+        })
+    }
+
     /// [b, h, l, k] → [b, l, h · k]
     fn merge_heads(&self) -> Vec<f64> {
         let (heads, length, size) = (self.inputs[0].dim(3), self.inputs[0].dim(2), self.inputs[0].dim(1));
@@ -301,14 +319,21 @@ impl Step<'_> {
         })
     }
 
-    /// scores[b, h, t, s] = scale · Σ over k of q[b, h, t, k] · k[b, h, s, k]
+    /// The keys or values, [key, feature], that head `part` of batch and heads reads.
+    fn shared_head(&self, part: usize, size: usize) -> &[f64] {
+        let (heads, kv_heads) = (self.shape.get(1).copied().unwrap_or(1).max(1), self.inputs[1].dim(3));
+        let kv_part = part / heads * kv_heads + kv_head(part % heads, heads, kv_heads);
+        self.inputs[1].values.get(kv_part * size..(kv_part + 1) * size).unwrap_or_default()
+    }
+
+    /// scores[b, h, t, s] = scale · Σ over k of q[b, h, t, k] · k[b, g, s, k], g the head of keys that h reads
     fn scores(&self, scale: f64) -> Vec<f64> {
         let [_, _, queries, keys] = self.four();
         let size = self.inputs[0].width();
         let mut out = self.zeros();
         let queries_of = self.inputs[0].values.chunks((queries * size).max(1));
-        let keys_of = self.inputs[1].values.chunks((keys * size).max(1));
-        for ((out, q), k) in out.chunks_mut((queries * keys).max(1)).zip(queries_of).zip(keys_of) {
+        for (part, (out, q)) in out.chunks_mut((queries * keys).max(1)).zip(queries_of).enumerate() {
+            let k = self.shared_head(part, keys * size);
             let fill = |s: usize, row: &mut [f64]| row.copy_from_slice(&k[s * size..][..size]);
             dots(out, q, [size, keys], &fill, |_, sum| sum * scale);
         }
@@ -356,14 +381,14 @@ impl Step<'_> {
         })
     }
 
-    /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, h, s, k]
+    /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, g, s, k], g the head of values that h reads
     fn context(&self) -> Vec<f64> {
         let [_, _, queries, size] = self.four();
         let keys = self.inputs[0].width();
         let mut out = self.zeros();
         let weights_of = self.inputs[0].values.chunks((queries * keys).max(1));
-        let values_of = self.inputs[1].values.chunks((keys * size).max(1));
-        for ((out, weights), v) in out.chunks_mut((queries * size).max(1)).zip(weights_of).zip(values_of) {
+        for (part, (out, weights)) in out.chunks_mut((queries * size).max(1)).zip(weights_of).enumerate() {
+            let v = self.shared_head(part, keys * size);
             let fill = |k: usize, column: &mut [f64]| {
                 column.iter_mut().enumerate().for_each(|(s, x)| *x = v[s * size + k]);
             };

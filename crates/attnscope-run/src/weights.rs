@@ -33,6 +33,13 @@ fn in_f32(model: &Model, checkpoint: &Checkpoint) -> u64 {
     all.saturating_add(tensors.iter().map(bytes).max().unwrap_or(0))
 }
 
+/// [input, output] → [output, input].
+fn transposed(values: &[f32], shape: &[usize]) -> Vec<f32> {
+    let columns = shape.last().copied().unwrap_or(1).max(1);
+    let rows = values.len() / columns;
+    (0..columns).flat_map(|c| (0..rows).map(move |r| values[r * columns + c])).collect()
+}
+
 impl Weights {
     /// Reads the tensors that a model's weights are bound to.
     ///
@@ -46,22 +53,27 @@ impl Weights {
             let place = "its weights in f32".to_owned();
             Error::new(checkpoint.path(), ErrorKind::Shortage { place, shortage })
         })?;
-        let mut read: HashMap<usize, Arc<[f32]>> = HashMap::new();
+        let mut read: HashMap<(usize, bool), Arc<[f32]>> = HashMap::new();
         let mut weights = Vec::with_capacity(model.graph.weights().len());
         for (id, slot) in model.binding.iter() {
             let Slot::Bound(found) = slot else {
                 return Err(RunError::Obstacle(format!("{} is missing", model.graph.weight(id).path)));
             };
             let info = &checkpoint.tensors()[found.tensor];
-            let tensor = match read.get(&found.tensor) {
+            let tensor = match read.get(&(found.tensor, found.transposed)) {
                 Some(tensor) => tensor.clone(),
                 None => {
-                    let tensor: Arc<[f32]> = checkpoint.read_f32(info)?.into();
-                    read.insert(found.tensor, tensor.clone());
+                    let values = checkpoint.read_f32(info)?;
+                    let tensor: Arc<[f32]> = match found.transposed {
+                        true => transposed(&values, &info.shape).into(),
+                        false => values.into(),
+                    };
+                    read.insert((found.tensor, found.transposed), tensor.clone());
                     tensor
                 }
             };
-            let row = tensor.len().checked_div(info.shape.first().copied().unwrap_or(1)).unwrap_or(0);
+            let rows = if found.transposed { info.shape.last() } else { info.shape.first() };
+            let row = tensor.len().checked_div(rows.copied().unwrap_or(1)).unwrap_or(0);
             let (from, to) = match &found.rows {
                 Some(rows) => (rows.start * row, rows.end * row),
                 None => (0, tensor.len()),

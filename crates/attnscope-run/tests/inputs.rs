@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::Checkpoint;
 use attnscope_graph::{Config, Dim, Model, Recognised, Side, TensorSpec, recognise};
 use attnscope_run::{
-    Features, Input, InputError, Rows, Shift, Source, Tokenizer, check_rows, pad_token, sizes_of,
+    Features, Input, InputError, Rows, Sequence, Shift, Tokenizer, check_rows, pad_token, sizes_of,
 };
 
 fn root() -> PathBuf {
@@ -27,7 +27,7 @@ fn open(path: &str) -> (Checkpoint, Model) {
     };
     let tensors = checkpoint.tensors().iter().enumerate().map(spec).collect();
     let recognised = recognise(tensors, &configs, None).unwrap();
-    let Recognised::EncoderDecoder(model) = recognised else { panic!("{path}: no encoder-decoder") };
+    let Recognised::Model(model) = recognised else { panic!("{path}: no encoder-decoder") };
     (checkpoint, *model)
 }
 
@@ -138,8 +138,8 @@ fn features_have_a_value_for_every_cell() {
         (model.sizes.get(Dim::Mels).unwrap(), model.sizes.get(Dim::Positions(Side::Source)).unwrap());
     let frames = 2 * positions;
     let sizes = |batch: usize, values: usize| {
-        let source = Source::Features(Features { values: vec![0.0; values], batch, mels, frames });
-        sizes_of(&model, &Input { source, target: Rows::new(&vec![vec![1]; batch], 0) })
+        let source = Sequence::Features(Features { values: vec![0.0; values], batch, mels, frames });
+        sizes_of(&model, &Input::pair(source, Rows::new(&vec![vec![1]; batch], 0)))
     };
     sizes(2, 2 * mels * frames).unwrap();
     for values in [0, mels * frames, 2 * mels * frames - 1, 2 * mels * frames + 1] {

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::time::Instant;
 
 use attnscope::graph::{Dim, Front, Model, Side};
-use attnscope::run::{Features, Hold, Input, Native, Rows, Source, Weights};
+use attnscope::run::{Features, Hold, Input, Native, Rows, Sequence, Weights};
 use attnscope::{Failure, Opened};
 
 /// Source tokens of a text model.
@@ -17,7 +17,7 @@ const TARGET: usize = 64;
 fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).ok_or("usage: pace MODEL")?;
     let opened = Opened::open(&name, None)?;
-    let model = opened.encoder_decoder()?;
+    let model = opened.model()?;
     let weights = Weights::load(model, &opened.checkpoint)?;
     let input = input(model);
     let mut native = Native::new();
@@ -53,7 +53,8 @@ fn tokens(
     input: &Input,
     n: usize,
 ) -> Result<String, Failure> {
-    let mut decoding = native.start(model, weights, &input.source)?;
+    let given = input.sequence(Side::Source).map_or(Input::empty(1), |s| Input::of(Side::Source, s.clone()));
+    let mut decoding = native.start(model, weights, &given)?;
     let begin = Instant::now();
     let mut token = 1;
     for _ in 0..n {
@@ -72,12 +73,12 @@ fn input(model: &Model) -> Input {
         Rows::new(&[(0..n).map(|i| (i * 7919 + 13) % vocabulary).collect()], 0)
     };
     let source = match model.wiring.front {
-        Front::Tokens => Source::Tokens(ids(Side::Source, SOURCE as u32)),
+        Front::Tokens => Sequence::Tokens(ids(Side::Source, SOURCE as u32)),
         Front::Audio => {
             let (mels, frames) = (size(Dim::Mels), 2 * size(Dim::Positions(Side::Source)));
             let values = (0..mels * frames).map(|i| (i as f32 * 0.37).sin()).collect();
-            Source::Features(Features { values, batch: 1, mels, frames })
+            Sequence::Features(Features { values, batch: 1, mels, frames })
         }
     };
-    Input { source, target: ids(Side::Target, TARGET as u32) }
+    Input::pair(source, ids(Side::Target, TARGET as u32))
 }

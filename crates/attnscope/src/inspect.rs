@@ -114,7 +114,7 @@ fn types(tensors: &[TensorInfo]) -> Vec<TypeCount> {
 
 fn recognition(recognised: &Recognised) -> Recognition {
     match recognised {
-        Recognised::EncoderDecoder(model) => Recognition::Model(Box::new(recognised_model(model))),
+        Recognised::Model(model) => Recognition::Model(Box::new(recognised_model(model))),
         Recognised::Other(other) => Recognition::Other(OtherModel {
             kind: other.kind.name().to_owned(),
             because: other.because.clone(),
@@ -126,7 +126,7 @@ fn recognised_model(model: &Model) -> RecognisedModel {
     let (parameters, buffers) = model.parameters();
     let head = model.task_head();
     RecognisedModel {
-        kind: "encoder-decoder".to_owned(),
+        kind: model.architecture.kind().to_owned(),
         family: model.family.id.to_owned(),
         title: model.title(),
         names: model.scheme.id.to_owned(),

@@ -4,7 +4,7 @@
 //! use attnscope::Opened;
 //!
 //! let demo = Opened::open("demo", None)?;
-//! let model = demo.encoder_decoder()?;
+//! let model = demo.model()?;
 //! assert_eq!(model.parameters().0, 1_174_528);
 //! # Ok::<(), attnscope::Failure>(())
 //! ```

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use attnscope_checkpoint::{Checkpoint, TensorInfo};
-use attnscope_graph::{Config, Dim, Front, Model, OtherKind, Recognised, Side, TensorSpec, recognise};
+use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, TensorSpec, recognise};
 use attnscope_run::Tokenizer;
 use serde_json::Value;
 
@@ -62,14 +62,14 @@ impl Opened {
             let [source, target] = words.each_ref().map(|s| s.iter().map(String::as_str).collect::<Vec<_>>());
             return Ok(Some(Tokenizer::words(&source, &target)));
         }
-        let model = self.encoder_decoder()?;
-        let rows = model.sizes.get(Dim::Vocab(Side::Target));
+        let model = self.model()?;
+        let rows = model.architecture.sides().next_back().and_then(|side| model.sizes.get(Dim::Vocab(side)));
         let beside = match Tokenizer::for_vocabulary(self.checkpoint.tokenizer(), rows)? {
             None => Tokenizer::embedded(&self.checkpoint)?,
             beside => beside,
         };
         match (beside, rows) {
-            (None, Some(rows)) if model.wiring.front == Front::Audio => Ok(Tokenizer::whisper(rows)?),
+            (None, Some(rows)) if model.graph.reads_audio() => Ok(Tokenizer::whisper(rows)?),
             (beside, _) => Ok(beside),
         }
     }
@@ -107,19 +107,19 @@ impl Opened {
             )),
         };
         let edits = edits.iter().map(parsed).collect::<Result<Vec<_>, _>>()?;
-        let model = self.encoder_decoder()?.with_wiring(&edits).map_err(|e| {
+        let model = self.model()?.with_wiring(&edits).map_err(|e| {
             let help =
                 format!("`attnscope inspect {}` lists the fields of its wiring and their values", self.name);
             Failure::new(format!("--wiring: {e}"), help)
         })?;
-        self.recognised = Recognised::EncoderDecoder(Box::new(model));
+        self.recognised = Recognised::Model(Box::new(model));
         Ok(())
     }
 
     /// The model, or why there is nothing to draw.
-    pub fn encoder_decoder(&self) -> Result<&Model, Failure> {
+    pub fn model(&self) -> Result<&Model, Failure> {
         match &self.recognised {
-            Recognised::EncoderDecoder(model) => Ok(model),
+            Recognised::Model(model) => Ok(model),
             Recognised::Other(other) => {
                 let what = match other.kind {
                     OtherKind::Adapter => {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use attnscope_graph::{Dim, Front, Model, Side};
 use attnscope_run::generate::{Settings, Speech, Task};
-use attnscope_run::{Rows, Shift, Source, Tokenizer, Weights, audio, check_rows, pad_token};
+use attnscope_run::{Rows, Sequence, Shift, Tokenizer, Weights, audio, check_rows, pad_token};
 
 use crate::failure::Failure;
 use crate::open::Opened;
@@ -53,7 +53,7 @@ pub struct Token {
 impl<'a> Ready<'a> {
     /// Reads weights and tokenizer.
     pub fn new(opened: &'a Opened) -> Result<Self, Failure> {
-        let model = opened.encoder_decoder()?;
+        let model = opened.model()?;
         let weights = Weights::load(model, &opened.checkpoint)?;
         let tokenizer = opened.tokenizer()?;
         let pad = pad_token(model)?.unwrap_or(0);
@@ -96,14 +96,14 @@ impl<'a> Ready<'a> {
     }
 
     /// Source rows from texts.
-    pub fn source(&self, texts: &[&str]) -> Result<Source, Failure> {
+    pub fn source(&self, texts: &[&str]) -> Result<Sequence, Failure> {
         let tokenizer = self.tokenizer()?;
         let rows = texts.iter().map(|text| Ok(tokenizer.encode_source(text)?));
         self.source_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
     }
 
     /// Source rows from ids.
-    pub fn source_ids(&self, rows: &[Vec<u32>]) -> Result<Source, Failure> {
+    pub fn source_ids(&self, rows: &[Vec<u32>]) -> Result<Sequence, Failure> {
         if self.model.wiring.front == Front::Audio {
             return Err(Failure::new(
                 format!("{}: the model reads audio, and text or token ids are given", self.opened.name),
@@ -111,15 +111,15 @@ impl<'a> Ready<'a> {
             ));
         }
         check_rows(self.model, Side::Source, rows)?;
-        Ok(Source::Tokens(Rows::new(rows, self.pad)))
+        Ok(Sequence::Tokens(Rows::new(rows, self.pad)))
     }
 
     /// The first window of a recording; [`Ready::recorded`] then says how long it is.
-    pub fn audio(&self, file: &Path) -> Result<Source, Failure> {
+    pub fn audio(&self, file: &Path) -> Result<Sequence, Failure> {
         let (mels, frames) = self.window("--audio")?;
         let (features, seconds) = audio::features_from_file(file, mels, frames)?;
         self.recorded.get_or_init(|| seconds);
-        Ok(Source::Features(features))
+        Ok(Sequence::Features(features))
     }
 
     /// How many seconds the recording has whose first window was read, and how many of them that window has at most.
@@ -129,9 +129,9 @@ impl<'a> Ready<'a> {
     }
 
     /// Features that another program made.
-    pub fn features(&self, file: &Path) -> Result<Source, Failure> {
+    pub fn features(&self, file: &Path) -> Result<Sequence, Failure> {
         let (mels, frames) = self.window("--features")?;
-        Ok(Source::Features(audio::features_from_array(file, mels, frames)?))
+        Ok(Sequence::Features(audio::features_from_array(file, mels, frames)?))
     }
 
     /// Mel bands and frames of the window that the model hears.
@@ -224,6 +224,13 @@ impl<'a> Ready<'a> {
     /// How the decoder's input is made from a sentence.
     pub fn shift(&self) -> Result<Shift, Failure> {
         Ok(Shift::of(self.model, &self.prompt())?)
+    }
+
+    /// What a decoder alone reads of these texts.
+    pub fn prompts(&self, texts: &[&str]) -> Result<Rows, Failure> {
+        let tokenizer = self.tokenizer()?;
+        let rows = texts.iter().map(|text| Ok(tokenizer.encode_source(text)?));
+        self.target_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
     }
 
     /// What the decoder reads to write these sentences.

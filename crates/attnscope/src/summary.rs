@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use attnscope_graph::{
-    Dim, Front, Model, Node, NormKind, Op, Positions, Side, Sizes, Stack, multiply_adds, output_bytes,
+    Dim, Model, Node, NormKind, Op, Positions, Side, Sizes, Stack, multiply_adds, output_bytes,
     torchinfo_multiply_adds,
 };
 
@@ -37,15 +37,17 @@ impl Default for Lengths {
 
 /// Counts what every layer costs.
 pub(crate) fn summarise(opened: &Opened, lengths: &Lengths) -> Result<Summary, Failure> {
-    let model = opened.encoder_decoder()?;
-    let window = || match model.wiring.front {
-        Front::Audio => model.sizes.get(Dim::Positions(Side::Source)),
-        Front::Tokens => None,
-    };
+    let model = opened.model()?;
+    let window = || model.sizes.get(Dim::Positions(Side::Source)).filter(|_| model.graph.reads_audio());
     let source = lengths.source.or_else(window).unwrap_or(128);
-    let input = SummaryInput { batch: lengths.batch, source, target: lengths.target };
-    let sizes = model.sizes.with_lengths(input.batch, input.source, input.target);
-    if sizes.get(Dim::Head(Stack::Decoder)).is_none() || sizes.get(Dim::Head(Stack::Encoder)).is_none() {
+    let of = |stack: Stack, length: usize| Some(length).filter(|_| model.architecture.has(stack));
+    let input = SummaryInput {
+        batch: lengths.batch,
+        source: of(Stack::Encoder, source),
+        target: of(Stack::Decoder, lengths.target),
+    };
+    let sizes = model.sizes.with_lengths(lengths.batch, source, lengths.target);
+    if model.architecture.stacks().any(|stack| sizes.get(Dim::Head(stack)).is_none()) {
         let why = model.obstacles.first().cloned().unwrap_or_default();
         return Err(Failure::new(
             format!("{}: {why}", opened.name),
@@ -71,14 +73,18 @@ pub(crate) fn summarise(opened: &Opened, lengths: &Lengths) -> Result<Summary, F
 
 /// Sides that are longer than the model's table of positions.
 fn too_few_positions(model: &Model, input: SummaryInput) -> Vec<Note> {
-    let sides = [(Side::Source, input.source), (Side::Target, input.target)];
-    let note = |(side, length): (Side, usize)| {
+    let note = |side: Side| {
+        let length = match side {
+            Side::Source => input.source,
+            Side::Target => input.target,
+        };
         let table = model.sizes.get(Dim::Positions(side));
         let rows = table.filter(|_| model.wiring.positions(side) == Positions::Table)?;
         let rows = rows.saturating_sub(model.wiring.position_offset);
-        (rows < length).then_some(Note::TooFewPositions { side, rows, length })
+        let length = length.filter(|&length| rows < length)?;
+        Some(Note::TooFewPositions { side, rows, length })
     };
-    sides.into_iter().filter_map(note).collect()
+    model.architecture.sides().filter_map(note).collect()
 }
 
 /// A line of the table, and what its module's sums need to know of it.
@@ -260,7 +266,14 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::Residual { .. } | Op::AddPositions => "Add",
         Op::Activate(_) => "Activation",
         Op::Gate => "Mul",
-        Op::Ids(_) | Op::Features | Op::Transpose | Op::Same | Op::SplitHeads(_) | Op::MergeHeads(_) => {
+        Op::Rotate { .. } => "Rotary",
+        Op::Ids(_)
+        | Op::TypeIds(_)
+        | Op::Features
+        | Op::Transpose
+        | Op::Same
+        | Op::SplitHeads(_)
+        | Op::MergeHeads(_) => {
             return None;
         }
     })

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use attnscope_diagnose::audit::{Audit, audit};
 use attnscope_diagnose::rounding::Precision;
-use attnscope_graph::{Dim, Front, Side};
+use attnscope_graph::{Dim, Side};
 use attnscope_run::trace::Trace;
-use attnscope_run::{Features, Input, Source, Weights};
+use attnscope_run::{Features, Input, Sequence, Weights};
 
 use crate::failure::Failure;
 use crate::open::Opened;
@@ -37,7 +37,7 @@ impl Traced {
 
     /// Every captured tensor, computed again.
     pub fn audit(&self) -> Result<Audit, Failure> {
-        let model = self.opened.encoder_decoder()?;
+        let model = self.opened.model()?;
         let weights = Weights::load(model, &self.opened.checkpoint)?;
         let input = self.input()?;
         let precision = if self.precision == "f64" { Precision::F64 } else { Precision::F32 };
@@ -46,11 +46,15 @@ impl Traced {
 
     /// What the run was given.
     fn input(&self) -> Result<Input, Failure> {
-        let source = match self.opened.encoder_decoder()?.wiring.front {
-            Front::Tokens => Source::Tokens(self.trace.tokens(Side::Source)?),
-            Front::Audio => Source::Features(self.features()?),
+        let model = self.opened.model()?;
+        let sequence = |side: Side| {
+            Ok(match side == Side::Source && model.graph.reads_audio() {
+                true => (side, Sequence::Features(self.features()?)),
+                false => (side, Sequence::Tokens(self.trace.tokens(side)?)),
+            })
         };
-        Ok(Input { source, target: self.trace.tokens(Side::Target)? })
+        let sequences = model.architecture.sides().map(sequence).collect::<Result<Vec<_>, Failure>>()?;
+        Input::of_all(sequences).ok_or_else(|| self.damaged("tokens", "rows of tokens"))
     }
 
     fn damaged(&self, place: &str, expected: &str) -> Failure {
@@ -71,8 +75,9 @@ impl Traced {
             Some(kept) => kept.values.iter().map(|&x| x as f32).collect(),
             // No more than the model could have heard, whatever the document says.
             None => {
-                let sizes = &self.opened.encoder_decoder()?.sizes;
-                let window = sizes.get(Dim::Positions(Side::Source)).map(|n| n.saturating_mul(2));
+                let model = self.opened.model()?;
+                let sizes = &model.sizes;
+                let window = sizes.get(Dim::Positions(Side::Source)).map(|n| model.graph.frames_of(n));
                 let heard = sizes.get(Dim::Mels) == Some(mels) && window.is_some_and(|most| frames <= most);
                 if !heard || batch != self.trace.tokens(Side::Target)?.batch() {
                     return Err(self.damaged(&node.path, "the shape of what the model hears"));

@@ -4,7 +4,7 @@ use attnscope_graph::Side;
 use attnscope_run::align::{Alignment, Heads, Timed, Word, align, spoken_words, word_times, words};
 use attnscope_run::audio::Window;
 use attnscope_run::generate::{Generator, Heard, Hypothesis, Segment, Settings, Spoken};
-use attnscope_run::{Input, Native, Rows, Source, position_room};
+use attnscope_run::{Input, Native, Rows, Sequence, position_room};
 
 use crate::failure::Failure;
 use crate::ready::Ready;
@@ -53,17 +53,17 @@ impl Ready<'_> {
     pub fn write(
         &self,
         native: &mut Native,
-        source: &Source,
+        source: &Sequence,
         settings: &Settings,
     ) -> Result<Vec<Written>, Failure> {
         let generator = Generator { model: self.model, weights: &self.weights, settings };
         let plain =
             |hypotheses| Written { start: settings.start.clone(), hypotheses, heard: None, zeros: false };
         let features = match source {
-            Source::Tokens(rows) => {
+            Sequence::Tokens(rows) => {
                 return Ok(generator.from_tokens(native, &rows.tokens())?.into_iter().map(plain).collect());
             }
-            Source::Features(features) => features,
+            Sequence::Features(features) => features,
         };
         let Some(speech) = self.speech.as_ref().filter(|_| self.start.is_none()) else {
             return Ok(generator.from_features(native, features)?.into_iter().map(plain).collect());
@@ -78,8 +78,26 @@ impl Ready<'_> {
         Ok(spoken.into_iter().map(written).collect())
     }
 
+    /// Continues every prompt, for a model that reads nothing else.
+    pub fn continue_prompts(
+        &self,
+        native: &mut Native,
+        prompts: &[Vec<u32>],
+        settings: &Settings,
+    ) -> Result<Vec<Written>, Failure> {
+        let generator = Generator { model: self.model, weights: &self.weights, settings };
+        let made = generator.from_prompts(native, prompts)?.into_iter().zip(prompts);
+        let written = |(hypotheses, prompt): (Vec<Hypothesis>, &Vec<u32>)| Written {
+            start: prompt.clone(),
+            hypotheses,
+            heard: None,
+            zeros: false,
+        };
+        Ok(made.map(written).collect())
+    }
+
     /// What the decoder reads to write what the model writes by itself: the likeliest token at each step.
-    pub fn written(&self, source: &Source) -> Result<Rows, Failure> {
+    pub fn written(&self, source: &Sequence) -> Result<Rows, Failure> {
         let settings = Settings { beams: 1, ..self.settings() };
         let read = |written: &Written| {
             let tokens = written.best().map(|best| best.tokens.as_slice()).unwrap_or_default();
@@ -120,10 +138,8 @@ impl Ready<'_> {
         let source_words = words(self.tokenizer.as_ref(), Side::Source, source, ends);
         let target_words = words(self.tokenizer.as_ref(), Side::Target, tokens, ends);
         let read = tokens.split_last().map_or(&[][..], |(_, rest)| rest);
-        let input = Input {
-            source: self.source_ids(&[source.to_vec()])?,
-            target: self.target_ids(&[[&written.start, read].concat()])?,
-        };
+        let target = self.target_ids(&[[&written.start, read].concat()])?;
+        let input = Input::pair(self.source_ids(&[source.to_vec()])?, target);
         let both = [source_words.as_slice(), target_words.as_slice()];
         let alignment = align(native, self.model, &self.weights, &input, heads, both, written.start.len())?;
         Ok(Aligned { source: source_words, target: target_words, alignment })
@@ -154,10 +170,8 @@ impl Ready<'_> {
         let spaces = language.is_none_or(|code| !WITHOUT_SPACES.contains(&code.as_str()));
         let words = spoken_words(tokenizer, &text, spaces);
         let sizes = [start.len(), window.positions()];
-        let input = Input {
-            source: Source::Features(window.features.clone()),
-            target: self.target_ids(&[[start, text, vec![speech.end()]].concat()])?,
-        };
+        let target = self.target_ids(&[[start, text, vec![speech.end()]].concat()])?;
+        let input = Input::pair(Sequence::Features(window.features.clone()), target);
         let mut timed = word_times(native, self.model, &self.weights, &input, heads, &words, sizes)?;
         for word in &mut timed {
             word.start += window.start;

@@ -135,7 +135,7 @@ impl Check {
             trace: &folder.display().to_string(),
             model: &traced.opened.name,
             precision: traced.precision,
-            graph: &traced.opened.encoder_decoder()?.graph,
+            graph: &traced.opened.model()?.graph,
             audit: &audit,
         };
         output.write(&match self.format {

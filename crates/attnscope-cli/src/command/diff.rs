@@ -106,7 +106,7 @@ impl Diff {
         let model = self.model(&a, &b, &output)?;
         let ready = match &model {
             Some(opened) => {
-                let model = opened.encoder_decoder()?;
+                let model = opened.model()?;
                 Some((model, Weights::load(model, &opened.checkpoint)?))
             }
             None => None,
@@ -180,7 +180,7 @@ impl Diff {
 
 /// What is not an encoder-decoder is compared by the names in the files.
 fn file(opened: &Opened) -> File<'_> {
-    File { checkpoint: &opened.checkpoint, model: opened.encoder_decoder().ok() }
+    File { checkpoint: &opened.checkpoint, model: opened.model().ok() }
 }
 
 fn open(path: &Path) -> Result<Side, Failure> {

@@ -10,7 +10,7 @@ use attnscope_render::json::pretty;
 use attnscope_render::sarif;
 use clap::{Args, ValueEnum};
 
-use super::input::{SourceArgs, TargetArgs};
+use super::input::{Given, SourceArgs, TargetArgs};
 use super::progress::Bar;
 use super::{ModelArgs, Output, OutputArgs};
 use crate::near::nearest;
@@ -73,7 +73,7 @@ impl Doctor {
         let judged = self.judged(&opened)?;
         let bar = Bar::new(!self.output.quiet, "other wirings and repairs");
         let patient = Patient {
-            model: opened.encoder_decoder()?,
+            model: opened.model()?,
             checkpoint: &opened.checkpoint,
             weights: judged.weights(),
             tokenizer: judged.tokenizer(),
@@ -126,7 +126,7 @@ impl Doctor {
 
     /// The weights, the input and the pairs; a model that does not run has none, and is still looked at.
     fn judged<'a>(&self, opened: &'a Opened) -> Result<Judged<'a>, Failure> {
-        if !opened.encoder_decoder()?.obstacles.is_empty() {
+        if !opened.model()?.obstacles.is_empty() {
             return Ok(Judged::at_rest());
         }
         let ready = self.source.ready(opened)?;
@@ -134,8 +134,10 @@ impl Doctor {
         if !pairs.lines.is_empty() || !self.source.is_given() {
             return Judged::on_pairs(ready, pairs);
         }
-        let given = self.source.read(&ready, &self.target)?;
-        Judged::on_input(ready, given.source, given.target)
+        match self.source.read(&ready, &self.target)? {
+            Given::Whole(input) => Ok(Judged::on_input(ready, input)),
+            Given::Source(source) => Judged::on_source(ready, source),
+        }
     }
 
     fn picked(&self) -> Result<Vec<&'static Rule>, Failure> {

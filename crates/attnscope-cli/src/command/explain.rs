@@ -70,7 +70,7 @@ impl Explain {
         };
         let model_args = self.model_args()?;
         let opened = self.source.open(&model_args, Some(&self.target))?;
-        let model = opened.encoder_decoder()?;
+        let model = opened.model()?;
         check_layer_index(&model.graph, self.layer_index)?;
         let (asked, see_also) = self.asked(topic, &model.graph)?;
         if let Asked::Topic(Topic::Rule(rule)) = asked {

@@ -65,7 +65,7 @@ impl Part {
 impl Flow {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let opened = self.model.open()?;
-        let model = opened.encoder_decoder()?;
+        let model = opened.model()?;
         let output = Output::new(&self.output);
         let options = FlowOptions {
             component: self.component.component(),

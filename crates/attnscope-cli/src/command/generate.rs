@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use attnscope_graph::{Front, Side};
+use attnscope_graph::{Front, Side, Stack};
 use attnscope_render::json;
 use attnscope_run::align::{Head, Heads};
 use attnscope_run::audio::{POSITION_SECONDS, Recording, Window};
 use attnscope_run::generate::{Limit, MOST_BEAMS, Settings};
-use attnscope_run::{Native, Rows, Source, parse_ids};
+use attnscope_run::{Native, Rows, Sequence, parse_ids};
 use clap::Args;
 
 use super::generated::{Aligned, Audio, From, Generated, Made};
@@ -55,7 +55,9 @@ impl Generate {
         let opened = self.source.open(&self.model, None)?;
         let mut ready = self.source.ready(&opened)?;
         notes::of_model(ready.model).iter().for_each(|note| output.note(note));
-        if let Some(ids) = &self.tgt_ids {
+        check_generates(&ready)?;
+        let is_prompted = !ready.model.architecture.has(Stack::Encoder);
+        if let (Some(ids), false) = (&self.tgt_ids, is_prompted) {
             let row = one_row(ids)?;
             let note = notes::pads(&ready, Side::Target, &Rows::new(std::slice::from_ref(&row), ready.pad));
             note.iter().for_each(|note| output.note(note));
@@ -70,6 +72,10 @@ impl Generate {
         let native = Native::new();
         let mut task = Writing { ready: &ready, settings: &settings, heads: heads.as_ref(), native };
         let (audio, made) = match self.source.recording() {
+            _ if !ready.model.architecture.has(Stack::Encoder) => {
+                let rows = self.source.prompt_rows(&ready, self.tgt_ids.as_deref())?;
+                (None, task.prompts(&rows, self.source.prompts()?)?)
+            }
             Some(file) => task.recording(file, &output)?,
             None => {
                 let source = self.source.source(&ready)?;
@@ -82,7 +88,7 @@ impl Generate {
         // The last token is written and never read.
         let read = longest.max().unwrap_or(0).saturating_sub(1);
         notes::beyond_positions(&ready, Side::Target, read).iter().for_each(|note| output.note(note));
-        let given = self.tgt_ids.is_some();
+        let given = self.tgt_ids.is_some() && !is_prompted;
         let generated =
             Generated { ready: &ready, settings: &settings, given, heads: heads.as_ref(), audio, made };
         output.write(&match self.format {
@@ -95,6 +101,14 @@ impl Generate {
     fn alignment_heads(&self, ready: &Ready<'_>) -> Result<Option<Heads>, Failure> {
         match (self.align_heads.as_slice(), self.align) {
             ([], false) => Ok(None),
+            _ if !ready.model.architecture.has_cross_attention() => Err(Failure::new(
+                format!(
+                    "{}: a model that is {} has no cross-attention, so there is nothing to align by",
+                    ready.opened.name,
+                    ready.model.architecture.kind()
+                ),
+                "leave --align out",
+            )),
             ([], true) => Ok(Some(ready.alignment_heads()?)),
             (chosen, _) => Heads::chosen(ready.model, chosen).map(Some).map_err(|why| {
                 Failure::new(
@@ -114,7 +128,7 @@ impl Generate {
         if let Some(most) = self.max_length {
             settings.limit = Limit::New(most as usize);
         }
-        if settings.start.is_empty() {
+        if settings.start.is_empty() && ready.model.architecture.has(Stack::Encoder) {
             let title = ready.model.family.title;
             let (why, help) = match (ready.model.wiring.front, &ready.tokenizer) {
                 (Front::Audio, None) => (
@@ -133,6 +147,21 @@ impl Generate {
             ));
         }
         Ok(settings)
+    }
+}
+
+/// A model without a decoder, or without logits, generates nothing.
+fn check_generates(ready: &Ready<'_>) -> Result<(), Failure> {
+    match ready.model.architecture.has(Stack::Decoder) {
+        true => Ok(()),
+        false => Err(Failure::new(
+            format!(
+                "{}: a model that is {} does not generate",
+                ready.opened.name,
+                ready.model.architecture.kind()
+            ),
+            format!("`attnscope trace {} --src TEXT` shows what it makes of a text", ready.opened.name),
+        )),
     }
 }
 
@@ -158,18 +187,31 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
+    /// Each prompt, with its text where it was given as text.
+    fn prompts(&mut self, rows: &Rows, texts: Vec<String>) -> Result<Vec<Made>, Failure> {
+        let rows = rows.tokens();
+        let written = self.ready.continue_prompts(&mut self.native, &rows, self.settings)?;
+        let mut texts = texts.into_iter();
+        let made = |(ids, written): (Vec<u32>, Written)| Made {
+            from: From::Prompt { text: texts.next(), ids },
+            written,
+            aligned: Aligned::None,
+        };
+        Ok(rows.into_iter().zip(written).map(made).collect())
+    }
+
     /// Each row of a source, with its text where it was given as text.
-    fn rows(&mut self, source: &Source, texts: Vec<String>) -> Result<Vec<Made>, Failure> {
+    fn rows(&mut self, source: &Sequence, texts: Vec<String>) -> Result<Vec<Made>, Failure> {
         let written = self.ready.write(&mut self.native, source, self.settings)?;
         let rows = match source {
-            Source::Tokens(rows) => rows.tokens(),
-            Source::Features(_) => {
+            Sequence::Tokens(rows) => rows.tokens(),
+            Sequence::Features(_) => {
                 let of_row = |(row, written): (usize, Written)| match source.select(&[row]) {
-                    Source::Features(features) => {
+                    Sequence::Features(features) => {
                         let end = features.frames as f64 * POSITION_SECONDS / 2.0;
                         Some((Window { start: 0.0, end, zeros: false, features }, written))
                     }
-                    Source::Tokens(_) => None,
+                    Sequence::Tokens(_) => None,
                 };
                 let windows = written.into_iter().enumerate().filter_map(of_row);
                 return windows.map(|(window, written)| self.window(&window, written)).collect();
@@ -208,7 +250,7 @@ impl Writing<'_> {
             if self.ready.times {
                 window.cut_features();
             }
-            let source = Source::Features(window.features.clone());
+            let source = Sequence::Features(window.features.clone());
             let mut next = length;
             for mut written in self.ready.write(&mut self.native, &source, self.settings)? {
                 written.zeros = window.zeros;

@@ -38,6 +38,11 @@ pub(super) struct Made {
 
 /// What it was made from.
 pub(super) enum From {
+    /// What a decoder alone continues.
+    Prompt {
+        text: Option<String>,
+        ids: Vec<u32>,
+    },
     Tokens {
         text: Option<String>,
         ids: Vec<u32>,
@@ -95,16 +100,18 @@ impl Generated<'_> {
     }
 
     fn most_tokens(&self) -> usize {
-        let started = self.settings.start.len();
+        let started = self.made.first().map_or(self.settings.start.len(), |made| made.written.start.len());
         self.settings.max_length(started).saturating_sub(started)
     }
 
     fn one(&self, number: usize, made: &Made, output: &Output<'_>) -> String {
         let mut out = match &made.from {
+            From::Prompt { text, ids } => labelled(
+                "prompt",
+                &text.clone().or_else(|| self.decoded(ids)).unwrap_or_else(|| numbers(ids)),
+            ),
             From::Tokens { text: Some(text), .. } => labelled("source", or_empty(text)),
-            From::Tokens { text: None, ids } => {
-                labelled("source", &ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
-            }
+            From::Tokens { text: None, ids } => labelled("source", &numbers(ids)),
             From::Window { start, end, .. } if self.audio.is_some() => labelled(
                 "window",
                 &format!("{}: {start:.2} to {end:.2} s{}", number + 1, self.heard(&made.written)),
@@ -125,7 +132,8 @@ impl Generated<'_> {
             out += &labelled("target", &format!("(nothing is said{why})"));
             out += &labelled("unsaid", or_empty(&self.sentence(best)));
         } else {
-            out += &labelled("target", or_empty(&self.said(made, best)));
+            let label = if matches!(made.from, From::Prompt { .. }) { "text" } else { "target" };
+            out += &labelled(label, or_empty(&self.said(made, best)));
         }
         if let From::Window { segments, .. } = &made.from {
             let segment = |s: &Segment| {
@@ -190,7 +198,7 @@ impl Generated<'_> {
     fn said(&self, made: &Made, best: &Hypothesis) -> String {
         let last = match &made.from {
             From::Window { segments, .. } => segments.last(),
-            From::Tokens { .. } => None,
+            From::Tokens { .. } | From::Prompt { .. } => None,
         };
         let whole = last.and_then(|last| self.decoded(best.tokens.get(..last.tokens.end)?));
         whole.map_or_else(|| self.sentence(best), |text| clean(&text))
@@ -252,14 +260,14 @@ impl Generated<'_> {
     fn one_json(&self, made: &Made) -> Value {
         let written = &made.written;
         let heard = written.heard.unwrap_or_default();
+        let tokens_json = |side: Side, text: &Option<String>, ids: &[u32]| {
+            let tokens: Vec<Value> =
+                ids.iter().map(|&id| json!({ "id": id, "piece": self.piece(side, id) })).collect();
+            json!({ "text": text, "tokens": tokens })
+        };
         let source = match &made.from {
-            From::Tokens { text, ids } => {
-                let tokens: Vec<Value> = ids
-                    .iter()
-                    .map(|&id| json!({ "id": id, "piece": self.piece(Side::Source, id) }))
-                    .collect();
-                json!({ "text": text, "tokens": tokens })
-            }
+            From::Prompt { .. } => Value::Null,
+            From::Tokens { text, ids } => tokens_json(Side::Source, text, ids),
             From::Window { start, end, .. } => json!({
                 "start": start,
                 "end": end,
@@ -272,6 +280,9 @@ impl Generated<'_> {
         };
         let hypotheses: Vec<Value> = written.hypotheses.iter().map(|h| self.hypothesis_json(h)).collect();
         let mut value = json!({ "source": source, "start": written.start, "hypotheses": hypotheses });
+        if let From::Prompt { text, ids } = &made.from {
+            value["prompt"] = tokens_json(Side::Target, text, ids);
+        }
         if let (From::Window { segments, .. }, true, Some(best)) =
             (&made.from, self.ready.times, written.best())
         {
@@ -319,6 +330,10 @@ fn score(hypothesis: &Hypothesis, settings: &Settings) -> String {
 
 fn new_tokens(count: usize) -> String {
     format!("{count} new token{}", if count == 1 { "" } else { "s" })
+}
+
+fn numbers(ids: &[u32]) -> String {
+    ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn or_empty(text: &str) -> &str {

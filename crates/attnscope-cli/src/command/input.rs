@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use attnscope_run::{Input, Pair, Rows, Source, parse_ids, read_pairs};
+use attnscope_graph::{Side, Stack};
+use attnscope_run::{Input, Pair, Rows, Sequence, parse_ids, read_pairs};
 use clap::Args;
 
 use super::ModelArgs;
@@ -33,6 +34,15 @@ pub(super) struct SourceArgs {
     /// Source token ids, used as they are: commas between ids, `;` between the rows of a batch
     #[arg(long, value_name = "IDS", group = "source", allow_negative_numbers = true)]
     src_ids: Option<String>,
+    /// Text for a decoder-only model; again for another row of a batch
+    #[arg(long, value_name = "TEXT", group = "source")]
+    prompt: Vec<String>,
+    /// A file of texts for a decoder-only model, a line each, - for standard input
+    #[arg(long, value_name = "FILE", group = "source")]
+    text: Option<PathBuf>,
+    /// The lines, once they are read
+    #[arg(skip)]
+    text_lines: OnceCell<Vec<String>>,
     /// A recording (wav, flac, mp3) for an audio model
     #[arg(long, value_name = "FILE", group = "source")]
     audio: Option<PathBuf>,
@@ -72,22 +82,25 @@ pub(super) struct TargetArgs {
     tgt_ids: Option<String>,
 }
 
-/// A source as it was read, and its target where one was given.
+/// What was given of a run's input.
 #[derive(Debug)]
-pub(super) struct Given {
-    pub(super) source: Source,
-    pub(super) target: Option<Rows>,
+pub(super) enum Given {
+    /// Every sequence that the model reads.
+    Whole(Input),
+    /// The source; the model writes the target.
+    Source(Sequence),
 }
 
 impl Given {
     /// A run's input, and whether the model wrote its target itself because none was given.
     pub(super) fn input(self, ready: &Ready<'_>) -> Result<(Input, bool), Failure> {
-        let generated = self.target.is_none();
-        let target = match self.target {
-            Some(target) => target,
-            None => ready.written(&self.source)?,
-        };
-        Ok((Input { source: self.source, target }, generated))
+        match self {
+            Self::Whole(input) => Ok((input, false)),
+            Self::Source(source) => {
+                let target = ready.written(&source)?;
+                Ok((Input::pair(source, target), true))
+            }
+        }
     }
 }
 
@@ -131,6 +144,16 @@ impl SourceArgs {
 
     /// Whether the user gave anything to read.
     pub(super) fn is_given(&self) -> bool {
+        self.is_prompt() || self.is_source()
+    }
+
+    /// Whether the user gave what a decoder alone reads.
+    fn is_prompt(&self) -> bool {
+        !self.prompt.is_empty() || self.text.is_some()
+    }
+
+    /// Whether the user gave what an encoder reads.
+    fn is_source(&self) -> bool {
         !self.src.is_empty()
             || self.src_file.is_some()
             || self.src_ids.is_some()
@@ -170,8 +193,32 @@ impl SourceArgs {
         }
     }
 
+    /// The texts that a decoder alone reads, where they are texts.
+    pub(super) fn prompts(&self) -> Result<Vec<String>, Failure> {
+        let lines = lines("--text", self.text.as_deref(), &self.text_lines)?;
+        Ok([self.prompt.as_slice(), lines].concat())
+    }
+
+    /// What a decoder alone reads: a prompt, or ids.
+    pub(super) fn prompt_rows(&self, ready: &Ready<'_>, ids: Option<&str>) -> Result<Rows, Failure> {
+        if self.is_source() {
+            return Err(wrong_side(ready, "--prompt TEXT, --text FILE or --tgt-ids"));
+        }
+        if let Some(ids) = ids {
+            return ready.target_ids(&parse_ids(ids).map_err(|e| option("--tgt-ids", e))?);
+        }
+        let texts = self.prompts()?;
+        if texts.is_empty() {
+            return Err(Failure::new(
+                format!("{}: nothing to read", ready.opened.name),
+                "give a text with --prompt TEXT or --text FILE, or token ids with --tgt-ids",
+            ));
+        }
+        ready.prompts(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// The source alone. Of pairs, the sources.
-    pub(super) fn source(&self, ready: &Ready<'_>) -> Result<Source, Failure> {
+    pub(super) fn source(&self, ready: &Ready<'_>) -> Result<Sequence, Failure> {
         if let Some(file) = &self.audio {
             return ready.audio(file);
         }
@@ -206,10 +253,27 @@ impl SourceArgs {
     /// The source, and the target where one is given: `None` leaves it to the model.
     pub(super) fn read(&self, ready: &Ready<'_>, target: &TargetArgs) -> Result<Given, Failure> {
         self.check_standard_input(Some(target))?;
+        let architecture = &ready.model.architecture;
+        if !architecture.has(Stack::Encoder) {
+            if target.tgt_file.is_some() || !target.tgt.is_empty() {
+                return Err(wrong_side(ready, "--prompt TEXT, --text FILE or --tgt-ids"));
+            }
+            let rows = self.prompt_rows(ready, target.tgt_ids.as_deref())?;
+            return Ok(Given::Whole(Input::of(Side::Target, Sequence::Tokens(rows))));
+        }
+        if self.is_prompt() {
+            return Err(wrong_side(ready, "--src TEXT, --src-file FILE or --src-ids"));
+        }
         let source = self.source(ready)?;
+        if !architecture.has(Stack::Decoder) {
+            if target.is_given() || self.pairs.is_some() {
+                return Err(wrong_side(ready, "--src TEXT, --src-file FILE or --src-ids"));
+            }
+            return Ok(Given::Whole(Input::of(Side::Source, source)));
+        }
         if let Some(ids) = &target.tgt_ids {
             let rows = ready.target_ids(&parse_ids(ids).map_err(|e| option("--tgt-ids", e))?)?;
-            return Ok(Given { source, target: Some(rows) });
+            return Ok(Given::Whole(Input::pair(source, rows)));
         }
         let (pairs, given) = (self.read_pairs()?, target.texts()?);
         let mut texts: Vec<&str> = given.iter().map(String::as_str).collect();
@@ -217,9 +281,25 @@ impl SourceArgs {
         if texts.is_empty() && ready.opened.name == "toy" {
             texts.push(toy::TARGET);
         }
-        let target = if texts.is_empty() { None } else { Some(ready.target(&texts)?) };
-        Ok(Given { source, target })
+        match texts.is_empty() {
+            true => Ok(Given::Source(source)),
+            false => Ok(Given::Whole(Input::pair(source, ready.target(&texts)?))),
+        }
     }
+}
+
+/// What was given is for a model of another kind.
+fn wrong_side(ready: &Ready<'_>, instead: &str) -> Failure {
+    let kind = ready.model.architecture.kind();
+    let reads =
+        match (ready.model.architecture.has(Stack::Encoder), ready.model.architecture.has(Stack::Decoder)) {
+            (true, true) => "a source and a target",
+            _ => "one text",
+        };
+    Failure::new(
+        format!("{}: a model that is {kind} reads {reads}, and something else is given", ready.opened.name),
+        format!("give it with {instead}"),
+    )
 }
 
 /// More than anybody runs at once.

@@ -1,4 +1,4 @@
-//! `masks`: the three masks of a model for an input, drawn, and proved on the model itself.
+//! `masks`: the masks of a model for an input, drawn, and proved on the model itself.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use attnscope_diagnose::masks::{
 use attnscope_graph::Side;
 use attnscope_render::masks as render;
 use attnscope_render::{clean, counted, json};
-use attnscope_run::{Input, PadSide, Rows, Source};
+use attnscope_run::{Input, PadSide, Rows, Sequence};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
@@ -92,11 +92,11 @@ impl Masks {
         let ready = self.source.ready(&opened)?;
         let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
         notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
-        let input = self.padded(&ready, input);
+        let input = self.padded(&ready, &input);
         let masks = masks(ready.model, &input)?;
         self.check_row(&input)?;
         let side = self.side();
-        let proved = input.select(&(0..input.target.batch().min(PROVED_ROWS)).collect::<Vec<_>>());
+        let proved = input.select(&(0..input.batch().min(PROVED_ROWS)).collect::<Vec<_>>());
         let mut bench = Bench::new(ready.model, &ready.weights, &proved, Padding { id: ready.pad, side })?;
         let wrong = self.mistakes(&mut bench, &input)?;
         let proofs = bench.prove_all()?;
@@ -138,17 +138,15 @@ impl Masks {
     }
 
     /// The input with its padding where the user wants it.
-    fn padded(&self, ready: &Ready<'_>, input: Input) -> Input {
+    fn padded(&self, ready: &Ready<'_>, input: &Input) -> Input {
         let pad = |rows: &Rows| Rows::padded(&rows.tokens(), ready.pad, self.side(), 0);
-        let source = match &input.source {
-            Source::Tokens(rows) => Source::Tokens(pad(rows)),
-            features => features.clone(),
-        };
-        Input { source, target: pad(&input.target) }
+        let repad =
+            |padded: Input, (side, rows): (Side, &Rows)| padded.with(side, Sequence::Tokens(pad(rows)));
+        input.tokens().fold(input.clone(), repad)
     }
 
     fn check_row(&self, input: &Input) -> Result<(), Failure> {
-        let rows = input.target.batch();
+        let rows = input.batch();
         match self.row.filter(|&row| row >= rows) {
             None => Ok(()),
             Some(row) => {
@@ -184,7 +182,7 @@ struct Shown<'a> {
     ready: &'a Ready<'a>,
     input: &'a Input,
     generated: bool,
-    masks: [Mask; 3],
+    masks: Vec<Mask>,
     proofs: Vec<Proof>,
     /// Padding that proofs add to each row of a source and of a target without any.
     added: [usize; 2],
@@ -205,7 +203,7 @@ impl Shown<'_> {
             sections.push(render::mask_heading(mask, options) + &self.drawings(mask, output));
         }
         sections.extend(self.wrong.iter().map(|wrong| self.mistake(wrong, output)));
-        let batch = self.input.target.batch();
+        let batch = self.input.batch();
         let rows = match batch > PROVED_ROWS {
             true => format!(", on the first {PROVED_ROWS} of {batch} rows"),
             false => String::new(),
@@ -245,8 +243,7 @@ impl Shown<'_> {
 
     /// What the signs mean, and of the words for padding those that occur.
     fn legend(&self, options: attnscope_render::Options) -> String {
-        let sides = [(Side::Source, self.input.source_rows()), (Side::Target, Some(&self.input.target))];
-        let rows = sides.into_iter().filter_map(|(side, rows)| Some(self.ready.tokens(side, rows?)));
+        let rows = self.input.tokens().map(|(side, rows)| self.ready.tokens(side, rows));
         let tokens: Vec<Token> = rows.flatten().flatten().collect();
         let pad = self.ready.named_pad();
         let given = tokens.iter().find(|token| Some(token.id) == pad && !token.padding).map(Token::label);
@@ -269,12 +266,9 @@ impl Shown<'_> {
     /// What stands beside the queries and above the keys.
     fn labels(&self, input: &Input, attention: Attention, row: usize) -> [Vec<String>; 2] {
         let positions = |side: Side| {
-            let rows = match (side, &input.source) {
-                (Side::Target, _) => &input.target,
-                (Side::Source, Source::Tokens(rows)) => rows,
-                (Side::Source, Source::Features(f)) => {
-                    return (0..f.frames.div_ceil(2)).map(|at| at.to_string()).collect();
-                }
+            let Some(rows) = input.rows(side) else {
+                let frames = input.features().map_or(0, |f| f.frames);
+                return (0..self.ready.model.graph.positions_of(frames)).map(|at| at.to_string()).collect();
             };
             let label = |token: &Token| if token.padding { "(pad)".to_owned() } else { token.label() };
             self.ready
@@ -298,7 +292,7 @@ impl Shown<'_> {
             "family": self.ready.model.family.id,
             "tokens": tokens_json(self.ready, self.input, self.generated),
             "masks": self.masks.iter().map(render::mask_json).collect::<Vec<_>>(),
-            "proved_rows": self.input.target.batch().min(PROVED_ROWS),
+            "proved_rows": self.input.batch().min(PROVED_ROWS),
             "added_padding": { "source": self.added[0], "target": self.added[1] },
             "not_finite": not_finite,
             "proofs": self.proofs.iter().map(render::proof_json).collect::<Vec<_>>(),

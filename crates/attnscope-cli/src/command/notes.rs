@@ -1,7 +1,7 @@
 //! What a user may not expect of an input. It is no part of the result, and is said on standard error.
 
 use attnscope_graph::{ASSUMED, Contradiction, Dim, Model, PositionCount, Side};
-use attnscope_run::{Input, Rows, Shift, Source};
+use attnscope_run::{Input, Rows, Sequence, Shift};
 
 use attnscope::{Note, Ready};
 
@@ -37,17 +37,21 @@ pub(super) fn of_model(model: &Model) -> Vec<String> {
 /// Of the model and of both sides; a target that the model wrote itself holds no ids that anybody gave.
 pub(super) fn of_input(ready: &Ready<'_>, input: &Input, generated: bool) -> Vec<String> {
     let mut notes = of_model(ready.model);
-    notes.extend(of_source(ready, &input.source));
-    if !generated {
-        notes.extend(pads(ready, Side::Target, &input.target));
+    if let Some(source) = input.sequence(Side::Source) {
+        notes.extend(of_source(ready, source));
     }
-    notes.extend(beyond_positions(ready, Side::Target, input.target.length()));
+    if let Some(target) = input.rows(Side::Target) {
+        if !generated {
+            notes.extend(pads(ready, Side::Target, target));
+        }
+        notes.extend(beyond_positions(ready, Side::Target, target.length()));
+    }
     notes
 }
 
 /// Of what the encoder reads.
-pub(super) fn of_source(ready: &Ready<'_>, source: &Source) -> Vec<String> {
-    let Source::Tokens(rows) = source else { return Vec::new() };
+pub(super) fn of_source(ready: &Ready<'_>, source: &Sequence) -> Vec<String> {
+    let Sequence::Tokens(rows) = source else { return Vec::new() };
     let notes = [pads(ready, Side::Source, rows), beyond_positions(ready, Side::Source, rows.length())];
     notes.into_iter().flatten().collect()
 }

@@ -38,7 +38,7 @@ pub(super) fn run() -> Result<(), Failure> {
     let target = ready.written(&source)?;
     text += &format!("  {DEMO_SOURCE}\n  {}\n\n", sentence(&ready, &target)?);
     text += &drawing(&ready, &output)?;
-    text += &attention(&ready, Input { source, target }, &output)?;
+    text += &attention(&ready, Input::pair(source, target), &output)?;
     text += "\nNext:\n";
     for (command, what) in NEXT {
         text += &format!("  {command:<34} {what}\n");

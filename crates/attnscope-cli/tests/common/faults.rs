@@ -45,7 +45,7 @@ impl Patient {
     }
 
     pub fn model(&self) -> &Model {
-        self.model.encoder_decoder().unwrap()
+        self.model.model().unwrap()
     }
 
     /// Writes the folder and gives back its path.

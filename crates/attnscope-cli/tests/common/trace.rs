@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use attnscope::checkpoint::Checkpoint;
-use attnscope::run::{Features, Input, Rows, Source};
+use attnscope::graph::Side;
+use attnscope::run::{Features, Input, Rows, Sequence};
 
 use super::fixture;
 
@@ -36,11 +37,21 @@ impl Trace {
         Some(Rows::new(&(0..shape[0]).map(row).collect::<Vec<_>>(), 1))
     }
 
+    /// The sequences that its maker gave: one or both.
     pub fn input(&self) -> Input {
-        let source = match self.get("audio.mel") {
-            Some((s, values)) => Source::Features(Features { values, batch: s[0], mels: s[1], frames: s[2] }),
-            None => Source::Tokens(self.rows("src").unwrap()),
-        };
-        Input { source, target: self.rows("tgt").unwrap() }
+        let audio = self.get("audio.mel").map(|(s, values)| {
+            Sequence::Features(Features { values, batch: s[0], mels: s[1], frames: s[2] })
+        });
+        let tokens = |side: Side| self.rows(side.name()).map(Sequence::Tokens);
+        let source = audio.or_else(|| tokens(Side::Source)).map(|sequence| (Side::Source, sequence));
+        let target = tokens(Side::Target).map(|sequence| (Side::Target, sequence));
+        let mut sequences = source.into_iter().chain(target);
+        let (side, first) = sequences.next().unwrap();
+        sequences.fold(Input::of(side, first), |input, (side, sequence)| input.with(side, sequence))
+    }
+
+    /// The trace of one long row, where the fixture has one.
+    pub fn long(model: &str) -> Self {
+        Self(Checkpoint::open(Path::new(&fixture(&format!("{model}/trace_long.safetensors")))).unwrap())
     }
 }

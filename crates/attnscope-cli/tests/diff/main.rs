@@ -14,8 +14,8 @@ mod weight_files;
 use std::path::Path;
 
 use attnscope::checkpoint::{Checkpoint, DType, Entry, Target, write};
-use attnscope::graph::{Activation, Model, Positions, Recognised, Switch, Wiring, build};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, Source, Weights};
+use attnscope::graph::{Activation, Model, Positions, Recognised, Side, Switch, Wiring, build};
+use attnscope::run::{Input, Keep, Kept, Native, Rows, Sequence, Weights};
 use common::faults::{self, FAULTS, Patient};
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
@@ -44,8 +44,8 @@ impl Case {
         if self.model != "demo" {
             return Trace::open(self.model).input();
         }
-        let source = Source::Tokens(Rows::new(&[vec![54, 231, 8, 77, 310, 0], vec![54, 99, 0]], 3999));
-        Input { source, target: Rows::new(&[vec![3999, 60, 12, 400, 7], vec![3999, 41, 9, 88]], 3999) }
+        let source = Sequence::Tokens(Rows::new(&[vec![54, 231, 8, 77, 310, 0], vec![54, 99, 0]], 3999));
+        Input::pair(source, Rows::new(&[vec![3999, 60, 12, 400, 7], vec![3999, 41, 9, 88]], 3999))
     }
 
     /// Our trace of it.
@@ -60,7 +60,7 @@ impl Case {
             rows.tokens().iter().map(row).collect::<Vec<_>>().join(";")
         };
         let input = self.input();
-        let (path, target) = (self.path(), ids(&input.target));
+        let (path, target) = (self.path(), ids(input.rows(Side::Target).unwrap()));
         let mut args = vec!["trace", &path, "--tgt-ids", &target, "--save", &folder, "-q"];
         args.extend(more);
         let heads = self.heads.map(|n| n.to_string());
@@ -68,9 +68,9 @@ impl Case {
             args.extend(["--heads", heads]);
         }
         let features = to.join("mel.safetensors").display().to_string();
-        let source = match &input.source {
-            Source::Tokens(rows) => ids(rows),
-            Source::Features(f) => {
+        let source = match input.sequence(Side::Source).unwrap() {
+            Sequence::Tokens(rows) => ids(rows),
+            Sequence::Features(f) => {
                 let bytes: Vec<u8> = f.values.iter().flat_map(|x| x.to_le_bytes()).collect();
                 let shape = vec![f.batch, f.mels, f.frames];
                 save(Path::new(&features), vec![("input_features".into(), shape, bytes)]);
@@ -95,7 +95,7 @@ fn traced_ids(model: &str, source: &[u32], target: &[u32], to: &Path) -> (String
     let made = attnscope(&["trace", model, "--src-ids", &from, "--tgt-ids", &into, "--save", &folder, "-q"]);
     assert!(made.status.success(), "{}", stderr(&made));
     let rows = |ids: &[u32]| Rows::new(&[ids.to_vec()], 0);
-    (folder, Input { source: Source::Tokens(rows(source)), target: rows(target) })
+    (folder, Input::pair(Sequence::Tokens(rows(source)), rows(target)))
 }
 
 type Tensor = (String, Vec<usize>, Vec<u8>);
@@ -172,7 +172,7 @@ fn broken_run(case: &Case, to: &Path, fault: impl Fn(&mut Patient)) -> String {
     let mut patient = Patient::of(&case.path());
     fault(&mut patient);
     let opened = open(&patient.save(&to.join("broken")), case.heads);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     dump(model, &weights, &case.input(), &|_| true, &to.join("broken.safetensors"))
 }
@@ -197,8 +197,8 @@ fn wired(case: &Case, edit: &dyn Fn(&mut Wiring), kept: &dyn Fn(&str) -> bool) -
     let dir = tempfile::tempdir().unwrap();
     let ours = case.trace(dir.path());
     let opened = open(&case.path(), case.heads);
-    let weights = Weights::load(opened.encoder_decoder().unwrap(), &opened.checkpoint).unwrap();
-    let Recognised::EncoderDecoder(mut model) = opened.recognised else { panic!("{}", case.model) };
+    let weights = Weights::load(opened.model().unwrap(), &opened.checkpoint).unwrap();
+    let Recognised::Model(mut model) = opened.recognised else { panic!("{}", case.model) };
     edit(&mut model.wiring);
     let graph = build(&model.architecture, &model.wiring);
     assert_eq!(graph.weights(), model.graph.weights());

@@ -15,7 +15,7 @@ fn ran_on(input: &Input, kept: &dyn Fn(&str) -> bool, fault: impl Fn(&mut Patien
     let mut patient = Patient::of("demo");
     fault(&mut patient);
     let opened = open(&patient.save(&dir.path().join("model")), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let mut keep = Keep::new(|id| kept(model.graph.node(id).path.as_str()));
     Native::new().run(model, &weights, input, &mut keep).unwrap();

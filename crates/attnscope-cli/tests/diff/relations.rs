@@ -21,7 +21,7 @@ impl Run {
         let dir = tempfile::tempdir().unwrap();
         let trace = traced_input(&case.path(), &input, dir.path());
         let opened = open(&case.path(), case.heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let mut keep = Keep::new(|_| true);
         Native::new().run(model, &weights, &input, &mut keep).unwrap();
@@ -118,8 +118,8 @@ fn traced_input(model: &str, input: &Input, to: &Path) -> String {
         let row = |row: &Vec<u32>| row.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         rows.tokens().iter().map(row).collect::<Vec<_>>().join(";")
     };
-    let Source::Tokens(source) = &input.source else { panic!("tokens") };
-    let (source, target) = (ids(source), ids(&input.target));
+    let source = input.rows(Side::Source).unwrap();
+    let (source, target) = (ids(source), ids(input.rows(Side::Target).unwrap()));
     let made =
         attnscope(&["trace", model, "--src-ids", &source, "--tgt-ids", &target, "--save", &folder, "-q"]);
     assert!(made.status.success(), "{}", stderr(&made));
@@ -440,8 +440,8 @@ fn mistakes_of_sums_and_dropout_are_named() {
 /// A long input: far distances share buckets.
 fn long_t5() -> Run {
     let ids = |n: usize, by: usize| (0..n).map(|i| 2 + (i * by % 50) as u32).collect::<Vec<u32>>();
-    let source = Source::Tokens(Rows::new(&[ids(150, 7)], 0));
-    Run::new(&T5, Input { source, target: Rows::new(&[ids(150, 11)], 0) })
+    let source = Sequence::Tokens(Rows::new(&[ids(150, 7)], 0));
+    Run::new(&T5, Input::pair(source, Rows::new(&[ids(150, 11)], 0)))
 }
 
 /// T5's buckets, as its paper describes them.

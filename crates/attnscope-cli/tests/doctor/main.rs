@@ -70,7 +70,7 @@ fn miswired(
         pad: ready.pad,
     };
     let targets: Vec<Vec<u32>> = corpus.targets.iter().take(2).map(|t| corpus.shift.apply(t)).collect();
-    let input = Input { source: corpus.source(&[0, 1], 0), target: Rows::new(&targets, ready.pad) };
+    let input = Input::pair(corpus.source(&[0, 1], 0), Rows::new(&targets, ready.pad));
     let patient = Examined {
         model: &model,
         checkpoint: &opened.checkpoint,

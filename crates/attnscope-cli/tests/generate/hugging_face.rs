@@ -6,11 +6,10 @@ use crate::common::trace::Trace;
 use crate::common::{MODELS, fixture, open};
 use attnscope::Opened;
 use attnscope::checkpoint::Checkpoint;
-use attnscope::graph::PositionCount;
-use attnscope::run::Source;
+use attnscope::graph::{PositionCount, Side};
 use attnscope::run::generate::{Decode, Uncached};
 use attnscope::run::generate::{Generator, Hypothesis, Limit, Settings};
-use attnscope::run::{Features, Native, Rows, Weights};
+use attnscope::run::{Features, Input, Native, Rows, Sequence, Weights};
 use serde_json::Value;
 
 /// What `fixtures/generate/<name>.json` holds.
@@ -25,7 +24,7 @@ fn ids(value: &Value) -> Vec<u32> {
 
 /// The three sources of a fixture, each by itself.
 fn generate(name: &str, said: &Value, opened: &Opened, settings: &Settings) -> Vec<Vec<Hypothesis>> {
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let generator = Generator { model, weights: &weights, settings };
     if name != "whisper" {
@@ -48,7 +47,7 @@ fn tokens_and_scores_are_hugging_face_s() {
     for name in ["marian", "bart", "t5", "whisper"] {
         let said = said(name);
         let opened = open(&fixture(name), None);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         for mode in ["greedy", "beam4", "greedy_ends", "beam4_ends"] {
             let asked = &said[mode]["settings"];
             let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
@@ -96,12 +95,12 @@ fn agree(place: &str, settings: &Settings, ours: &[Hypothesis], theirs: &[Value]
 fn keys_and_values_that_are_kept_change_nothing() {
     for &(path, _, heads) in MODELS {
         let opened = open(&fixture(path), heads);
-        let model = opened.encoder_decoder().unwrap();
+        let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let input = Trace::open(path).input();
         let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
         // Some fixtures do not say how the decoder begins, and random weights never end.
-        settings.start = vec![input.target.ids()[0]];
+        settings.start = vec![input.rows(Side::Target).unwrap().ids()[0]];
         settings.limit = Limit::New(8);
         if model.wiring.position_count == PositionCount::Tokens {
             // A pad id that was generated takes a position with a cache and none in a whole pass, as in Hugging Face.
@@ -112,18 +111,18 @@ fn keys_and_values_that_are_kept_change_nothing() {
         for beams in [1, 3] {
             settings.beams = beams;
             let generator = Generator { model, weights: &weights, settings: &settings };
-            let rows = match &input.source {
-                Source::Tokens(rows) => rows.tokens(),
-                Source::Features(_) => Vec::new(),
+            let rows = match input.sequence(Side::Source).unwrap() {
+                Sequence::Tokens(rows) => rows.tokens(),
+                Sequence::Features(_) => Vec::new(),
             };
-            let kept = match &input.source {
-                Source::Tokens(_) => generator.from_tokens(&mut native, &rows),
-                Source::Features(features) => generator.from_features(&mut native, features),
+            let kept = match input.sequence(Side::Source).unwrap() {
+                Sequence::Tokens(_) => generator.from_tokens(&mut native, &rows),
+                Sequence::Features(features) => generator.from_features(&mut native, features),
             };
             let kept = kept.unwrap();
-            assert_eq!(kept.len(), input.source.batch(), "{path}");
+            assert_eq!(kept.len(), input.batch(), "{path}");
             for (row, kept) in kept.iter().enumerate() {
-                let source = one_row(&input.source, row);
+                let source = Input::of(Side::Source, one_row(input.sequence(Side::Source).unwrap(), row));
                 let mut uncached = Uncached::new(model, &weights, source);
                 let rows = rows.get(row).cloned().into_iter().collect::<Vec<_>>();
                 let plain = generator.search(&mut uncached as &mut dyn Decode, 1, &rows).unwrap().remove(0);
@@ -139,10 +138,10 @@ fn keys_and_values_that_are_kept_change_nothing() {
     }
 }
 
-fn one_row(source: &Source, row: usize) -> Source {
+fn one_row(source: &Sequence, row: usize) -> Sequence {
     match source {
-        Source::Tokens(rows) => Source::Tokens(Rows::new(&[rows.tokens()[row].clone()], 0)),
-        Source::Features(_) => source.select(&[row]),
+        Sequence::Tokens(rows) => Sequence::Tokens(Rows::new(&[rows.tokens()[row].clone()], 0)),
+        Sequence::Features(_) => source.select(&[row]),
     }
 }
 
@@ -154,7 +153,7 @@ fn positions_after_a_pad_id_are_hugging_face_s() {
         serde_json::from_str(&std::fs::read_to_string(fixture("m2m100-pad0/generate.json")).unwrap())
             .unwrap();
     let opened = open(&fixture("m2m100-pad0"), None);
-    let model = opened.encoder_decoder().unwrap();
+    let model = opened.model().unwrap();
     assert_eq!(model.wiring.position_offset, 1);
     let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
     settings.limit = Limit::New(said["max_new_tokens"].as_u64().unwrap() as usize);

@@ -7,7 +7,7 @@ use attnscope::checkpoint::Checkpoint;
 use attnscope::run::align::{Head, Heads, spoken_words, word_times};
 use attnscope::run::audio::{Recording, Window};
 use attnscope::run::generate::{Settings, TokenRules};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, Source};
+use attnscope::run::{Input, Keep, Kept, Native, Rows, Sequence};
 use attnscope::{Opened, Ready, Written};
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ fn said() -> Value {
 }
 
 fn write(ready: &Ready<'_>, window: &Window, settings: &Settings) -> Written {
-    ready.write(&mut Native::new(), &Source::Features(window.features.clone()), settings).unwrap().remove(0)
+    ready.write(&mut Native::new(), &Sequence::Features(window.features.clone()), settings).unwrap().remove(0)
 }
 
 /// Words alone.
@@ -85,7 +85,7 @@ fn encoder_and_cross_attention_are_openai_s() {
     let Some((ready, window, _)) = &*READY else { return };
     let file = Checkpoint::open(Path::new(&fixture("real/whisper.safetensors"))).unwrap();
     let tokens: Vec<u32> = places(&file, "tgt.ids").into_iter().map(|id| id as u32).collect();
-    let input = Input { source: Source::Features(window.features.clone()), target: Rows::new(&[tokens], 0) };
+    let input = Input::pair(Sequence::Features(window.features.clone()), Rows::new(&[tokens], 0));
     let graph = &ready.model.graph;
     let find = |path: &str| graph.find(path).unwrap();
     let cross: Vec<_> = (0..4).map(|n| find(&format!("decoder.{n}.cross_attn.weights"))).collect();
@@ -142,7 +142,7 @@ fn words_are_said_when_openai_says() {
     let words = spoken_words(tokenizer, &text, true);
     let start = ready.settings().start;
     let target = ready.target_ids(&[[start.clone(), text, vec![50256]].concat()]).unwrap();
-    let input = Input { source: Source::Features(window.features.clone()), target };
+    let input = Input::pair(Sequence::Features(window.features.clone()), target);
     for key in ["released_heads", "default_heads"] {
         let theirs = &said["word_times"][key];
         let number = |value: &Value| value.as_u64().unwrap() as usize;

@@ -1,17 +1,47 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
-use attnscope_graph::{Factor, MaskKind, Squash, Stack};
-use attnscope_run::{relative_bucket, sees_nothing, used_buckets};
+use attnscope_graph::{Factor, MaskKind, RotaryPairs, Squash, Stack, kv_head};
+use attnscope_run::{Kept, Turn, relative_bucket, sees_nothing, used_buckets};
 
 use super::{Cell, CellError, Step, Term, Written, indices, products, row, value, within};
 
 impl Cell<'_> {
-    /// scores[b, h, t, s] = scale · Σ over i of q[b, h, t, i] · k[b, h, s, i]
+    /// The head of keys or values that head `h` of queries reads.
+    fn shared_head(&self, h: usize) -> Result<usize, CellError> {
+        let heads = |kept: &Kept| kept.shape.get(1).copied().unwrap_or(1);
+        Ok(kv_head(h, heads(self.input(0)?), heads(self.input(1)?)))
+    }
+
+    /// x · cos − y · sin for the first of a pair of features, y · cos + x · sin for the second
+    pub(super) fn rotate(&self, base: f64, pairs: RotaryPairs) -> Result<Vec<Step>, CellError> {
+        let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
+        let head = row(self.input(0)?, &[b, h, l]);
+        let turn = Turn::of(base, pairs, head.len(), l, i);
+        let (sin, cos) = turn.angle.sin_cos();
+        let at = |i: usize| head.get(i).copied().unwrap_or(f64::NAN);
+        let angle = Step::plain("angle", &format!("position {l} × frequency of the pair"), turn.angle);
+        let name = self.input_name(0);
+        let term = |label: String, x: f64, factor: f64| Term {
+            label,
+            written: Written::Product(x, factor),
+            value: x * factor,
+        };
+        let terms = vec![
+            term(format!("{name}[…, {i}] × cos"), at(i), cos),
+            term(format!("{name}[…, {}] × sin", turn.partner), at(turn.partner), turn.sign * sin),
+        ];
+        let sign = if turn.sign < 0.0 { "−" } else { "+" };
+        let formula = format!("{name}[{i}] × cos {sign} {name}[{}] × sin", turn.partner);
+        Ok(vec![angle, Step::sum(self.leaf(), &formula, terms)])
+    }
+
+    /// scores[b, h, t, s] = scale · Σ over i of q[b, h, t, i] · k[b, g, s, i], g the head of keys that h reads
     pub(super) fn scores(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
-        let (q, k) = (row(self.input(0)?, &[b, h, t]), row(self.input(1)?, &[b, h, s]));
+        let g = self.shared_head(h)?;
+        let (q, k) = (row(self.input(0)?, &[b, h, t]), row(self.input(1)?, &[b, g, s]));
         let terms = products(q.iter().copied(), k.iter().copied());
-        let formula = format!("Σᵢ q[{b}, {h}, {t}, i] × k[{b}, {h}, {s}, i], {} products", terms.len());
+        let formula = format!("Σᵢ q[{b}, {h}, {t}, i] × k[{b}, {g}, {s}, i], {} products", terms.len());
         let dot = Step::sum("q·k", &formula, terms);
         let factor = self.factor(scale);
         let formula = match scale {
@@ -123,10 +153,11 @@ impl Cell<'_> {
     pub(super) fn context(&self) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, i] = self.at else { return Ok(Vec::new()) };
         let (weights, v) = (row(self.input(0)?, &[b, h, t]), self.input(1)?);
-        let of_key = |s: usize| value(v, &[b, h, s, i]);
+        let g = self.shared_head(h)?;
+        let of_key = |s: usize| value(v, &[b, g, s, i]);
         let mut terms = products(weights.iter().copied(), (0..weights.len()).map(of_key));
         terms.iter_mut().for_each(|term| term.label = format!("key {}", term.label));
-        let formula = format!("Σ over keys s of weights[{b}, {h}, {t}, s] × v[{b}, {h}, s, {i}]");
+        let formula = format!("Σ over keys s of weights[{b}, {h}, {t}, s] × v[{b}, {g}, s, {i}]");
         Ok(vec![Step::sum(self.leaf(), &formula, terms)])
     }
 }

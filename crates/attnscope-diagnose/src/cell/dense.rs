@@ -1,7 +1,6 @@
 //! Cells outside of attention: lookups, maps, norms, activations.
 
 use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions, Side};
-use attnscope_run::Source;
 
 use super::{Cell, CellError, Step, Term, Written, products, row, value};
 
@@ -44,11 +43,7 @@ impl Cell<'_> {
 
     /// Which token of its row stands at a place, where padding does not count.
     fn token_number(&self, side: Side, offset: usize, b: usize, p: usize) -> String {
-        let rows = match (side, &self.cells.input.source) {
-            (Side::Source, Source::Tokens(rows)) => rows,
-            (Side::Source, Source::Features(_)) => return p.to_string(),
-            (Side::Target, _) => &self.cells.input.target,
-        };
+        let Some(rows) = self.cells.input.rows(side) else { return p.to_string() };
         let number = rows.token_numbers(b, offset).get(p).copied().flatten();
         number.map_or_else(|| "padding".to_owned(), |number| number.to_string())
     }

@@ -125,10 +125,32 @@ pub fn needed(graph: &Graph, node: NodeId) -> BTreeSet<NodeId> {
 
 /// Where a value is only moved, or follows from one cell before it, that cell's arithmetic is told first.
 fn goes_on(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) | Op::AddMask { .. } | Op::Squash(_)
-    )
+    match op {
+        Op::Same
+        | Op::Transpose
+        | Op::SplitHeads(_)
+        | Op::MergeHeads(_)
+        | Op::AddMask { .. }
+        | Op::Squash(_) => true,
+        Op::Ids(_)
+        | Op::TypeIds(_)
+        | Op::Features
+        | Op::Embed { .. }
+        | Op::Positions { .. }
+        | Op::AddPositions
+        | Op::Conv1d { .. }
+        | Op::Norm { .. }
+        | Op::Linear
+        | Op::Rotate { .. }
+        | Op::Scores { .. }
+        | Op::RelativeBias { .. }
+        | Op::Mask(_)
+        | Op::Context
+        | Op::Residual { .. }
+        | Op::Activate(_)
+        | Op::Gate
+        | Op::Logits { .. } => false,
+    }
 }
 
 /// A run whose cells are asked for.
@@ -198,10 +220,13 @@ impl Cell<'_> {
 
     fn steps(&self, stored: f64) -> Result<Vec<Step>, CellError> {
         match self.node.op {
-            Op::Ids(_) | Op::Features => Ok(vec![Step::plain(self.leaf(), "given", stored)]),
+            Op::Ids(_) | Op::TypeIds(_) | Op::Features => Ok(vec![Step::plain(self.leaf(), "given", stored)]),
             Op::Embed { scale } => self.embed(scale),
             Op::Positions { kind, offset, count, side } => self.positions(kind, offset, count, side),
-            Op::AddPositions => self.sum(&[("embedding", 1.0), ("position", 1.0)]),
+            Op::AddPositions => {
+                let names = [("embedding", 1.0), ("position", 1.0), ("type", 1.0)];
+                self.sum(names.get(..self.node.inputs.len()).unwrap_or(&names))
+            }
             Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
             Op::Conv1d { stride } => self.conv(stride),
             Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) => self.moved(),
@@ -210,6 +235,7 @@ impl Cell<'_> {
             Op::Logits { scale } => self.linear(scale),
             Op::Activate(activation) => self.activate(activation),
             Op::Gate => self.gate(),
+            Op::Rotate { base, pairs, .. } => self.rotate(base, pairs),
             Op::Scores { scale } => self.scores(scale),
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.relative_bias(stack, buckets, max_distance)

@@ -180,8 +180,8 @@ impl Frame {
         let shape = self.nodes.get(node)?.shape.as_ref()?;
         let padded = |rows: &&Rows| rows.open().contains(&false);
         let rows = |dim: &Dim| match dim {
-            Dim::Source => input.source_rows().filter(padded),
-            Dim::Target => Some(&input.target).filter(padded),
+            Dim::Source => input.rows(attnscope_graph::Side::Source).filter(padded),
+            Dim::Target => input.rows(attnscope_graph::Side::Target).filter(padded),
             _ => None,
         };
         let mut dims: Vec<_> = shape.iter().copied().zip(dims.iter().map(rows)).collect();
@@ -199,9 +199,8 @@ impl Frame {
         let input = self.input.as_ref()?;
         let is_full =
             |rows: &Rows, row: usize| !rows.open()[row * rows.length()..][..rows.length()].contains(&false);
-        let sides = || input.source_rows().into_iter().chain([&input.target]);
         let full: Vec<bool> =
-            (0..input.target.batch()).map(|row| sides().all(|rows| is_full(rows, row))).collect();
+            (0..input.batch()).map(|row| input.tokens().all(|(_, rows)| is_full(rows, row))).collect();
         (full.contains(&true) && full.contains(&false)).then_some(full)
     }
 

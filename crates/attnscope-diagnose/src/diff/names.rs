@@ -1,7 +1,7 @@
 //! Which node a name in someone else's dump means: node paths themselves, and the names that modules have in the schemes
 //! that weights are found by. A weight's module gives its node, since a node that owns a weight is that module's output.
 
-use attnscope_graph::FAMILIES;
+use attnscope_graph::{FAMILIES, Stack};
 
 /// What a name means: a node, and how sure that is. Lower is surer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,15 +72,25 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn new() -> Self {
         let mut modules = Vec::new();
-        for scheme in FAMILIES.iter().flat_map(|family| family.schemes) {
+        let schemes = FAMILIES.iter().flat_map(|family| family.schemes.iter().map(move |s| (family, s)));
+        for (family, scheme) in schemes {
             for &(node, module) in scheme.tables.iter().flat_map(|table| table.iter()) {
+                let module = module.trim_end_matches("^T");
                 let is_weight = node.ends_with(".weight") || node.ends_with(".bias") || module.contains('[');
                 // A shared table is looked up by both sides, and the name does not say which.
                 let other_side = (node.starts_with("src.") && module.starts_with("decoder."))
                     || ["shared", "token_embd"].contains(&module);
-                let row = (node, None, module.split('.').collect::<Vec<_>>());
-                if !is_weight && !other_side && !modules.contains(&row) {
-                    modules.push(row);
+                // Without a stack's name before it, a single word (`norm`) could be anything: what holds the layers does.
+                let holders: &[Option<&str>] = match family.stacks.len() == 1 && !module.contains('.') {
+                    true => &[Some("model"), Some("transformer"), Some("bert")],
+                    false => &[None],
+                };
+                for holder in holders {
+                    let parts = holder.iter().copied().chain(module.split('.')).collect::<Vec<_>>();
+                    let row = (node, None, parts);
+                    if !is_weight && !other_side && !modules.contains(&row) {
+                        modules.push(row);
+                    }
                 }
             }
         }
@@ -185,9 +195,24 @@ fn split<'p, 'n>(parts: &'p [&'n str]) -> (&'p [&'n str], Port<'n>) {
     (parts, Port::Output(None))
 }
 
+/// The stack that a name or a path begins with.
+fn stack_of(path: &str) -> Option<Stack> {
+    let first = path.split('.').next().unwrap_or_default();
+    Stack::ALL.into_iter().find(|stack| first == stack.name() || first == stack.side().name())
+}
+
 /// A node's path, with stack and layer taken from where the pattern matches the end of the name.
 fn filled(node: &str, pattern: &[&str], parts: &[&str]) -> Option<String> {
-    let end = parts.len().checked_sub(pattern.len()).and_then(|at| parts.get(at..))?;
+    let at = parts.len().checked_sub(pattern.len())?;
+    let end = parts.get(at..)?;
+    let before = at.checked_sub(1).and_then(|at| parts.get(at));
+    // A stack's name before the match is the node's own, or the match is by chance.
+    let stacks = (before.and_then(|before| stack_of(before)), stack_of(node.trim_start_matches('<')));
+    if let (Some(before), Some(of_node)) = stacks
+        && before != of_node
+    {
+        return None;
+    }
     let (mut stack, mut layer) = (None, None);
     for (&want, &have) in pattern.iter().zip(end) {
         let have = have.split_once("_output").map_or(have, |(module, _)| module);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::{Dump, DumpKind, DumpTensor, Elements, Error};
 use attnscope_graph::{self as graph, Model};
 use attnscope_run::trace::{Trace, TraceError};
-use attnscope_run::{Features, Input, Rows, Source, pad_token};
+use attnscope_run::{Features, Input, Rows, Sequence, pad_token};
 
 use super::measure::{PIECE, Pieces};
 
@@ -58,11 +58,13 @@ impl Side {
     /// What the traced model was given to read.
     pub(super) fn input(&self) -> Option<Input> {
         let trace = self.trace()?;
-        let source = match self.dump.tensor("audio.mel") {
-            Some(mel) => Source::Features(self.features(mel)?),
-            None => Source::Tokens(trace.tokens(graph::Side::Source).ok()?),
+        let mel = graph::Role::Audio(graph::AudioStep::Mel).to_string();
+        let audio = match self.dump.tensor(&mel) {
+            Some(mel) => Some((graph::Side::Source, Sequence::Features(self.features(mel)?))),
+            None => None,
         };
-        Some(Input { source, target: trace.tokens(graph::Side::Target).ok()? })
+        let tokens = trace.all_tokens().ok()?.into_iter();
+        Input::of_all(audio.into_iter().chain(tokens.map(|(side, rows)| (side, Sequence::Tokens(rows)))))
     }
 
     /// What a model was given to read, from the ids or features that another program dumped.
@@ -79,12 +81,23 @@ impl Side {
             let open = open.and_then(|open| self.dump.read(open).ok());
             dumped_rows(&ids.shape, &self.dump.read(ids).ok()?, open.as_deref(), pad)
         };
-        let source = match find(&["audio.mel", "input_features"]) {
-            Some(mel) => Source::Features(self.features(mel)?),
-            None => Source::Tokens(rows(&["src.ids", "input_ids"], &["src.open", "attention_mask"])?),
+        let one_stack = model.architecture.stacks.len() == 1;
+        let sequence = |side: graph::Side| {
+            let mel = find(&["audio.mel", "input_features"]);
+            if let (graph::Side::Source, Some(mel)) = (side, mel) {
+                return Some((side, Sequence::Features(self.features(mel)?)));
+            }
+            // A model of one stack has no decoder_input_ids, whichever stack it is.
+            let own = [format!("{}.ids", side.name()), format!("{}.open", side.name())];
+            let others = match side {
+                _ if one_stack => ["input_ids", "attention_mask"],
+                graph::Side::Source => ["input_ids", "attention_mask"],
+                graph::Side::Target => ["decoder_input_ids", "decoder_attention_mask"],
+            };
+            let tokens = rows(&[&own[0], others[0]], &[&own[1], others[1]])?;
+            Some((side, Sequence::Tokens(tokens)))
         };
-        let target = rows(&["tgt.ids", "decoder_input_ids"], &["tgt.open", "decoder_attention_mask"])?;
-        Some(Input { source, target })
+        Input::of_all(model.architecture.sides().map(sequence).collect::<Option<Vec<_>>>()?)
     }
 
     fn features(&self, mel: &DumpTensor) -> Option<Features> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use attnscope_graph::Side;
 use attnscope_run::generate::{EarlyStopping, Generator, Limit, Settings, TokenRules};
-use attnscope_run::{Native, RunError, Source, position_room};
+use attnscope_run::{Native, RunError, Sequence, position_room};
 use serde::Serialize;
 
 use super::FitTest;
@@ -110,8 +110,8 @@ fn greedy(candidate: &Candidate, corpus: &Corpus) -> Result<Vec<Vec<u32>>, RunEr
     let mut native = Native::new();
     let all: Vec<usize> = (0..corpus.len()).collect();
     let made = match corpus.source(&all, 0) {
-        Source::Tokens(rows) => generator.from_tokens(&mut native, &rows.tokens())?,
-        Source::Features(features) => generator.from_features(&mut native, &features)?,
+        Sequence::Tokens(rows) => generator.from_tokens(&mut native, &rows.tokens())?,
+        Sequence::Features(features) => generator.from_features(&mut native, &features)?,
     };
     Ok(made
         .into_iter()

@@ -1,7 +1,7 @@
 //! One row of a batch alone, and where its cells lie in the tensors of the whole batch.
 
 use attnscope_graph::{Dim, Node, Side};
-use attnscope_run::{Input, Rows, Source};
+use attnscope_run::{Input, Rows, Sequence};
 
 use super::bench::Tensor;
 use super::is_token;
@@ -22,14 +22,15 @@ impl Alone {
             let tokens = rows.tokens().swap_remove(row);
             (!tokens.is_empty()).then(|| Rows::new(&[tokens], 0))
         };
-        let target = one(&input.target)?;
-        let (source, length) = match &input.source {
-            Source::Tokens(rows) => (Source::Tokens(one(rows)?), rows.length()),
-            features => (features.select(&[row]), 1),
+        let mut alone = input.select(&[row]);
+        for (side, rows) in input.tokens() {
+            alone = alone.with(side, Sequence::Tokens(one(rows)?));
+        }
+        let first = |side| {
+            let length = input.rows(side).map_or(0, Rows::length);
+            (0..length).position(|at| is_token(input, side, row, at)).unwrap_or(0)
         };
-        let first = |side, length| (0..length).position(|at| is_token(input, side, row, at)).unwrap_or(0);
-        let before = [first(Side::Source, length), first(Side::Target, input.target.length())];
-        Some(Self { input: Input { source, target }, row, before })
+        Some(Self { input: alone, row, before: [Side::Source, Side::Target].map(first) })
     }
 
     /// The cell of the batch's tensor that a cell of this row's is.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use attnscope_graph::{Dim, Model, NodeId, Side};
-use attnscope_run::{Change, Input, Native, PadSide, RunError, Sink, Source, Values, Weights, sizes_of};
+use attnscope_graph::{Dim, EntryStep, Model, NodeId, Role, Side, Stack};
+use attnscope_run::{Change, Input, Native, PadSide, RunError, Sink, Values, Weights, sizes_of};
 
 use super::finite::{Finite, NotFinite};
 use super::noise::Noise;
@@ -38,10 +38,29 @@ pub struct Bench<'a> {
 /// The nodes that proofs read and write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nodes {
-    pub(super) source: NodeId,
-    pub(super) target: NodeId,
-    pub(super) memory: NodeId,
+    /// The source's embeddings.
+    pub(super) source: Option<NodeId>,
+    /// The target's.
+    pub(super) target: Option<NodeId>,
+    /// What cross-attention reads.
+    pub(super) memory: Option<NodeId>,
+    /// The logits, or the last output of a model without a head.
     pub(super) logits: NodeId,
+}
+
+impl Nodes {
+    /// The embeddings of a side.
+    pub(super) fn embeddings(self, side: Side) -> Option<NodeId> {
+        match side {
+            Side::Source => self.source,
+            Side::Target => self.target,
+        }
+    }
+
+    /// What must stay where nothing may move: what cross-attention reads, and the logits.
+    pub(super) fn outputs(self) -> Vec<NodeId> {
+        self.memory.into_iter().chain([self.logits]).collect()
+    }
 }
 
 /// A tensor of a run.
@@ -94,15 +113,17 @@ impl<'a> Bench<'a> {
         padding: Padding,
     ) -> Result<Self, RunError> {
         sizes_of(model, input)?;
-        let find = |path: &str| {
-            let missing = || RunError::Obstacle(format!("the graph has no {path}"));
-            model.graph.find(path).ok_or_else(missing)
-        };
+        let graph = &model.graph;
+        let embed = |side| graph.at(Role::Entry(side, EntryStep::Embed));
+        let last = model.architecture.stacks().next_back();
+        let out = last.and_then(|stack| graph.at(Role::StackOut(stack)));
+        let nothing = || RunError::Obstacle("the graph has no output".into());
+        let reads_encoder = model.architecture.has_cross_attention();
         let nodes = Nodes {
-            source: find("src.embed")?,
-            target: find("tgt.embed")?,
-            memory: find("encoder.out")?,
-            logits: find("logits")?,
+            source: embed(Side::Source),
+            target: embed(Side::Target),
+            memory: graph.at(Role::StackOut(Stack::Encoder)).filter(|_| reads_encoder),
+            logits: graph.at(Role::Logits).or(out).ok_or_else(nothing)?,
         };
         Ok(Self { model, weights, input, padding, nodes, native: Native::new(), runs: 0, broken: None })
     }
@@ -125,12 +146,22 @@ impl<'a> Bench<'a> {
         Ok(self.broken.iter().flatten().next().map(named))
     }
 
+    /// What can be claimed of the model, in the order of [`Claim::ALL`].
+    pub fn claims(&self) -> Vec<Claim> {
+        let applies = |claim: &Claim| match claim {
+            Claim::Causal => self.nodes.target.is_some(),
+            claim if claim.is_about_cross_attention() => self.nodes.memory.is_some(),
+            _ => true,
+        };
+        Claim::ALL.into_iter().filter(applies).collect()
+    }
+
     /// Every proof, in the order of [`Claim::ALL`].
     ///
     /// # Errors
     /// When a run fails.
     pub fn prove_all(&mut self) -> Result<Vec<Proof>, RunError> {
-        Claim::ALL.into_iter().map(|claim| self.prove(claim)).collect()
+        self.claims().into_iter().map(|claim| self.prove(claim)).collect()
     }
 
     /// One proof.
@@ -276,11 +307,11 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn batch(&self) -> usize {
-        self.input.target.batch()
+        self.input.batch()
     }
 
     pub(super) fn has_audio(&self) -> bool {
-        matches!(self.input.source, Source::Features(_))
+        self.input.features().is_some()
     }
 
     pub(super) fn is_token(&self, side: Side, row: usize, position: usize) -> bool {

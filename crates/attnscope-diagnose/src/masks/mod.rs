@@ -1,4 +1,4 @@
-//! The three masks of an encoder-decoder as values, with the reason of every shut cell; proofs on the model itself that
+//! The masks of a model as values, with the reason of every shut cell; proofs on the model itself that
 //! nothing leaks past them; and the usual mistakes beside the right mask.
 
 mod align;
@@ -13,8 +13,8 @@ mod reach;
 mod scores;
 mod wrong;
 
-use attnscope_graph::{Dim, Front, MaskKind, Model, Op, Side, Stack, Switch};
-use attnscope_run::{Input, RunError, Source, sizes_of};
+use attnscope_graph::{Architecture, AttentionKind, AttentionPlace, Dim, MaskKind, Model, Side, Stack};
+use attnscope_run::{Input, RunError, sizes_of};
 pub use attnscope_run::{Shut, shut};
 
 pub use bench::{Bench, Padding};
@@ -35,8 +35,15 @@ pub enum Attention {
 }
 
 impl Attention {
-    /// All three, in the order in which data flows.
-    pub const ALL: [Self; 3] = [Self::Encoder, Self::Decoder, Self::Cross];
+    /// Those that a model has, in the order in which data flows.
+    pub fn of(architecture: &Architecture) -> Vec<Self> {
+        let has = |attention: &Self| match attention {
+            Self::Encoder => architecture.has(Stack::Encoder),
+            Self::Decoder => architecture.has(Stack::Decoder),
+            Self::Cross => architecture.has_cross_attention(),
+        };
+        [Self::Encoder, Self::Decoder, Self::Cross].into_iter().filter(has).collect()
+    }
 
     /// The mask's name.
     pub fn symbol(self) -> &'static str {
@@ -77,10 +84,17 @@ impl Attention {
         }
     }
 
+    /// Which attention of a layer it is.
+    pub fn kind(self) -> AttentionKind {
+        match self {
+            Self::Encoder | Self::Decoder => AttentionKind::SelfAttention,
+            Self::Cross => AttentionKind::CrossAttention,
+        }
+    }
+
     /// The path of one of its nodes, or, with `*` for a layer, of all.
     pub fn path(self, layer: &str, leaf: &str) -> String {
-        let part = if self == Self::Cross { "cross_attn" } else { "self_attn" };
-        format!("{}.{layer}.{part}.{leaf}", self.stack().name())
+        format!("{}.{layer}.{}.{leaf}", self.stack().name(), self.kind().name())
     }
 
     /// What it must hide: padding, and in the decoder's self-attention the future.
@@ -123,14 +137,14 @@ impl Mask {
     }
 }
 
-/// The three masks of a model for an input.
+/// The masks of a model for an input.
 ///
 /// # Errors
 /// When the input does not fit the model.
-pub fn masks(model: &Model, input: &Input) -> Result<[Mask; 3], RunError> {
+pub fn masks(model: &Model, input: &Input) -> Result<Vec<Mask>, RunError> {
     let sizes = sizes_of(model, input)?;
     let size = |dim| sizes.get(dim).unwrap_or(0);
-    Ok(Attention::ALL.map(|attention| {
+    let mask = |attention: Attention| {
         let kind = kind_of(model, attention);
         let (queries, keys) = (size(attention.queries().length()), size(attention.keys().length()));
         let batch = size(Dim::Batch);
@@ -148,25 +162,18 @@ pub fn masks(model: &Model, input: &Input) -> Result<[Mask; 3], RunError> {
             cells: (0..batch * queries * keys).map(cell).collect(),
             reasons: reasons(model, input, attention, kind),
         }
-    }))
+    };
+    Ok(Attention::of(&model.architecture).into_iter().map(mask).collect())
 }
 
 /// What the graph hides in an attention: its first layer speaks for all.
 fn kind_of(model: &Model, attention: Attention) -> Option<MaskKind> {
-    let node = model.graph.find(&attention.path("0", "mask"))?;
-    match model.graph.node(node).op {
-        Op::Mask(kind) => Some(kind),
-        _ => None,
-    }
+    model.graph.mask_of(AttentionPlace { stack: attention.stack(), layer: 0, kind: attention.kind() })
 }
 
 /// Whether a position of an input is a token. Audio has no padding.
 pub(crate) fn is_token(input: &Input, side: Side, row: usize, position: usize) -> bool {
-    let rows = match (side, &input.source) {
-        (Side::Target, _) => &input.target,
-        (Side::Source, Source::Tokens(rows)) => rows,
-        (Side::Source, Source::Features(_)) => return true,
-    };
+    let Some(rows) = input.rows(side) else { return true };
     rows.open().get(row * rows.length() + position).copied().unwrap_or(false)
 }
 
@@ -189,21 +196,15 @@ fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<Mask
             "position: masked by mistake: the whole source is known, and the first target tokens cannot see its end"
         }
     };
-    let audio = attention.keys() == Side::Source && model.wiring.front == Front::Audio;
-    let padded = || match (attention.keys(), &input.source) {
-        (Side::Target, _) => input.target.open().contains(&false),
-        (Side::Source, Source::Tokens(rows)) => rows.open().contains(&false),
-        (Side::Source, Source::Features(_)) => false,
-    };
+    let audio = attention.keys() == Side::Source && model.graph.reads_audio();
+    let padded = || input.rows(attention.keys()).is_some_and(|rows| rows.open().contains(&false));
     let padding = match (padding, padded()) {
         _ if audio => "padding: no mask: a recording always fills its window, silence included".to_owned(),
         (true, true) => {
             format!("padding: {keys} padding fills a row and means nothing, so its columns are masked")
         }
         (true, false) => format!("padding: its columns would be masked; no {keys} row of this input has any"),
-        (false, _)
-            if attention == Attention::Decoder && causal && model.wiring.padding_mask == Switch::Off =>
-        {
+        (false, _) if attention == Attention::Decoder && causal => {
             "padding: no mask: padding on the right comes after every token, so the rule of position hides it"
                 .into()
         }

@@ -1,7 +1,7 @@
 //! Proofs about padding: taken away, embedded as something else, encoded as something else, and nothing besides.
 
 use attnscope_graph::{Node, NodeId, Op, PositionCount, Side};
-use attnscope_run::{Input, Rows, RunError, Source, position_room};
+use attnscope_run::{Input, Rows, RunError, Sequence, position_room};
 
 use super::align::{Alone, aligned};
 use super::bench::{Bench, Perturbed, Tensor};
@@ -25,6 +25,9 @@ pub(crate) use shapes;
 /// within twice that of each other.
 const SHAPES: f64 = shapes!();
 
+/// Why a proof about cross-attention has nothing to try.
+pub(super) const NO_CROSS: &str = "the model has no cross-attention";
+
 /// Tokens and padding of one row: (source tokens, source padding, target tokens, target padding).
 fn counts(input: &Input, [source, target]: [usize; 2], row: usize) -> [usize; 4] {
     let tokens = |side, length| (0..length).filter(|&at| is_token(input, side, row, at)).count();
@@ -35,19 +38,18 @@ fn counts(input: &Input, [source, target]: [usize; 2], row: usize) -> [usize; 4]
 impl Bench<'_> {
     /// An input with padding on every side that can have some.
     pub(super) fn padded(&self, input: &Input) -> Input {
-        let source = match &input.source {
-            Source::Tokens(rows) => Source::Tokens(self.padded_rows(Side::Source, rows)),
-            features => features.clone(),
-        };
-        Input { source, target: self.padded_rows(Side::Target, &input.target) }
+        let mut padded = input.clone();
+        for (side, rows) in input.tokens() {
+            padded = padded.with(side, Sequence::Tokens(self.padded_rows(side, rows)));
+        }
+        padded
     }
 
     /// How many positions of padding are added to each row of an input's source and target where padding is needed and
     /// there is none.
     pub fn added_padding(&self, input: &Input) -> [usize; 2] {
         let added = |side, rows: &Rows| self.padded_rows(side, rows).length() - rows.length();
-        let source = input.source_rows().map_or(0, |rows| added(Side::Source, rows));
-        [source, added(Side::Target, &input.target)]
+        [Side::Source, Side::Target].map(|side| input.rows(side).map_or(0, |rows| added(side, rows)))
     }
 
     fn padded_rows(&self, side: Side, rows: &Rows) -> Rows {
@@ -85,11 +87,10 @@ impl Bench<'_> {
         }
         let lengths = self.lengths(&input)?;
         let nodes = self.nodes;
-        let before = self.run(&input, &[], &|id| id == nodes.source || id == nodes.target)?;
+        let before = self.run(&input, &[], &|id| [nodes.source, nodes.target].contains(&Some(id)))?;
         let mut changes = Vec::new();
-        for (side, node, length) in
-            [(Side::Source, nodes.source, lengths[0]), (Side::Target, nodes.target, lengths[1])]
-        {
+        for (side, length) in [Side::Source, Side::Target].into_iter().zip(lengths) {
+            let Some(node) = nodes.embeddings(side) else { continue };
             changes.extend(self.noise(node, &before, &self.padding_at(&input, side, length), (1, 1.0)));
         }
         let free = Free::padding(&input, lengths);
@@ -109,7 +110,7 @@ impl Bench<'_> {
         if pads.is_empty() {
             return Ok(Proof::not_run(claim, "no source row has padding, and no position is left for any"));
         }
-        let memory = self.nodes.memory;
+        let Some(memory) = self.nodes.memory else { return Ok(Proof::not_run(claim, NO_CROSS)) };
         let before = self.run(&input, &[], &|id| id == memory)?;
         let changes = self.noise(memory, &before, &pads, (1, 1.0));
         let free = Free::new(lengths, self.batch(), |side, row, at| {
@@ -131,7 +132,7 @@ impl Bench<'_> {
         perturbed: Perturbed<'_>,
         cells: usize,
     ) -> Result<Proof, RunError> {
-        let watched = [self.nodes.memory, self.nodes.logits];
+        let watched = self.nodes.outputs();
         let before = self.run(perturbed.input, &[], &|id| watched.contains(&id))?;
         self.stays(claim, &before, &[perturbed], &watched, (cells, cells))
     }
@@ -144,13 +145,13 @@ impl Bench<'_> {
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
         }
-        let watched = [self.nodes.memory, self.nodes.logits];
+        let watched = self.nodes.outputs();
         let together = self.run(&input, &[], &|id| watched.contains(&id))?;
         let (mut largest, mut broken) = (0f64, None);
         for row in 0..self.batch() {
             let Some(alone) = Alone::new(&input, row) else { continue };
             let tensors = self.run(&alone.input, &[], &|id| watched.contains(&id))?;
-            for id in watched {
+            for &id in &watched {
                 let (Some(a), Some(b)) = (tensors.get(&id), together.get(&id)) else { continue };
                 let moved = aligned(self.model.graph.node(id), a, b, &alone);
                 largest = largest.max(moved.largest);
@@ -205,18 +206,17 @@ impl Bench<'_> {
     /// A row whose source is all padding: its weights are 0, its logits are numbers, and the other rows do not know.
     pub(super) fn all_padding(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::AllPadding;
-        let Source::Tokens(source) = &self.input.source else {
+        let (Some(source), Some(target)) = (self.input.rows(Side::Source), self.input.rows(Side::Target))
+        else {
             return Ok(Proof::not_run(claim, "a recording fills its window: the source has no padding"));
         };
         let (logits, batch) = (self.nodes.logits, self.batch());
-        let (mut sources, mut targets) = (source.tokens(), self.input.target.tokens());
+        let (mut sources, mut targets) = (source.tokens(), target.tokens());
         sources.push(Vec::new());
         targets.push(targets.first().cloned().unwrap_or_default());
         let rows = |rows: &[Vec<u32>], least| Rows::padded(rows, self.padding.id, self.padding.side, least);
-        let input = Input {
-            source: Source::Tokens(rows(&sources, source.length())),
-            target: rows(&targets, self.input.target.length()),
-        };
+        let source = Sequence::Tokens(rows(&sources, source.length()));
+        let input = Input::pair(source, rows(&targets, target.length()));
         let before = self.run(self.input, &[], &|id| id == logits)?;
         let graph = &self.model.graph;
         let is_weights = |id: NodeId| matches!(graph.node(id).op, Op::Squash(_));

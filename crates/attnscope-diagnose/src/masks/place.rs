@@ -56,7 +56,7 @@ impl Free {
 
     /// Padding.
     pub(super) fn padding(input: &Input, lengths: [usize; 2]) -> Self {
-        Self::new(lengths, input.target.batch(), |side, row, position| !is_token(input, side, row, position))
+        Self::new(lengths, input.batch(), |side, row, position| !is_token(input, side, row, position))
     }
 
     pub(super) fn get(&self, side: Side, row: usize, position: usize) -> bool {

@@ -79,6 +79,18 @@ impl Claim {
         matches!(self, Self::PaddingAlone | Self::PaddingEmbeddings | Self::PaddingStates)
     }
 
+    /// Whether it is about what cross-attention reads: a model of one stack has nothing of the kind.
+    pub fn is_about_cross_attention(self) -> bool {
+        match self {
+            Self::Causal | Self::PaddingAlone | Self::PaddingEmbeddings => false,
+            Self::PaddingStates
+            | Self::CrossFuture
+            | Self::CrossReach
+            | Self::SourceReach
+            | Self::AllPadding => true,
+        }
+    }
+
     /// Whether something must move, not stay.
     pub fn must_move(self) -> bool {
         matches!(self, Self::CrossReach | Self::SourceReach)

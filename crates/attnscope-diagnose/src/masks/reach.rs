@@ -1,13 +1,16 @@
 //! Proofs about positions: what a target token may not see, and what it must.
 
-use attnscope_graph::{NodeId, Op, Side};
+use attnscope_graph::{AttentionKind, AttentionStep, NodeId, Op, Role, Side};
 use attnscope_run::RunError;
 
 use super::bench::{Bench, Perturbed, Tensor, Tensors};
 use super::inconclusive::any_moved;
+use super::padding::NO_CROSS;
 use super::place::{Axes, Free, distance};
 use super::proof::{Claim, Leak, Proof, Verdict};
 
+/// Why a proof about later tokens has nothing to try.
+const NO_TARGET: &str = "the model has no decoder";
 /// Of a long input, so many positions are tried that positions × length stays below this.
 const BUDGET: usize = 1 << 13;
 /// And never fewer than these.
@@ -27,6 +30,7 @@ fn picked(first: usize, length: usize) -> Vec<usize> {
 impl Bench<'_> {
     /// Changes a target token: logits before it must stay.
     pub(super) fn causal(&mut self) -> Result<Proof, RunError> {
+        let Some(target) = self.nodes.target else { return Ok(Proof::not_run(Claim::Causal, NO_TARGET)) };
         let lengths = self.lengths(self.input)?;
         let [_, length] = lengths;
         if length < 2 {
@@ -34,13 +38,13 @@ impl Bench<'_> {
         }
         let (nodes, input, batch) = (self.nodes, self.input, self.batch());
         let watched = [nodes.logits];
-        let before = self.run(input, &[], &|id| id == nodes.logits || id == nodes.target)?;
+        let before = self.run(input, &[], &|id| id == nodes.logits || id == target)?;
         let positions = picked(1, length);
         let trial = |&changed: &usize| {
             let rows: Vec<(usize, usize)> = (0..batch).map(|row| (row, changed)).collect();
             Perturbed {
                 input,
-                changes: self.noise(nodes.target, &before, &rows, TRIES[0]),
+                changes: self.noise(target, &before, &rows, TRIES[0]),
                 free: Free::new(lengths, batch, |side, _, at| side == Side::Target && at >= changed),
                 cause: format!("target position {changed} replaced"),
             }
@@ -56,19 +60,25 @@ impl Bench<'_> {
         let lengths = self.lengths(self.input)?;
         let (nodes, input, batch) = (self.nodes, self.input, self.batch());
         let graph = &self.model.graph;
-        let is_memory = |path: &str| {
-            let cross = path.strip_suffix(".k").or(path.strip_suffix(".v"));
-            path == "encoder.out" || cross.is_some_and(|part| part.ends_with(".cross_attn"))
+        let (Some(target), Some(memory)) = (nodes.target, nodes.memory) else {
+            return Ok(Proof::not_run(Claim::CrossFuture, NO_CROSS));
         };
-        let mut watched: Vec<NodeId> =
-            graph.iter().filter(|(_, node)| is_memory(node.path.as_str())).map(|(id, _)| id).collect();
+        let of_source = |role: Role| {
+            let is = |step| role.is(AttentionKind::CrossAttention, step);
+            is(AttentionStep::K) || is(AttentionStep::V)
+        };
+        let mut watched: Vec<NodeId> = graph
+            .iter()
+            .filter(|(id, node)| *id == memory || of_source(node.role))
+            .map(|(id, _)| id)
+            .collect();
         watched.push(nodes.logits);
-        let before = self.run(input, &[], &|id| id == nodes.target || watched.contains(&id))?;
+        let before = self.run(input, &[], &|id| id == target || watched.contains(&id))?;
         let rows: Vec<(usize, usize)> =
             (0..batch).flat_map(|row| (0..lengths[1]).map(move |at| (row, at))).collect();
         let trial = Perturbed {
             input,
-            changes: self.noise(nodes.target, &before, &rows, TRIES[0]),
+            changes: self.noise(target, &before, &rows, TRIES[0]),
             free: Free::new(lengths, batch, |side, _, _| side == Side::Target),
             cause: "every target token replaced".into(),
         };
@@ -77,7 +87,8 @@ impl Bench<'_> {
     }
 
     /// Changes a vector of the source: the logits of every target token must move.
-    pub(super) fn reach(&mut self, claim: Claim, node: NodeId) -> Result<Proof, RunError> {
+    pub(super) fn reach(&mut self, claim: Claim, node: Option<NodeId>) -> Result<Proof, RunError> {
+        let Some(node) = node else { return Ok(Proof::not_run(claim, NO_CROSS)) };
         let [source, target] = self.lengths(self.input)?;
         let (logits, input, batch) = (self.nodes.logits, self.input, self.batch());
         let before = self.run(input, &[], &|id| id == logits || id == node)?;

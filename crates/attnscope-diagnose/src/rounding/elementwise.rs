@@ -1,6 +1,7 @@
 //! Bounds of operations that make each cell from a few.
 
-use attnscope_graph::{Activation, Op, Positions};
+use attnscope_graph::{Activation, Op, Positions, RotaryPairs};
+use attnscope_run::Turn;
 use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
@@ -56,6 +57,30 @@ impl Rounding {
             let angle = place(i) * (-exponent).exp();
             let units = angle * (3.0 * exponent + allowance::EXP) + allowance::SINE;
             self.precision.sum * units + self.stored(x, 1.0)
+        })
+    }
+
+    /// Two products with the sine and the cosine of an angle, which are off by what it is off, and are rounded to the
+    /// operands' type.
+    pub(super) fn rotated(&self, of: Computed<'_>, base: f64, pairs: RotaryPairs) -> Vec<f64> {
+        let ([_, _, length, size], Some(input)) = (&of.output.shape[..], of.inputs.first()) else {
+            return vec![0.0; of.output.values.len()];
+        };
+        let (length, size) = ((*length).max(1), (*size).max(1));
+        // Where only some positions are computed, the input still has all.
+        let whole = input.kept.shape.get(2).copied().unwrap_or(length);
+        let places = of.formula.positions();
+        let p = self.precision;
+        self.each(of, |cell, x| {
+            let (head, at, i) = (cell / (length * size), cell / size % length, cell % size);
+            let at = places.and_then(|places| places.get(at).copied()).unwrap_or(at);
+            let turn = Turn::of(base, pairs, size, at, i);
+            let start = (head * whole + at) * size;
+            let magnitude = of.magnitude(0, start + i) + of.magnitude(0, start + turn.partner);
+            let carried = of.error(0, start + i) + of.error(0, start + turn.partner);
+            let exponent = base.ln() * (i % (size / 2).max(1)).max(i / 2) as f64 * 2.0 / size as f64;
+            let units = turn.angle * (3.0 * exponent + allowance::EXP) + allowance::SINE;
+            carried + magnitude * (p.sum * units + p.operand + p.result) + self.stored(x, 1.0)
         })
     }
 

@@ -171,8 +171,11 @@ impl Rounding {
             Op::Linear | Op::Logits { .. } | Op::Scores { .. } | Op::Context | Op::Conv1d { .. } => {
                 Bounds::Products(Products::new(*self, of))
             }
-            Op::Ids(_) | Op::Features | Op::Mask(_) => every(vec![0.0; of.output.values.len()]),
+            Op::Ids(_) | Op::TypeIds(_) | Op::Features | Op::Mask(_) => {
+                every(vec![0.0; of.output.values.len()])
+            }
             Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) => every(self.moved(of)),
+            Op::Rotate { base, pairs, .. } => every(self.rotated(of, base, pairs)),
             Op::Embed { .. } | Op::RelativeBias { .. } => every(self.looked_up(of)),
             Op::Positions { kind, offset, .. } => every(self.positions(of, kind, offset)),
             Op::AddPositions | Op::AddMask { .. } => every(self.added(of, 1.0)),

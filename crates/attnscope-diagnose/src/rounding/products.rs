@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Factor, Op};
+use attnscope_graph::{Factor, Op, kv_head};
 use attnscope_run::Kept;
 use rayon::prelude::*;
 
@@ -197,13 +197,16 @@ impl<'a> Products<'a> {
             (Op::Scores { .. } | Op::Context, &[_, _, queries, _], _) => {
                 let Some(b) = of.inputs.get(1) else { return };
                 let (head, t, column) = (cell / (queries * last).max(1), cell / last % queries, cell % last);
+                let (heads, kv_heads) = (shape[1].max(1), b.kept.shape.get(1).copied().unwrap_or(1));
+                // batch · kv_heads + the head of keys and values that is read
+                let shared = head / heads * kv_heads + kv_head(head % heads, heads, kv_heads);
                 let scores = matches!(of.node.op, Op::Scores { .. });
                 for n in 0..self.terms {
                     let i = (head * queries + t) * self.terms + n;
                     // Of a key's row as many features as there are terms, or of each key's row one feature.
                     let j = match scores {
-                        true => (head * last + column) * self.terms + n,
-                        false => (head * self.terms + n) * last + column,
+                        true => (shared * last + column) * self.terms + n,
+                        false => (shared * self.terms + n) * last + column,
                     };
                     term(value(a, i), value(b, j), a.error.at(i), b.error.at(j));
                 }

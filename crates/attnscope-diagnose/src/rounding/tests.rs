@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use attnscope_graph::{Activation, Architecture, Dim, Sizes, Stack, Wiring, build};
-use attnscope_run::{Formula, Input, Kept, Rows, Source, SplitMix};
+use attnscope_run::{Formula, Input, Kept, Rows, Sequence, SplitMix};
 
 use super::{Computed, Errors, Precision, Reading, Rounding};
 
@@ -115,7 +115,7 @@ fn shares(
         sizes.set(dim, n);
     }
     let rows = |n: usize| Rows::new(&[vec![1; n]], 0);
-    let input = Input { source: Source::Tokens(rows(LENGTH)), target: rows(2) };
+    let input = Input::pair(Sequence::Tokens(rows(LENGTH)), rows(2));
     let formula = Formula::new(&graph, sizes.clone(), &input).unwrap();
     let node = graph.node(graph.find(path).unwrap());
     let kept = |(i, (values, _)): (usize, &(&[f64], &Errors))| {

@@ -1,6 +1,6 @@
 //! What the three rules about masks share: a proof on the model itself, turned into a finding.
 
-use attnscope_run::{Input, PadSide, Rows, Source};
+use attnscope_run::{Input, PadSide, Rows, Sequence};
 
 use crate::exam::Exam;
 use crate::masks::{Bench, Claim, Padding, Proof, Verdict};
@@ -69,11 +69,12 @@ const ROWS: usize = 2;
 
 /// The first rows of an input; of recordings, each of which takes long, one.
 fn fewer_rows(input: &Input, pad: u32) -> Input {
-    let first = |rows: &Rows| Rows::new(&rows.tokens().into_iter().take(ROWS).collect::<Vec<_>>(), pad);
-    match &input.source {
-        Source::Tokens(rows) => Input { source: Source::Tokens(first(rows)), target: first(&input.target) },
-        Source::Features(features) => input.select(&(0..features.batch.min(1)).collect::<Vec<_>>()),
+    if input.features().is_some() {
+        return input.select(&(0..input.batch().min(1)).collect::<Vec<_>>());
     }
+    let first = |rows: &Rows| Rows::new(&rows.tokens().into_iter().take(ROWS).collect::<Vec<_>>(), pad);
+    let few = Input::empty(input.batch().min(ROWS));
+    input.tokens().fold(few, |few, (side, rows)| few.with(side, Sequence::Tokens(first(rows))))
 }
 
 fn sentence(proof: &Proof, cause: &str, movement: f64) -> String {

@@ -1,7 +1,7 @@
 //! Logits that do not depend on the order of words.
 
-use attnscope_graph::Side;
-use attnscope_run::{Input, Keep, Native, Rows, Source};
+use attnscope_graph::{Role, Side};
+use attnscope_run::{Input, Keep, Native, Rows, Sequence};
 
 use crate::exam::Exam;
 use crate::finding::Severity;
@@ -55,10 +55,7 @@ fn check(exam: &Exam<'_>) -> Checked {
 
 /// The input with words in another order, and the rows in which there were any.
 fn reordered(input: &Input, side: Side, pad: u32) -> Option<(Input, Vec<usize>)> {
-    let rows = match side {
-        Side::Source => input.source_rows()?,
-        Side::Target => &input.target,
-    };
+    let rows = input.rows(side)?;
     let before = rows.tokens();
     let mut after = before.clone();
     for row in after.iter_mut().filter(|row| row.len() >= SHORTEST) {
@@ -71,17 +68,13 @@ fn reordered(input: &Input, side: Side, pad: u32) -> Option<(Input, Vec<usize>)>
         }
     }
     let changed: Vec<usize> = (0..before.len()).filter(|&i| before[i] != after[i]).collect();
-    let rows = Rows::new(&after, pad);
-    let input = match side {
-        Side::Source => Input { source: Source::Tokens(rows), target: input.target.clone() },
-        Side::Target => Input { source: input.source.clone(), target: rows },
-    };
+    let input = input.clone().with(side, Sequence::Tokens(Rows::new(&after, pad)));
     (!changed.is_empty()).then_some((input, changed))
 }
 
 /// The logits at each row's last token.
 fn last_logits(exam: &Exam<'_>, input: &Input) -> Result<Vec<Vec<f64>>, NotChecked> {
-    let logits = exam.model().graph.find("logits");
+    let logits = exam.model().graph.at(Role::Logits);
     let mut keep = Keep::new(|id| Some(id) == logits);
     Native::new().run(exam.model(), exam.weights()?, input, &mut keep).map_err(|e| NotChecked::from(&e))?;
     let kept = keep
@@ -94,7 +87,8 @@ fn last_logits(exam: &Exam<'_>, input: &Input) -> Result<Vec<Vec<f64>>, NotCheck
         let last = row * length + tokens.len().saturating_sub(1);
         kept.values[last * width..(last + 1) * width].to_vec()
     };
-    Ok(input.target.tokens().into_iter().enumerate().map(row).collect())
+    let last = input.tokens().last().map(|(_, rows)| rows.tokens()).unwrap_or_default();
+    Ok(last.into_iter().enumerate().map(row).collect())
 }
 
 /// The largest difference, as a share of the spread.
@@ -113,12 +107,12 @@ mod tests {
     #[test]
     fn words_change_places_and_ends_stay() {
         let target = Rows::new(&[vec![0, 5, 6, 7], vec![0, 5]], 9);
-        let input = Input { source: Source::Tokens(Rows::new(&[vec![1, 2, 3, 4], vec![1, 4]], 9)), target };
+        let input = Input::pair(Sequence::Tokens(Rows::new(&[vec![1, 2, 3, 4], vec![1, 4]], 9)), target);
         let (changed, rows) = reordered(&input, Side::Source, 9).unwrap();
-        assert_eq!(changed.source_rows().unwrap().tokens(), [vec![3, 2, 1, 4], vec![1, 4]]);
+        assert_eq!(changed.rows(Side::Source).unwrap().tokens(), [vec![3, 2, 1, 4], vec![1, 4]]);
         assert_eq!(rows, [0]);
         let (changed, _) = reordered(&input, Side::Target, 9).unwrap();
-        assert_eq!(changed.target.tokens()[0], [0, 6, 5, 7]);
+        assert_eq!(changed.rows(Side::Target).unwrap().tokens()[0], [0, 6, 5, 7]);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The families: each is a file with data in it and a line in [`FAMILIES`].
 
 mod bart;
+mod bert;
 mod blenderbot;
 mod blenderbot_small;
 mod fairseq;
+mod gpt2;
+mod llama;
 mod m2m100;
 mod marian;
 mod mbart;
@@ -41,6 +44,9 @@ pub const FAMILIES: &[&Family] = &[
     &t5::FAMILY,
     &torch_nn::FAMILY,
     &tiny_transformer::FAMILY,
+    &gpt2::FAMILY,
+    &llama::FAMILY,
+    &bert::FAMILY,
 ];
 
 /// What is known of a family before a file is seen.
@@ -166,6 +172,16 @@ pub enum Sets {
     TiedOutput,
     /// true: logits are multiplied by 1/√d_model.
     LogitScale,
+    /// true: scores are divided by √d_head.
+    ScoreScale,
+    /// The base of rotary positions.
+    RotaryBase,
+    /// true: the maps of attention add biases.
+    AttentionBiases,
+    /// true: the maps of the feed-forward add biases.
+    FeedForwardBiases,
+    /// A setting that only runs with one value, given as JSON.
+    Unsupported(&'static str),
 }
 
 /// The keys that Hugging Face's BART and its descendants share, with what their absence means to each.

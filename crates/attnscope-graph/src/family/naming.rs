@@ -136,6 +136,81 @@ pub(super) const T5_GGUF: NameScheme = NameScheme {
     buffers: &[],
 };
 
+/// GPT-2's names. Its maps are stored as [input, output], and q, k and v in one.
+pub(super) const GPT2: NameScheme = NameScheme {
+    id: "GPT-2",
+    tables: &[&[
+        ("decoder.{n}.self_attn.norm", "h.{n}.ln_1"),
+        ("decoder.{n}.self_attn.q.weight", "h.{n}.attn.c_attn.weight[0/3]^T"),
+        ("decoder.{n}.self_attn.k.weight", "h.{n}.attn.c_attn.weight[1/3]^T"),
+        ("decoder.{n}.self_attn.v.weight", "h.{n}.attn.c_attn.weight[2/3]^T"),
+        ("decoder.{n}.self_attn.q.bias", "h.{n}.attn.c_attn.bias[0/3]"),
+        ("decoder.{n}.self_attn.k.bias", "h.{n}.attn.c_attn.bias[1/3]"),
+        ("decoder.{n}.self_attn.v.bias", "h.{n}.attn.c_attn.bias[2/3]"),
+        ("decoder.{n}.self_attn.out", "h.{n}.attn.c_proj^T"),
+        ("decoder.{n}.ffn.norm", "h.{n}.ln_2"),
+        ("decoder.{n}.ffn.hidden", "h.{n}.mlp.c_fc^T"),
+        ("decoder.{n}.ffn.out", "h.{n}.mlp.c_proj^T"),
+        ("tgt.embed", "wte"),
+        ("tgt.positions", "wpe"),
+        ("decoder.out", "ln_f"),
+        ("logits", "lm_head"),
+    ]],
+    buffers: &[],
+};
+
+/// Hugging Face's names for Llama. What its activation reads is called gate there, and what it multiplies, up.
+pub(super) const LLAMA: NameScheme = NameScheme {
+    id: "Hugging Face Llama",
+    tables: &[&[
+        ("decoder.{n}.self_attn.norm", "layers.{n}.input_layernorm"),
+        ("decoder.{n}.self_attn.q", "layers.{n}.self_attn.q_proj"),
+        ("decoder.{n}.self_attn.k", "layers.{n}.self_attn.k_proj"),
+        ("decoder.{n}.self_attn.v", "layers.{n}.self_attn.v_proj"),
+        ("decoder.{n}.self_attn.out", "layers.{n}.self_attn.o_proj"),
+        ("decoder.{n}.ffn.norm", "layers.{n}.post_attention_layernorm"),
+        ("decoder.{n}.ffn.hidden", "layers.{n}.mlp.gate_proj"),
+        ("decoder.{n}.ffn.gate", "layers.{n}.mlp.up_proj"),
+        ("decoder.{n}.ffn.out", "layers.{n}.mlp.down_proj"),
+        ("tgt.embed", "embed_tokens"),
+        ("decoder.out", "norm"),
+        ("logits", "lm_head"),
+    ]],
+    buffers: &[],
+};
+
+/// Hugging Face's names for BERT. Norms of its first files go by gamma and beta.
+pub(super) const BERT: NameScheme = NameScheme {
+    id: "Hugging Face BERT",
+    tables: &[&[
+        ("encoder.{n}.self_attn.q", "encoder.layer.{n}.attention.self.query"),
+        ("encoder.{n}.self_attn.k", "encoder.layer.{n}.attention.self.key"),
+        ("encoder.{n}.self_attn.v", "encoder.layer.{n}.attention.self.value"),
+        ("encoder.{n}.self_attn.out", "encoder.layer.{n}.attention.output.dense"),
+        ("encoder.{n}.self_attn.norm", "encoder.layer.{n}.attention.output.LayerNorm"),
+        ("encoder.{n}.self_attn.norm.weight", "encoder.layer.{n}.attention.output.LayerNorm.gamma"),
+        ("encoder.{n}.self_attn.norm.bias", "encoder.layer.{n}.attention.output.LayerNorm.beta"),
+        ("encoder.{n}.ffn.hidden", "encoder.layer.{n}.intermediate.dense"),
+        ("encoder.{n}.ffn.out", "encoder.layer.{n}.output.dense"),
+        ("encoder.{n}.ffn.norm", "encoder.layer.{n}.output.LayerNorm"),
+        ("encoder.{n}.ffn.norm.weight", "encoder.layer.{n}.output.LayerNorm.gamma"),
+        ("encoder.{n}.ffn.norm.bias", "encoder.layer.{n}.output.LayerNorm.beta"),
+        ("src.embed", "embeddings.word_embeddings"),
+        ("src.positions", "embeddings.position_embeddings"),
+        ("src.types", "embeddings.token_type_embeddings"),
+        ("src.embed_pos", "embeddings.LayerNorm"),
+        ("src.embed_pos.weight", "embeddings.LayerNorm.gamma"),
+        ("src.embed_pos.bias", "embeddings.LayerNorm.beta"),
+        ("head.dense", "cls.predictions.transform.dense"),
+        ("head.norm", "cls.predictions.transform.LayerNorm"),
+        ("head.norm.weight", "cls.predictions.transform.LayerNorm.gamma"),
+        ("head.norm.bias", "cls.predictions.transform.LayerNorm.beta"),
+        ("logits", "cls.predictions.decoder"),
+        ("logits.bias", "cls.predictions.bias"),
+    ]],
+    buffers: &[],
+};
+
 /// OpenAI's names for Whisper, kept by whisper.cpp.
 pub(super) const OPENAI_WHISPER: NameScheme = NameScheme {
     id: "OpenAI Whisper",

@@ -1,6 +1,6 @@
 //! One box from one or a few nodes: its title, its shape, and everything that is known about it.
 
-use attnscope_graph::{Dim, Node, NormKind, NormPlace, Op, Positions, Slot, Stack, WeightId, words};
+use attnscope_graph::{Dim, Node, NormKind, Op, Positions, Slot, Stack, WeightId, words};
 
 use super::{View, thousands};
 use crate::diagram::{Block, Hole, Kind};
@@ -20,12 +20,14 @@ pub(super) fn joins_input(node: &Node) -> bool {
         Op::AddMask { bias, mask } => !bias && !mask,
         Op::Ids(_)
         | Op::Features
+        | Op::TypeIds(_)
         | Op::Embed { .. }
         | Op::Positions { .. }
         | Op::AddPositions
         | Op::Conv1d { .. }
         | Op::Norm { .. }
         | Op::Linear
+        | Op::Rotate { .. }
         | Op::Scores { .. }
         | Op::RelativeBias { .. }
         | Op::Mask(_)
@@ -41,10 +43,11 @@ pub(super) fn joins_input(node: &Node) -> bool {
 /// The colour of an operation.
 pub(super) fn kind(op: &Op) -> Kind {
     match op {
-        Op::Ids(_) | Op::Features => Kind::Input,
+        Op::Ids(_) | Op::TypeIds(_) | Op::Features => Kind::Input,
         Op::Embed { .. } | Op::Positions { .. } | Op::AddPositions => Kind::Embedding,
         Op::Linear | Op::Conv1d { .. } => Kind::Linear,
         Op::SplitHeads(_)
+        | Op::Rotate { .. }
         | Op::Scores { .. }
         | Op::AddMask { .. }
         | Op::Squash(_)
@@ -141,10 +144,10 @@ fn norm_name(kind: NormKind) -> &'static str {
 }
 
 fn norm_place(view: &View<'_>, node: &Node) -> &'static str {
-    match (node.path.layer(), view.model.wiring.norm_place) {
+    match (node.role.layer(), view.model.graph.is_after_sum(node)) {
         (None, _) => "at the end",
-        (Some(_), NormPlace::Pre) => "before the sublayer",
-        (Some(_), NormPlace::Post) => "after the sum",
+        (Some(_), false) => "before the sublayer",
+        (Some(_), true) => "after the sum",
     }
 }
 
@@ -155,6 +158,7 @@ pub(super) fn positions(kind: Positions, offset: usize) -> String {
         Positions::SinusoidHalves => "sinusoids, sines then cosines",
         Positions::SinusoidInterleaved => "sinusoids, sine and cosine in turn",
         Positions::SinusoidFairseq => "sinusoids, fairseq's",
+        Positions::Rotary => "rotary positions",
         Positions::None => "no positions",
     };
     if offset > 0 { format!("{words}, from row {offset}") } else { words.into() }
@@ -163,16 +167,17 @@ pub(super) fn positions(kind: Positions, offset: usize) -> String {
 /// What a joined node adds: the split into heads, a second name.
 fn joined_line(view: &View<'_>, node: &Node) -> Option<String> {
     match node.op {
-        Op::SplitHeads(stack) => Some(heads(view, stack)),
+        Op::SplitHeads(stack) => Some(heads(view, stack, node)),
         Op::MergeHeads(_) => Some(format!("heads side by side {}", view.shape(&node.dims))),
         _ => None,
     }
 }
 
 /// `4 heads × 32`, or letters while the file does not say.
-pub(super) fn heads(view: &View<'_>, stack: Stack) -> String {
-    let (count, size) = (view.dim(Dim::Heads(stack)), view.dim(Dim::Head(stack)));
-    match view.model.sizes.get(Dim::Heads(stack)) {
+pub(super) fn heads(view: &View<'_>, stack: Stack, split: &Node) -> String {
+    let heads = split.dims.get(1).copied().unwrap_or(Dim::Heads(stack));
+    let (count, size) = (view.dim(heads), view.dim(Dim::Head(stack)));
+    match view.model.sizes.get(heads) {
         Some(_) => format!("{count} heads × {size}"),
         None => format!("{count} heads × {size} ({count} unknown)"),
     }
@@ -197,7 +202,8 @@ fn weight_line(view: &View<'_>, weight: WeightId, naming: &Naming<'_>) -> String
                 format!("{:?}", found.shape(&model.tensors))
             };
             let rows = found.rows.as_ref().map(|r| format!(" rows {}–{}", r.start, r.end.saturating_sub(1)));
-            format!("{name}{} {text} {}", rows.unwrap_or_default(), tensor.dtype)
+            let stored = if found.transposed { ", stored transposed" } else { "" };
+            format!("{name}{} {text} {}{stored}", rows.unwrap_or_default(), tensor.dtype)
         }
     }
 }

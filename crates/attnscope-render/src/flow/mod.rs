@@ -9,7 +9,7 @@ mod legend;
 mod overview;
 mod part;
 
-use attnscope_graph::{Model, NodePath, Selector, ShapeText, Stack};
+use attnscope_graph::{Model, Node, Role, Selector, ShapeText, Side, Stack};
 
 use crate::diagram::Diagram;
 use layers::{LayerGroup, layer_groups};
@@ -58,14 +58,21 @@ const PARTS: [&str; 3] = ["self_attn", "cross_attn", "ffn"];
 
 impl Component {
     /// Whether a node belongs to what is drawn.
-    pub fn holds(self, path: &NodePath) -> bool {
-        match (self, path.layer()) {
+    pub fn holds(self, model: &Model, node: &Node) -> bool {
+        let of_stack = |stack: Stack| match node.role {
+            Role::Entry(side, _) => side == stack.side(),
+            Role::Audio(_) => stack.side() == Side::Source,
+            Role::StackOut(of) => of == stack,
+            Role::Head(_) | Role::Logits => model.architecture.stacks().next_back() == Some(stack),
+            Role::Layer(of, ..) => of == stack,
+        };
+        match (self, node.role.layer()) {
             (Self::Full, _) => true,
             (Self::Encoder, Some((stack, _))) => stack == Stack::Encoder,
             (Self::Decoder, Some((stack, _))) => stack == Stack::Decoder,
-            (Self::Encoder, None) => matches!(path.part(), "src" | "audio" | "encoder"),
-            (Self::Decoder, None) => matches!(path.part(), "tgt" | "decoder" | "logits"),
-            (_, Some((stack, _))) => self.draws(stack, path.part()),
+            (Self::Encoder, None) => of_stack(Stack::Encoder),
+            (Self::Decoder, None) => of_stack(Stack::Decoder),
+            (_, Some((stack, _))) => self.draws(stack, node.path.part()),
             (_, None) => false,
         }
     }

@@ -1,42 +1,67 @@
 //! The whole model at a glance: inputs, embeddings, layers folded, output.
 
-use attnscope_graph::{Dim, Front, Node, NormPlace, Op, Positions, Side, Slot, Stack, WeightId, words};
+use attnscope_graph::{
+    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, Node, Op, Role, Side, Slot, Stack,
+    WeightId, words,
+};
 
 use super::block::{Naming, block, heads, hole, positions, step};
 use super::layers::layer_groups;
 use super::{LayerGroup, PARTS, View, thousands};
 use crate::diagram::{Arrow, Block, Diagram, Kind};
 
-/// The diagram of the given stacks with everything that feeds them.
+/// The diagram of those of the given stacks that the model has, with everything that feeds them.
 pub(super) fn diagram(view: &View<'_>, stacks: &[Stack]) -> Diagram {
     let mut d =
         Diagram { title: title(view, stacks), facts: Vec::new(), blocks: Vec::new(), arrows: Vec::new() };
-    let memory = if stacks.contains(&Stack::Encoder) {
-        let embedded = embeddings(view, &mut d, Side::Source);
-        stack(view, &mut d, Stack::Encoder, embedded, None)
-    } else {
-        let shape = node(view, "encoder.out").map(|n| view.shape(&n.dims)).unwrap_or_default();
-        d.blocks.push(super::block::outside("encoder.out", &shape));
-        0
-    };
-    if stacks.contains(&Stack::Decoder) {
-        let embedded = embeddings(view, &mut d, Side::Target);
-        let out = stack(view, &mut d, Stack::Decoder, embedded, Some(memory));
-        if let Some(logits) = node(view, "logits") {
-            let mut block = block(view, &[logits], &whole_names());
-            if view.model.wiring.tied_output {
-                block.lines.insert(1, "tied to the embedding table".into());
-            }
-            push(&mut d, block, &[(out, "")]);
-        }
+    let mut outputs: Vec<(Stack, usize)> = Vec::new();
+    let drawn = view.model.architecture.stacks.iter().filter(|(shape, _)| stacks.contains(&shape.stack));
+    for (shape, _) in drawn {
+        let memory = shape.reads.map(|read| match outputs.iter().find(|(stack, _)| *stack == read) {
+            Some(&(_, block)) => block,
+            None => push(&mut d, memory(view, read), &[]),
+        });
+        let embedded = embeddings(view, &mut d, shape.stack.side());
+        let out = stack(view, &mut d, shape.stack, embedded, memory);
+        outputs.push((shape.stack, out));
+    }
+    if let (Some(&(last, out)), Some(end)) = (outputs.last(), view.model.architecture.stacks().next_back())
+        && last == end
+    {
+        head(view, &mut d, out);
     }
     d
+}
+
+/// The output of a stack that is not drawn.
+fn memory(view: &View<'_>, stack: Stack) -> Block {
+    let role = Role::StackOut(stack);
+    let shape = node(view, role).map(|n| view.shape(&n.dims)).unwrap_or_default();
+    super::block::outside(&role.to_string(), &shape)
+}
+
+/// What follows the last stack.
+fn head(view: &View<'_>, d: &mut Diagram, out: usize) {
+    let mut x = out;
+    for role in
+        [HeadStep::Dense, HeadStep::Act, HeadStep::Norm].map(Role::Head).into_iter().chain([Role::Logits])
+    {
+        let Some(n) = node(view, role) else { continue };
+        let mut block = block(view, &[n], &whole_names());
+        if role == Role::Logits && view.model.graph.borrows_weights(n) {
+            block.lines.insert(1, "tied to the embedding table".into());
+        }
+        if role != Role::Logits {
+            block.title = role.to_string();
+        }
+        x = push(d, block, &[(x, "")]);
+    }
 }
 
 fn title(view: &View<'_>, stacks: &[Stack]) -> String {
     match stacks {
         [one] => format!("{} {}", view.model.title(), one.name()),
-        _ => format!("{} encoder-decoder", view.model.title()),
+        _ => format!("{} {}", view.model.title(), view.model.architecture.kind()),
     }
 }
 
@@ -45,9 +70,9 @@ fn whole_names() -> Naming<'static> {
     Naming { path: &|path| path.to_owned(), tensor: &|name: &str, _: WeightId| name.to_owned() }
 }
 
-fn node<'a>(view: &View<'a>, path: &str) -> Option<&'a Node> {
+fn node<'a>(view: &View<'a>, role: Role) -> Option<&'a Node> {
     let model = view.model;
-    model.graph.find(path).map(|id| model.graph.node(id))
+    model.graph.at(role).map(|id| model.graph.node(id))
 }
 
 fn push(d: &mut Diagram, block: Block, inputs: &[(usize, &str)]) -> usize {
@@ -59,27 +84,29 @@ fn push(d: &mut Diagram, block: Block, inputs: &[(usize, &str)]) -> usize {
 
 /// Ids or audio, then everything up to `embed_pos` in one box.
 fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
-    let s = side.name();
     let names = whole_names();
     let mut last = None;
-    if side == Side::Source && view.model.wiring.front == Front::Audio {
-        for path in ["audio.mel", "audio.conv1", "audio.conv2"] {
-            let Some(n) = node(view, path) else { continue };
-            let mut block = block(view, &[n], &names);
-            block.title = path.to_owned();
-            if matches!(n.op, Op::Conv1d { .. }) {
-                block.lines.insert(1, "then gelu".into());
-            }
-            last = Some(push(d, block, &last.map(|l| (l, "")).into_iter().collect::<Vec<_>>()));
+    let audio =
+        [Role::Audio(AudioStep::Mel), Role::Audio(AudioStep::Conv(1)), Role::Audio(AudioStep::Conv(2))];
+    for role in audio.into_iter().filter(|_| side == Side::Source) {
+        let Some(n) = node(view, role) else { continue };
+        let mut block = block(view, &[n], &names);
+        block.title = role.to_string();
+        if matches!(n.op, Op::Conv1d { .. }) {
+            block.lines.insert(1, "then gelu".into());
         }
-    } else if let Some(ids) = node(view, &format!("{s}.ids")) {
+        last = Some(push(d, block, &last.map(|l| (l, "")).into_iter().collect::<Vec<_>>()));
+    }
+    let entry = |step| Role::Entry(side, step);
+    if let Some(ids) = node(view, entry(EntryStep::Ids)) {
         let mut block = block(view, &[ids], &names);
-        block.title = format!("{s}.ids");
+        block.title = ids.path.to_string();
         last = Some(push(d, block, &[]));
     }
-    let parts: Vec<&Node> = ["embed", "embed_norm", "positions", "embed_sum", "embed_pos"]
-        .iter()
-        .filter_map(|leaf| node(view, &format!("{s}.{leaf}")))
+    use EntryStep::{Embed, EmbedNorm, EmbedPos, EmbedSum, Positions as Added, Types};
+    let parts: Vec<&Node> = [Embed, EmbedNorm, Added, Types, EmbedSum, EmbedPos]
+        .into_iter()
+        .filter_map(|step| node(view, entry(step)))
         .collect();
     let mut whole = Block { kind: Kind::Embedding, ..block(view, &[], &names) };
     for n in parts {
@@ -93,6 +120,11 @@ fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
                 lines.extend(one.lines.into_iter().skip(1));
                 lines
             }
+            Op::Embed { .. } if n.role == entry(Types) => {
+                let mut lines = vec!["+ table of token types".to_owned()];
+                lines.extend(one.lines.into_iter().skip(1));
+                lines
+            }
             Op::Norm { .. } => {
                 let mut lines = vec![format!("then {}", step(view, n).split(',').next().unwrap_or_default())];
                 lines.extend(one.lines.into_iter().skip(1));
@@ -101,16 +133,31 @@ fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
             _ => one.lines,
         });
     }
-    if view.model.wiring.positions(side) == Positions::None {
-        whole.lines.push("no positions added: a relative bias in self-attention".into());
+    if node(view, entry(Added)).is_none() {
+        whole.lines.push(no_positions(view, side).into());
     }
-    if side == Side::Target && view.model.wiring.shared_embeddings && view.model.wiring.front == Front::Tokens
+    if let Some(embed) = node(view, entry(Embed))
+        && side == Side::Target
+        && view.model.graph.borrows_weights(embed)
     {
-        whole.lines.push("table shared with src.embed".into());
+        whole.lines.push(format!("table shared with {}", Role::Entry(Side::Source, Embed)));
     }
-    whole.path = format!("{s}.embed_pos");
-    whole.title = format!("{s}.embed_pos");
+    whole.path = entry(EmbedPos).to_string();
+    whole.title = whole.path.clone();
     push(d, whole, &last.map(|l| (l, "")).into_iter().collect::<Vec<_>>())
+}
+
+/// Where positions come from when none are added to the embeddings.
+fn no_positions(view: &View<'_>, side: Side) -> &'static str {
+    let of_side = |node: &&Node| node.role.layer().is_some_and(|(stack, _)| stack.side() == side);
+    let nodes = || view.model.graph.nodes().iter().filter(of_side);
+    if nodes().any(|node| matches!(node.op, Op::Rotate { .. })) {
+        return "no positions added: queries and keys are rotated in self-attention";
+    }
+    match nodes().any(|node| matches!(node.op, Op::RelativeBias { .. })) {
+        true => "no positions added: a relative bias in self-attention",
+        false => "no positions added",
+    }
 }
 
 /// The layers of a stack, those alike in one box, then its end.
@@ -123,11 +170,10 @@ fn stack(view: &View<'_>, d: &mut Diagram, stack: Stack, input: usize, memory: O
         }
         x = push(d, layers(view, &group), &inputs);
     }
-    let path = format!("{}.out", stack.name());
-    match node(view, &path) {
+    match node(view, Role::StackOut(stack)) {
         Some(n) if matches!(n.op, Op::Norm { .. }) => {
             let mut block = block(view, &[n], &whole_names());
-            block.title = path;
+            block.title = n.path.to_string();
             push(d, block, &[(x, "")])
         }
         _ => x,
@@ -160,7 +206,10 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     weights.dedup();
     let bound = |w: &WeightId| matches!(model.binding.slot(*w), Slot::Bound(_));
     // The relative bias is one table a stack, kept by its first layer.
-    let is_table = |w: &WeightId| model.graph.weight(*w).path.ends_with("self_attn.bias.weight");
+    let of_bias = |n: &&Node| matches!(n.op, Op::RelativeBias { .. });
+    let biases: Vec<WeightId> =
+        nodes.iter().copied().filter(of_bias).flat_map(|n| n.weights.clone()).collect();
+    let is_table = |w: &WeightId| biases.contains(w);
     let (tables, own): (Vec<WeightId>, Vec<WeightId>) = weights.iter().partition(|w| is_table(w));
     let count = |of: &[WeightId]| of.iter().map(|&w| model.elements(w)).sum::<u64>();
     let each = if group.count() > 1 { " each" } else { "" };
@@ -188,20 +237,33 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
 /// What a reader wants to know of a part before looking inside.
 fn part_lines(view: &View<'_>, part: &str, nodes: &[&Node]) -> Vec<String> {
     let mut facts = Vec::new();
-    let mut norm = None;
+    let (mut norm, mut after) = (None, false);
     for n in nodes {
         match n.op {
-            Op::SplitHeads(stack) if n.path.leaf() == "q_heads" => facts.push(heads(view, stack)),
+            Op::SplitHeads(stack) => match n.role.attention().map(|(_, step)| step) {
+                Some(AttentionStep::QHeads) => facts.push(heads(view, stack, n)),
+                // Told where they are fewer.
+                Some(AttentionStep::KHeads) if n.dims.get(1) != Some(&Dim::Heads(stack)) => {
+                    facts.push(format!("{} of keys and values", heads(view, stack, n)));
+                }
+                _ => {}
+            },
+            Op::Rotate { .. } if n.role.attention().map(|(_, step)| step) == Some(AttentionStep::QRot) => {
+                facts.push("rotary positions".into());
+            }
             Op::Scores { .. } => facts.push(step(view, n)),
             Op::RelativeBias { .. } => facts.push("relative bias".into()),
             Op::Mask(kind) => facts.push(format!("mask: {kind}")),
-            Op::Linear if n.path.leaf() == "hidden" => {
+            Op::Linear if n.role.feed_forward() == Some(FeedForwardStep::Hidden) => {
                 let (d, f) = (view.dim(Dim::Model), n.dims.last().map(|&d| view.dim(d)).unwrap_or_default());
                 facts.push(format!("{d} → {f} → {d}"));
             }
             Op::Activate(_) => facts.push(words::formula(n, &view.model.sizes, view.symbolic)),
             Op::Gate => facts.push("gated".into()),
-            Op::Norm { .. } => norm = step(view, n).split(',').next().map(str::to_owned),
+            Op::Norm { .. } => {
+                norm = step(view, n).split(',').next().map(str::to_owned);
+                after = view.model.graph.is_after_sum(n);
+            }
             _ => {}
         }
     }
@@ -209,9 +271,9 @@ fn part_lines(view: &View<'_>, part: &str, nodes: &[&Node]) -> Vec<String> {
         facts.push("no mask".into());
     }
     let norm = norm.unwrap_or_default();
-    let place = match view.model.wiring.norm_place {
-        NormPlace::Pre => format!("{norm} → {part} → + residual"),
-        NormPlace::Post => format!("{part} → + residual → {norm}"),
+    let place = match after {
+        false => format!("{norm} → {part} → + residual"),
+        true => format!("{part} → + residual → {norm}"),
     };
     vec![place, format!("  {}", facts.join(", "))]
 }

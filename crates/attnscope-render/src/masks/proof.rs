@@ -130,9 +130,11 @@ pub fn measure_note(proofs: &[Proof], options: Options) -> String {
             number(proof.threshold)
         )
     });
+    let has_cross = proofs.iter().any(|proof| proof.claim.is_about_cross_attention());
+    let tensors = if has_cross { "encoder.out or of the logits" } else { "the logits" };
     let text = format!(
-        "Cells are pairs of a query and a key. A movement is a share of the largest value of encoder.out or of the logits; \
-         what stays is equal to the bit.{}",
+        "Cells are pairs of a query and a key. A movement is a share of the largest value of {tensors}; what stays is equal \
+         to the bit.{}",
         loose.unwrap_or_default()
     );
     joined(&wrap_plain(&shown(&text, options.glyphs), options.width))

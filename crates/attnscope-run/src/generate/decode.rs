@@ -1,9 +1,9 @@
 //! The decoder as a search sees it: tokens go in, the scores of the next token come out.
 
-use attnscope_graph::{Model, NodeId};
+use attnscope_graph::{Model, NodeId, Role};
 
 use crate::error::RunError;
-use crate::input::{Input, Rows, Source};
+use crate::input::{Input, Rows};
 use crate::native::{Decoding, Native};
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
@@ -68,7 +68,7 @@ pub struct Uncached<'a> {
     model: &'a Model,
     weights: &'a Weights,
     native: Native,
-    source: Source,
+    given: Input,
     /// What each row has read.
     read: Vec<Vec<u32>>,
     logits: Vec<f32>,
@@ -76,9 +76,9 @@ pub struct Uncached<'a> {
 
 impl<'a> Uncached<'a> {
     /// A decoder that has read nothing.
-    pub fn new(model: &'a Model, weights: &'a Weights, source: Source) -> Self {
-        let read = vec![Vec::new(); source.batch()];
-        Self { model, weights, native: Native::new(), source, read, logits: Vec::new() }
+    pub fn new(model: &'a Model, weights: &'a Weights, given: Input) -> Self {
+        let read = vec![Vec::new(); given.batch()];
+        Self { model, weights, native: Native::new(), given, read, logits: Vec::new() }
     }
 }
 
@@ -88,7 +88,7 @@ impl Decode for Uncached<'_> {
         let longer = |(read, new): (&Vec<u32>, &Vec<u32>)| [read.as_slice(), new].concat();
         let read: Vec<Vec<u32>> = self.read.iter().zip(tokens).map(longer).collect();
         // Rows are of one length: there is no padding.
-        let input = Input { source: self.source.clone(), target: Rows::new(&read, 0) };
+        let input = self.given.clone().with_target(Rows::new(&read, 0));
         let mut last = LastRow { node: logits_of(self.model)?, logits: Vec::new() };
         self.native.run(self.model, self.weights, &input, &mut last)?;
         (self.read, self.logits) = (read, last.logits);
@@ -98,14 +98,14 @@ impl Decode for Uncached<'_> {
     fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
         known_rows(self.read.len(), rows)?;
         self.read = rows.iter().map(|&row| self.read[row].clone()).collect();
-        self.source = self.source.select(rows);
+        self.given = self.given.select(rows);
         Ok(())
     }
 }
 
 /// The node whose values choose the next token.
 pub(crate) fn logits_of(model: &Model) -> Result<NodeId, RunError> {
-    model.graph.find("logits").ok_or_else(|| RunError::Obstacle("the graph has no logits".into()))
+    model.graph.at(Role::Logits).ok_or_else(|| RunError::Obstacle("the graph has no logits".into()))
 }
 
 fn same_batch(batch: usize, tokens: &[Vec<u32>]) -> Result<(), RunError> {

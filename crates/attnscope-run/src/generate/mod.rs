@@ -10,7 +10,7 @@ mod watch;
 use attnscope_graph::{Model, Side};
 
 use crate::error::RunError;
-use crate::input::{Features, InputError, Rows, Source, check_rows};
+use crate::input::{Features, Input, InputError, Rows, Sequence, check_rows};
 use crate::native::Native;
 use crate::weights::Weights;
 
@@ -59,7 +59,7 @@ impl<'a> Generator<'a> {
         let mut made = vec![Vec::new(); sources.len()];
         for batch in order.chunks(together) {
             let rows: Vec<Vec<u32>> = batch.iter().map(|&i| sources[i].clone()).collect();
-            let source = Source::Tokens(Rows::new(&rows, self.settings.pad));
+            let source = Sequence::Tokens(Rows::new(&rows, self.settings.pad));
             let of_all = |row: usize| batch.get(row).copied().unwrap_or(row);
             let written = self.batch(native, source, &rows).map_err(|e| in_row(self.model, e, of_all))?;
             for (&i, hypotheses) in batch.iter().zip(written) {
@@ -78,7 +78,7 @@ impl<'a> Generator<'a> {
         native: &mut Native,
         features: &Features,
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        let all = Source::Features(features.clone());
+        let all = Sequence::Features(features.clone());
         if self.settings.beams == 1 {
             return self.batch(native, all, &[]);
         }
@@ -93,12 +93,47 @@ impl<'a> Generator<'a> {
     fn batch(
         &self,
         native: &mut Native,
-        source: Source,
+        source: Sequence,
         rows: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let batch = source.batch();
-        let mut decode = Watched::new(native, self.model, self.weights, source)?;
+        let given = Input::of(Side::Source, source);
+        let mut decode = Watched::new(native, self.model, self.weights, given)?;
         self.search(&mut decode, batch, rows)
+    }
+
+    /// Continues each prompt, for a decoder that reads nothing else.
+    ///
+    /// # Errors
+    /// When a prompt does not fit the model, a logit is not a number, or the rules leave no token.
+    pub fn from_prompts(
+        &self,
+        native: &mut Native,
+        prompts: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        check_rows(self.model, Side::Target, prompts)?;
+        if let Some(empty) = prompts.iter().position(Vec::is_empty) {
+            return Err(InputError::Empty { row: empty }.into());
+        }
+        let together = if self.settings.beams > 1 { 1 } else { BATCH };
+        // Prompts of one length go together: nothing is padded.
+        let mut order: Vec<usize> = (0..prompts.len()).collect();
+        order.sort_by_key(|&i| prompts[i].len());
+        let mut made = vec![Vec::new(); prompts.len()];
+        for same in order.chunk_by(|&a, &b| prompts[a].len() == prompts[b].len()) {
+            for batch in same.chunks(together) {
+                let starts: Vec<Vec<u32>> = batch.iter().map(|&i| prompts[i].clone()).collect();
+                let of_all = |row: usize| batch.get(row).copied().unwrap_or(row);
+                let given = Input::empty(batch.len());
+                let mut decode = Watched::new(native, self.model, self.weights, given)?;
+                let written = self.search_from(&mut decode, &starts, &[]);
+                for (&i, hypotheses) in batch.iter().zip(written.map_err(|e| in_row(self.model, e, of_all))?)
+                {
+                    made[i] = hypotheses;
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// Searches with any decoder that has read nothing yet, for so many sources; with several beams, for one. `rows` are
@@ -112,14 +147,24 @@ impl<'a> Generator<'a> {
         batch: usize,
         rows: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        let settings = self.settings;
-        if settings.start.is_empty() {
+        if self.settings.start.is_empty() {
             return Err(RunError::NoStart { family: self.model.family.title });
         }
-        let started = settings.start.len();
+        self.search_from(decode, &vec![self.settings.start.clone(); batch], rows)
+    }
+
+    /// The same where each row begins with tokens of its own, as many as the others.
+    fn search_from(
+        &self,
+        decode: &mut dyn Decode,
+        starts: &[Vec<u32>],
+        rows: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        let settings = self.settings;
+        let started = starts.first().map_or(0, Vec::len);
         let max_length = settings.max_length(started);
         if max_length <= started {
-            return Ok(vec![Vec::new(); batch]);
+            return Ok(vec![Vec::new(); starts.len()]);
         }
         let rules =
             Ruled { rules: &settings.rules, ends: &settings.ends, started, max_length, sources: rows };
@@ -132,9 +177,9 @@ impl<'a> Generator<'a> {
             rules: &rules,
         };
         let mut made = if settings.beams > 1 {
-            vec![search.beams(decode, &settings.start)?]
+            starts.iter().map(|start| search.beams(decode, start)).collect::<Result<Vec<_>, _>>()?
         } else {
-            let made = search.greedy(decode, &vec![settings.start.clone(); batch])?;
+            let made = search.greedy(decode, starts)?;
             made.into_iter().map(|one| vec![one]).collect()
         };
         if !settings.rules.forced_end.is_empty() {

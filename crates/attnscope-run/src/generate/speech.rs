@@ -12,7 +12,7 @@ use super::watch::in_row;
 use super::{Generator, Hypothesis, Limit, Settings, Times, Watched};
 use crate::audio::POSITION_SECONDS;
 use crate::error::RunError;
-use crate::input::{Features, Source};
+use crate::input::{Features, Input, Sequence};
 use crate::native::Native;
 use crate::token::whisper::MULTILINGUAL_ROWS;
 use crate::token::{TokenError, Tokenizer};
@@ -280,7 +280,7 @@ impl Generator<'_> {
         language: Option<u32>,
         task: Task,
     ) -> Result<Vec<Spoken>, RunError> {
-        let all = Source::Features(features.clone());
+        let all = Sequence::Features(features.clone());
         let mut made = Vec::new();
         for row in 0..features.batch {
             let one = self.one_recording(native, all.select(&[row]), speech, language, task);
@@ -292,12 +292,12 @@ impl Generator<'_> {
     fn one_recording(
         &self,
         native: &mut Native,
-        source: Source,
+        source: Sequence,
         speech: &Speech,
         language: Option<u32>,
         task: Task,
     ) -> Result<Spoken, RunError> {
-        let mut decode = Watched::new(native, self.model, self.weights, source)?;
+        let mut decode = Watched::new(native, self.model, self.weights, Input::of(Side::Source, source))?;
         let logits = decode.advance(&[vec![speech.start]])?.to_vec();
         let heard = speech.hear(&logits, language);
         let times = self.settings.rules.times.is_some();

@@ -4,7 +4,7 @@ use attnscope_graph::{Dim, Model, NodeId};
 
 use super::decode::Decode;
 use crate::error::RunError;
-use crate::input::{Input, Rows, Source};
+use crate::input::{Input, Rows};
 use crate::native::{Decoding, Native};
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
@@ -14,8 +14,8 @@ use crate::weights::Weights;
 pub struct Watched<'a> {
     model: &'a Model,
     weights: &'a Weights,
-    source: Source,
-    /// For each row, its row of the source and what it has read.
+    given: Input,
+    /// For each row, its row of what was given and what it has read.
     rows: Vec<(usize, Vec<u32>)>,
     inner: Decoding<'a>,
 }
@@ -29,11 +29,11 @@ impl<'a> Watched<'a> {
         native: &'a mut Native,
         model: &'a Model,
         weights: &'a Weights,
-        source: Source,
+        given: Input,
     ) -> Result<Self, RunError> {
-        let rows = (0..source.batch()).map(|row| (row, Vec::new())).collect();
-        let inner = native.start(model, weights, &source)?;
-        Ok(Self { model, weights, source, rows, inner })
+        let rows = (0..given.batch()).map(|row| (row, Vec::new())).collect();
+        let inner = native.start(model, weights, &given)?;
+        Ok(Self { model, weights, given, rows, inner })
     }
 }
 
@@ -45,7 +45,7 @@ impl Decode for Watched<'_> {
         if let Some(at) = logits.iter().position(|x| is_fatal(*x)) {
             let (row, read) = &self.rows[at / vocabulary];
             let target = Rows::new(std::slice::from_ref(read), 0);
-            let input = Input { source: self.source.select(&[*row]), target };
+            let input = self.given.select(&[*row]).with_target(target);
             // Ends with an error at the first such value, if it is there without a cache too.
             let found = Native::new().run(self.model, self.weights, &input, &mut Fault { model: self.model });
             found.map_err(|error| in_row(self.model, error, |_| *row))?;

@@ -10,6 +10,10 @@ pub use parse::{
 pub(crate) use shift::token_ids;
 pub use shift::{Shift, ShiftError, pad_token};
 
+use std::collections::BTreeMap;
+
+use attnscope_graph::Side;
+
 use crate::position::places;
 
 /// Where padding stands in a row.
@@ -121,21 +125,29 @@ pub struct Features {
     pub frames: usize,
 }
 
-/// What the encoder reads.
+/// A sequence that a model reads.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
-    /// Text models.
+pub enum Sequence {
+    /// Text.
     Tokens(Rows),
-    /// Audio models.
+    /// Audio.
     Features(Features),
 }
 
-impl Source {
+impl Sequence {
     /// How many sentences or recordings.
     pub fn batch(&self) -> usize {
         match self {
             Self::Tokens(rows) => rows.batch(),
             Self::Features(features) => features.batch,
+        }
+    }
+
+    /// Its tokens, if it has any.
+    pub fn rows(&self) -> Option<&Rows> {
+        match self {
+            Self::Tokens(rows) => Some(rows),
+            Self::Features(_) => None,
         }
     }
 
@@ -160,29 +172,86 @@ impl Source {
     }
 }
 
-/// One run's input: the source, and the decoder's input after the shift.
+/// One run's input: the sequences that the model's stacks work on. A decoder's is what it reads, after the shift.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// What the encoder reads.
-    pub source: Source,
-    /// What the decoder reads.
-    pub target: Rows,
+    batch: usize,
+    sequences: BTreeMap<Side, Sequence>,
 }
 
 impl Input {
+    /// No sequence yet, for so many rows.
+    pub fn empty(batch: usize) -> Self {
+        Self { batch, sequences: BTreeMap::new() }
+    }
+
+    /// One sequence, of this side.
+    pub fn of(side: Side, sequence: Sequence) -> Self {
+        Self { batch: sequence.batch(), sequences: BTreeMap::from([(side, sequence)]) }
+    }
+
+    /// Several sequences; `None` where there are none.
+    pub fn of_all(sequences: impl IntoIterator<Item = (Side, Sequence)>) -> Option<Self> {
+        let mut sequences = sequences.into_iter();
+        let (side, first) = sequences.next()?;
+        Some(sequences.fold(Self::of(side, first), |input, (side, sequence)| input.with(side, sequence)))
+    }
+
+    /// A source, and what the decoder reads.
+    pub fn pair(source: Sequence, target: Rows) -> Self {
+        Self::of(Side::Source, source).with_target(target)
+    }
+
+    /// The same input with another sequence for a side.
+    pub fn with(mut self, side: Side, sequence: Sequence) -> Self {
+        self.sequences.insert(side, sequence);
+        self
+    }
+
+    /// The same input with these tokens for the decoder to read.
+    pub fn with_target(self, target: Rows) -> Self {
+        self.with(Side::Target, Sequence::Tokens(target))
+    }
+
+    /// How many sentences or recordings.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// A side's sequence.
+    pub fn sequence(&self, side: Side) -> Option<&Sequence> {
+        self.sequences.get(&side)
+    }
+
+    /// The tokens of a side, if it has any.
+    pub fn rows(&self, side: Side) -> Option<&Rows> {
+        self.sequence(side)?.rows()
+    }
+
+    /// The sides that are token ids, each with its tokens, the source first.
+    pub fn tokens(&self) -> impl Iterator<Item = (Side, &Rows)> {
+        self.sequences.iter().filter_map(|(&side, sequence)| Some((side, sequence.rows()?)))
+    }
+
+    /// The audio features, if it has any.
+    pub fn features(&self) -> Option<&Features> {
+        self.sequences.values().find_map(|sequence| match sequence {
+            Sequence::Features(features) => Some(features),
+            Sequence::Tokens(_) => None,
+        })
+    }
+
+    /// Every sequence with its side, the source first.
+    pub fn sequences(&self) -> impl Iterator<Item = (Side, &Sequence)> {
+        self.sequences.iter().map(|(&side, sequence)| (side, sequence))
+    }
+
     /// Some of the rows, in the order given.
     ///
     /// # Panics
     /// When there is no such row.
     pub fn select(&self, rows: &[usize]) -> Self {
-        Self { source: self.source.select(rows), target: self.target.select(rows) }
-    }
-
-    /// The source's tokens, if it has any.
-    pub fn source_rows(&self) -> Option<&Rows> {
-        match &self.source {
-            Source::Tokens(rows) => Some(rows),
-            Source::Features(_) => None,
-        }
+        let select = |(&side, sequence): (&Side, &Sequence)| (side, sequence.select(rows));
+        Self { batch: rows.len(), sequences: self.sequences.iter().map(select).collect() }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{NodeId, Squash};
+use attnscope_graph::{NodeId, Squash, kv_head};
 use pulp::Arch;
 
 use super::kernels;
@@ -25,6 +25,8 @@ const LARGE: usize = 4 << 20;
 pub(super) struct Extent {
     pub(super) batch: usize,
     pub(super) heads: usize,
+    /// Heads of keys and values, which groups of heads share.
+    pub(super) kv_heads: usize,
     pub(super) queries: usize,
     pub(super) keys: usize,
     /// Width of a head.
@@ -65,9 +67,16 @@ impl Given<'_> {
         (part / self.extent.heads, part % self.extent.heads)
     }
 
-    /// A head's columns of a projection, where they lie.
-    fn head<'d>(&self, data: &'d [f32], head: usize, count: usize) -> Rows<'d> {
-        let Extent { heads, size, .. } = self.extent;
+    /// The part, batch · kv_heads + kv_head, whose keys and values a part of the queries reads.
+    fn kv_part(&self, part: usize) -> usize {
+        let Extent { heads, kv_heads, .. } = self.extent;
+        let (batch, head) = self.place(part);
+        batch * kv_heads + kv_head(head, heads, kv_heads)
+    }
+
+    /// A head's columns of a projection of so many heads, where they lie.
+    fn head<'d>(&self, data: &'d [f32], [head, heads]: [usize; 2], count: usize) -> Rows<'d> {
+        let size = self.extent.size;
         Rows::new(data.get(head * size..).unwrap_or_default(), count, size, heads * size)
     }
 
@@ -75,14 +84,15 @@ impl Given<'_> {
     fn queries(&self, part: usize) -> Rows<'_> {
         let Extent { heads, queries, size, .. } = self.extent;
         let (batch, head) = self.place(part);
-        self.head(&self.q[batch * queries * heads * size..], head, queries)
+        self.head(&self.q[batch * queries * heads * size..], [head, heads], queries)
     }
 
-    /// A head's keys, or values.
-    fn keys<'d>(&self, keys: Keys<'d>, part: usize) -> Rows<'d> {
-        let (batch, head) = self.place(part);
+    /// The keys, or values, of a part of them.
+    fn keys<'d>(&self, keys: Keys<'d>, kv_part: usize) -> Rows<'d> {
+        let kv_heads = self.extent.kv_heads;
+        let (batch, head) = (kv_part / kv_heads, kv_part % kv_heads);
         let row = keys.rows.map_or(batch, |rows| rows[batch]);
-        self.head(&keys.data[row * keys.step..], head, self.extent.keys)
+        self.head(&keys.data[row * keys.step..], [head, kv_heads], self.extent.keys)
     }
 }
 
@@ -109,7 +119,8 @@ pub(super) fn attend(machine: Machine<'_>, given: &Given<'_>, stages: Stages<'_>
         false => 0,
     });
     // Each head's keys and values, packed once for all of its queries.
-    let mut packed = pool.take(parts * (len_k + len_v));
+    let kv_parts = given.extent.batch * given.extent.kv_heads;
+    let mut packed = pool.take(kv_parts * (len_k + len_v));
     if packs {
         let mut heads: Vec<_> =
             packed.chunks_mut((len_k + len_v).max(1)).map(|p| p.split_at_mut(len_k)).collect();
@@ -123,7 +134,7 @@ pub(super) fn attend(machine: Machine<'_>, given: &Given<'_>, stages: Stages<'_>
     let mut blocks = blocks(given.extent, rows, stages);
     let blind = AtomicUsize::new(0);
     let run = |_, block: &mut Block<'_>| {
-        let packed = &packed.get(block.part * (len_k + len_v)..).unwrap_or_default();
+        let packed = &packed.get(given.kv_part(block.part) * (len_k + len_v)..).unwrap_or_default();
         let packed = packs.then(|| (&packed[..len_k], &packed[len_k..][..len_v]));
         blind.fetch_add(block.run(arch, pool, given, packed), Ordering::Relaxed);
     };
@@ -152,7 +163,7 @@ struct Block<'a> {
 }
 
 fn blocks(extent: Extent, rows: usize, stages: Stages<'_>) -> Vec<Block<'_>> {
-    let Extent { batch, heads, queries, keys, size } = extent;
+    let Extent { batch, heads, queries, keys, size, .. } = extent;
     let large = batch * heads * queries * keys >= LARGE;
     let Stages { mut scores, mut masked, mut weights, mut context } = stages;
     let mut blocks = Vec::new();
@@ -180,12 +191,13 @@ impl Block<'_> {
     fn run(&mut self, arch: Arch, pool: &Pool, given: &Given<'_>, packed: Option<(&[f32], &[f32])>) -> usize {
         let Extent { keys, size, .. } = given.extent;
         let q = given.queries(self.part).slice(self.first, self.rows);
+        let kv_part = given.kv_part(self.part);
         let mut cells = pool.take(self.rows * keys);
         match packed {
             Some((k, _)) => {
                 Packed::again(k, size).multiply(arch, q, keys, given.scale, &mut cells);
             }
-            None => dots(arch, q, given.keys(given.k, self.part), given.scale, &mut cells),
+            None => dots(arch, q, given.keys(given.k, kv_part), given.scale, &mut cells),
         }
         let [scores, masked, weights] = given.stages;
         self.change(given, scores, &mut cells);
@@ -200,7 +212,7 @@ impl Block<'_> {
         match packed {
             Some((_, v)) => Packed::again(v, keys).multiply(arch, weights, size, 1.0, self.context),
             None => {
-                let values = given.keys(given.v, self.part);
+                let values = given.keys(given.v, kv_part);
                 for (row, out) in self.context.chunks_mut(size.max(1)).enumerate() {
                     kernels::blend(arch, weights.row(row), values, out);
                 }

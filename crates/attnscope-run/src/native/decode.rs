@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Model, NodeId, Side, Sizes};
+use attnscope_graph::{Model, NodeId, Side, Sizes};
 
 use super::cache::Cache;
 use super::pass::{Part, Pass};
@@ -12,8 +12,8 @@ use super::window::Window;
 use super::{Native, Report};
 use crate::change::Changes;
 use crate::error::RunError;
-use crate::input::{Source, check_rows};
-use crate::prepare::source_sizes;
+use crate::input::{Input, Sequence, check_rows};
+use crate::prepare::checked_sizes;
 use crate::sink::{Sink, Values};
 use crate::weights::Weights;
 
@@ -59,7 +59,8 @@ impl Sink for Nothing {
 }
 
 impl Native {
-    /// Runs everything that depends on the source alone, the encoder first, once for all the tokens that follow.
+    /// Runs everything that does not depend on the target, the encoder first, once for all the tokens that follow. What
+    /// is given is the input without its target; a decoder alone is given nothing but the number of rows.
     ///
     /// # Errors
     /// When the source does not fit the model.
@@ -67,15 +68,12 @@ impl Native {
         &'a mut self,
         model: &'a Model,
         weights: &'a Weights,
-        source: &Source,
+        given: &Input,
     ) -> Result<Decoding<'a>, RunError> {
-        let sizes = source_sizes(model, source)?;
-        let batch = sizes.get(Dim::Batch).unwrap_or(0);
+        let sizes = checked_sizes(model, given, model.architecture.sides().filter(|&s| s != Side::Target))?;
+        let batch = given.batch();
         let nodes = model.graph.nodes().len();
-        let source_open = match source {
-            Source::Tokens(rows) => Some(rows.open().to_vec()),
-            Source::Features(_) => None,
-        };
+        let source_open = given.rows(Side::Source).map(|rows| rows.open().to_vec());
         let mut decoding = Decoding {
             native: self,
             model,
@@ -91,7 +89,7 @@ impl Native {
             report: Report::default(),
             of_source: Report::default(),
         };
-        decoding.pass(Part::Source, Some(source), &[], 0, &mut Nothing)?;
+        decoding.pass(Part::Source, given.sequence(Side::Source), &[], 0, &mut Nothing)?;
         decoding.of_source = decoding.report.clone();
         Ok(decoding)
     }
@@ -197,7 +195,7 @@ impl Decoding<'_> {
     fn pass(
         &mut self,
         part: Part,
-        source: Option<&Source>,
+        source: Option<&Sequence>,
         target: &[u32],
         past: usize,
         sink: &mut dyn Sink,

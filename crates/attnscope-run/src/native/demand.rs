@@ -27,10 +27,24 @@ impl Pass<'_> {
             let (moment, stays) = match node.op {
                 Op::Same | Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => (0, 0),
                 Op::SplitHeads(_) => (if sink.wants(id) { bytes } else { 0 }, 0),
+                Op::Rotate { .. } => (if sink.wants(id) { bytes } else { 0 }, bytes),
                 Op::MergeHeads(_) => (self.stages(id, sink)?, bytes),
                 Op::Mask(kind) => (0, if tables.insert(Some(mask_key(kind))) { bytes } else { 0 }),
                 Op::RelativeBias { .. } => (0, if tables.insert(None) { bytes } else { 0 }),
-                _ => (0, bytes),
+                Op::Ids(_)
+                | Op::TypeIds(_)
+                | Op::Features
+                | Op::Embed { .. }
+                | Op::Positions { .. }
+                | Op::AddPositions
+                | Op::Conv1d { .. }
+                | Op::Transpose
+                | Op::Norm { .. }
+                | Op::Linear
+                | Op::Residual { .. }
+                | Op::Activate(_)
+                | Op::Gate
+                | Op::Logits { .. } => (0, bytes),
             };
             live = live.saturating_add(stays);
             made[id.index()] = stays;

@@ -17,12 +17,12 @@ mod window;
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Model, NodeId, Sizes};
+use attnscope_graph::{Dim, Model, NodeId, Role, Side, Sizes, Stack};
 use pulp::Arch;
 
 use crate::change::{Change, Changes};
 use crate::error::RunError;
-use crate::input::Input;
+use crate::input::{Input, Rows};
 use crate::prepare::Prepared;
 use crate::sink::Sink;
 use crate::weights::Weights;
@@ -140,7 +140,7 @@ impl Native {
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
         let plan = Plan::new(&model.graph, &changes);
         let mut values = vec![Shared::default(); model.graph.nodes().len()];
-        let part = match (known.encoder_out, model.graph.find("encoder.out")) {
+        let part = match (known.encoder_out, model.graph.at(Role::StackOut(Stack::Encoder))) {
             (Some(known), Some(at)) => {
                 values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?.into();
                 Part::After(at)
@@ -148,18 +148,19 @@ impl Native {
             _ => Part::All,
         };
         let mut report = Report::default();
+        let target = input.rows(Side::Target);
         let pass = Pass {
             model,
             weights,
             plan: &plan,
             changes: &changes,
             window: Window {
-                source: Some(&input.source),
-                source_open: input.source_rows().map(|rows| rows.open()),
-                target: input.target.ids(),
-                target_open: Some(input.target.open()),
+                source: input.sequence(Side::Source),
+                source_open: input.rows(Side::Source).map(Rows::open),
+                target: target.map_or(&[], Rows::ids),
+                target_open: target.map(Rows::open),
                 past: 0,
-                length: input.target.length(),
+                length: target.map_or(0, Rows::length),
                 rows: &rows,
                 sizes: &sizes,
             },

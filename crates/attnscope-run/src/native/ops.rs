@@ -1,13 +1,13 @@
 //! The operations that are one loop over their output, and the tables that layers share.
 
-use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, Side, Stack};
+use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, RotaryPairs, Side, Stack};
 
 use super::kernels;
 use super::pass::Pass;
 use super::pool::{Buffer, Shared};
 use super::tile::{Bias, Canvas, Finish, Rows};
-use crate::input::Source;
-use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
+use crate::input::Sequence;
+use crate::position::{Place, Turn, bucket, position, sinusoid, table_row, used_buckets};
 
 /// Elements that one turn of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
@@ -25,13 +25,14 @@ impl Pass<'_> {
             Op::Ids(side) => {
                 let ids = match (side, self.window.source) {
                     (Side::Target, _) => self.window.target,
-                    (Side::Source, Some(Source::Tokens(rows))) => rows.ids(),
+                    (Side::Source, Some(Sequence::Tokens(rows))) => rows.ids(),
                     (Side::Source, _) => &[],
                 };
                 out.iter_mut().zip(ids).for_each(|(o, &id)| *o = id as f32);
             }
+            Op::TypeIds(_) => out.fill(0.0),
             Op::Features => {
-                if let Some(Source::Features(f)) = self.window.source {
+                if let Some(Sequence::Features(f)) = self.window.source {
                     out.copy_from_slice(&f.values);
                 }
             }
@@ -42,8 +43,11 @@ impl Pass<'_> {
             }
             Op::AddPositions => {
                 out.copy_from_slice(self.input(node, 0));
-                let positions = self.input(node, 1);
-                out.chunks_mut(positions.len().max(1)).for_each(|row| kernels::add(arch, row, positions));
+                for term in 1..node.inputs.len() {
+                    // Positions are the same for every row.
+                    let added = self.input(node, term);
+                    out.chunks_mut(added.len().max(1)).for_each(|row| kernels::add(arch, row, added));
+                }
             }
             Op::Conv1d { stride } => self.conv(node, stride, shape, out),
             Op::Transpose => self.transpose(self.input(node, 0), shape, out),
@@ -72,6 +76,7 @@ impl Pass<'_> {
             // Handled before: they make no tensor of their own, or one that is kept elsewhere.
             Op::Same
             | Op::SplitHeads(_)
+            | Op::Rotate { .. }
             | Op::Scores { .. }
             | Op::RelativeBias { .. }
             | Op::Mask(_)
@@ -88,6 +93,40 @@ impl Pass<'_> {
             let row = &table[id as usize * width..][..width];
             out.iter_mut().zip(row).for_each(|(o, x)| *o = x * scale);
         }
+    }
+
+    /// Rotary positions, from position `first` on, in heads where they lie: [row, position, head · feature].
+    pub(super) fn rotate(
+        &self,
+        node: &Node,
+        base: f64,
+        pairs: RotaryPairs,
+        first: usize,
+        out: &mut [f32],
+        shape: &[usize],
+    ) {
+        let (heads, length, size) = (shape[1], shape[2], shape[3].max(1));
+        let turn = |at: usize, i: usize| {
+            let turn = Turn::of(base, pairs, size, first + at, i);
+            let (sin, cos) = turn.angle.sin_cos();
+            (cos as f32, (turn.sign * sin) as f32, turn.partner)
+        };
+        // [position, feature]: the same for every row and head.
+        let turns: Vec<(f32, f32, usize)> =
+            (0..length * size).map(|cell| turn(cell / size, cell % size)).collect();
+        let x = self.input(node, 0);
+        self.share(out, heads * size, |from, out| {
+            for (n, row) in out.chunks_mut(heads * size).enumerate() {
+                let at = from + n * heads * size;
+                let turns = &turns[at / (heads * size) % length * size..][..size];
+                for (head, out) in row.chunks_mut(size).enumerate() {
+                    let x = &x[at + head * size..][..size];
+                    for (i, (out, &(cos, sin, partner))) in out.iter_mut().zip(turns).enumerate() {
+                        *out = x[i] * cos + x[partner] * sin;
+                    }
+                }
+            }
+        });
     }
 
     fn positions(&self, node: &Node, kind: Positions, offset: usize, places: &[Place], out: &mut [f32]) {

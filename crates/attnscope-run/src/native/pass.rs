@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use attnscope_graph::{Model, Node, NodeId, Op, Stack};
+use attnscope_graph::{Layout, Model, Node, NodeId, Op, Stack};
 
 use super::Report;
 use super::attention::{Extent, Given, Keys, Stages, attend};
@@ -103,18 +103,16 @@ impl Pass<'_> {
         match node.op {
             Op::Same => self.change_name(id, node, |cell| cell),
             Op::SplitHeads(_) => {
-                let (heads, length, size) = (shape[1], shape[2], shape[3]);
-                // [b, h, l, k], kept as [b, l, h · k]
-                self.change_name(id, node, |cell| {
-                    let (row, k) = (cell / size, cell % size);
-                    let (b, h, l) = (row / (heads * length), row / length % heads, row % length);
-                    ((b * length + l) * heads + h) * size + k
-                });
-                if sink.wants(id) {
-                    let heads = self.split(&self.values[self.plan.root[id.index()]], &shape);
-                    sink.take(id, &shape, &Shared::new(heads))?;
-                }
-                return Ok(());
+                self.change_name(id, node, in_heads(&shape));
+                return self.hand_over_heads(id, &shape, sink);
+            }
+            Op::Rotate { side, base, pairs } => {
+                let mut out = self.machine.pool.take(shape.iter().product());
+                self.rotate(node, base, pairs, self.window.first(side), &mut out, &shape);
+                self.changes.apply_at(id, &mut out, in_heads(&shape));
+                self.values[id.index()] = Shared::new(out);
+                self.remember(id, node, &shape);
+                return self.hand_over_heads(id, &shape, sink);
             }
             // Computed with the attention that they are a part of.
             Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => return Ok(()),
@@ -158,6 +156,15 @@ impl Pass<'_> {
         Ok(())
     }
 
+    /// Hands over a tensor whose heads were left where they lie.
+    fn hand_over_heads(&self, id: NodeId, shape: &[usize], sink: &mut dyn Sink) -> Result<(), RunError> {
+        if sink.wants(id) {
+            let heads = self.split(&self.values[self.plan.root[id.index()]], shape);
+            sink.take(id, shape, &Shared::new(heads))?;
+        }
+        Ok(())
+    }
+
     /// A node that only names a tensor gets one of its own where it is changed. `place` says where a cell is kept.
     fn change_name(&mut self, id: NodeId, node: &Node, place: impl Fn(usize) -> usize) {
         if self.changes.touch(id) {
@@ -181,7 +188,13 @@ impl Pass<'_> {
             let last = self.values[i].chunks(width.max(1)).skip(length - 1).step_by(length);
             last.for_each(|row| self.last_logits.extend(row));
         }
-        if let (Some(caches), true, &[rows, _, width]) = (&mut self.caches, self.plan.cached[i], shape) {
+        // [row, position, width], or heads that lie like this.
+        let (rows, width) = match *shape {
+            [rows, _, width] => (rows, width),
+            [rows, heads, _, size] if node.op.layout() == Layout::OwnInHeads => (rows, heads * size),
+            _ => return,
+        };
+        if let (Some(caches), true) = (&mut self.caches, self.plan.cached[i]) {
             caches[i].put(self.machine.pool, self.window.past, rows, width, &self.values[i]);
         }
     }
@@ -224,9 +237,11 @@ impl Pass<'_> {
     }
 
     fn extent(&self, attention: &Attention) -> Result<Extent, RunError> {
-        let scores = self.shape(attention.scores)?;
-        match (&scores[..], self.window.sizes.get(attention.size)) {
-            (&[batch, heads, queries, keys], Some(size)) => Ok(Extent { batch, heads, queries, keys, size }),
+        let (scores, k) = (self.shape(attention.scores)?, self.shape(attention.k)?);
+        match (&scores[..], &k[..], self.window.sizes.get(attention.size)) {
+            (&[batch, heads, queries, keys], &[_, kv_heads, ..], Some(size)) if kv_heads > 0 => {
+                Ok(Extent { batch, heads, kv_heads, queries, keys, size })
+            }
             _ => Err(RunError::Obstacle("the head count is not known".into())),
         }
     }
@@ -238,7 +253,7 @@ impl Pass<'_> {
             return Err(RunError::Obstacle(format!("{} is no attention", merge.path)));
         };
         let extent = self.extent(parts)?;
-        let Extent { batch, heads, queries, keys, size } = extent;
+        let Extent { batch, heads, queries, keys, size, .. } = extent;
         let bias = parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack)));
         let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind))));
         // Where nothing is added, the masked scores are the scores.
@@ -281,6 +296,16 @@ impl Pass<'_> {
             }
         }
         Ok(Shared::new(merged))
+    }
+}
+
+/// Where a cell of [batch, head, position, feature] is kept: as [batch, position, head · feature].
+fn in_heads(shape: &[usize]) -> impl Fn(usize) -> usize + use<> {
+    let (heads, length, size) = (shape[1], shape[2], shape[3]);
+    move |cell| {
+        let (row, k) = (cell / size, cell % size);
+        let (b, h, l) = (row / (heads * length), row / length % heads, row % length);
+        ((b * length + l) * heads + h) * size + k
     }
 }
 

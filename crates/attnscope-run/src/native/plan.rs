@@ -1,6 +1,6 @@
 //! What follows from the graph alone: who makes a tensor, when it is read for the last time, what depends on the target.
 
-use attnscope_graph::{Dim, Factor, Graph, MaskKind, Node, NodeId, Op, Side, Squash, Stack};
+use attnscope_graph::{Dim, Factor, Graph, Layout, MaskKind, Node, NodeId, Op, Side, Squash, Stack};
 
 use crate::change::Changes;
 
@@ -29,11 +29,12 @@ impl Plan {
         let mut root: Vec<usize> = (0..nodes.len()).collect();
         let mut on_target = vec![false; nodes.len()];
         for (i, node) in nodes.iter().enumerate() {
-            let is_name = is_name(&node.op) && !changed[i];
+            let is_name = matches!(node.op.layout(), Layout::Name | Layout::NameInHeads) && !changed[i];
             if let (true, Some(input)) = (is_name, node.inputs.first()) {
                 root[i] = root[input.index()];
             }
-            on_target[i] = reads_target(&node.op) || node.inputs.iter().any(|id| on_target[id.index()]);
+            on_target[i] =
+                node.op.reads() == Some(Side::Target) || node.inputs.iter().any(|id| on_target[id.index()]);
         }
         let attention: Vec<_> = nodes.iter().map(|node| Attention::of(graph, node)).collect();
         let mut cached = vec![false; nodes.len()];
@@ -45,21 +46,6 @@ impl Plan {
         }
         let dead = last_uses(nodes, &root);
         Self { root, dead, on_target, attention, cached, is_causal }
-    }
-}
-
-/// Another name or another shape for a tensor that exists.
-fn is_name(op: &Op) -> bool {
-    matches!(op, Op::Same | Op::SplitHeads(_))
-}
-
-/// Whether an operation without inputs depends on the target or its length.
-fn reads_target(op: &Op) -> bool {
-    match op {
-        Op::Ids(side) | Op::Positions { side, .. } => *side == Side::Target,
-        Op::RelativeBias { stack, .. } => stack.side() == Side::Target,
-        Op::Mask(kind) => kind.queries == Side::Target,
-        _ => false,
     }
 }
 
@@ -91,7 +77,28 @@ fn last_uses(nodes: &[Node], root: &[usize]) -> Vec<Vec<usize>> {
 
 /// True for the steps that are computed together.
 fn is_within_attention(op: &Op) -> bool {
-    matches!(op, Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context | Op::SplitHeads(_))
+    match op {
+        Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context | Op::SplitHeads(_) => true,
+        Op::Ids(_)
+        | Op::TypeIds(_)
+        | Op::Features
+        | Op::Embed { .. }
+        | Op::Positions { .. }
+        | Op::AddPositions
+        | Op::Conv1d { .. }
+        | Op::Transpose
+        | Op::Same
+        | Op::Norm { .. }
+        | Op::Linear
+        | Op::Rotate { .. }
+        | Op::RelativeBias { .. }
+        | Op::Mask(_)
+        | Op::MergeHeads(_)
+        | Op::Residual { .. }
+        | Op::Activate(_)
+        | Op::Gate
+        | Op::Logits { .. } => false,
+    }
 }
 
 /// The nodes of one attention, found from its end.

@@ -1,10 +1,10 @@
 //! What one pass computes: some positions of the target after those that are known, for rows that each look at a row of
 //! the source. A full run is the window that starts at 0.
 
-use attnscope_graph::{Dim, MaskKind, Node, Op, PositionCount, Side, Sizes};
+use attnscope_graph::{Dim, MaskKind, Node, PositionCount, Side, Sizes};
 
 use crate::error::RunError;
-use crate::input::Source;
+use crate::input::Sequence;
 use crate::position::{Place, places};
 use crate::prepare::shut;
 
@@ -12,7 +12,7 @@ use crate::prepare::shut;
 #[derive(Clone, Copy)]
 pub(super) struct Window<'a> {
     /// What the nodes of the source read; absent once they have run.
-    pub(super) source: Option<&'a Source>,
+    pub(super) source: Option<&'a Sequence>,
     /// Which source positions are tokens, [source row, position]; all of them where absent.
     pub(super) source_open: Option<&'a [bool]>,
     /// [row, position in the window]
@@ -34,7 +34,7 @@ impl Window<'_> {
     pub(super) fn shape(&self, node: &Node, on_target: bool) -> Result<Vec<usize>, RunError> {
         let size = |(i, &dim): (usize, &Dim)| match dim {
             Dim::Batch if on_target => Some(self.rows.len()),
-            Dim::Target if i == 3 && has_keys(&node.op) => Some(self.past + self.length),
+            Dim::Target if i == 3 && node.op.counts_keys() => Some(self.past + self.length),
             Dim::Target => Some(self.length),
             _ => self.sizes.get(dim),
         };
@@ -61,7 +61,7 @@ impl Window<'_> {
         let (rows, first) = (shape.first().copied().unwrap_or(1), self.first(side));
         let length = shape.get(1).copied().unwrap_or(0);
         let (ids, open) = match (side, self.source) {
-            (Side::Source, Some(Source::Tokens(tokens))) => (tokens.ids(), self.source_open),
+            (Side::Source, Some(Sequence::Tokens(tokens))) => (tokens.ids(), self.source_open),
             (Side::Source, _) => (&[][..], None),
             (Side::Target, _) => (self.target, self.target_open),
         };
@@ -95,12 +95,4 @@ impl Window<'_> {
         let is_token = || open.is_none_or(|open| open[self.key_row(kind, row) * length + key]);
         shut(kind, self.first(kind.queries) + query, key, is_token).is_none()
     }
-}
-
-/// Whether the last dimension counts keys.
-fn has_keys(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Mask(_) | Op::RelativeBias { .. }
-    )
 }

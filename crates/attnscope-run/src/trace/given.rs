@@ -45,6 +45,16 @@ impl Trace {
         })
     }
 
+    /// The tokens of every side that has some.
+    ///
+    /// # Errors
+    /// As [`Trace::tokens`].
+    pub fn all_tokens(&self) -> Result<Vec<(Side, Rows)>, TraceError> {
+        let has = |side: &Side| !self.about["tokens"][side_name(*side)].is_null();
+        let sides = [Side::Source, Side::Target].into_iter().filter(has);
+        sides.map(|side| Ok((side, self.tokens(side)?))).collect()
+    }
+
     /// The words of each row, as a toy reads them.
     pub fn sentences(&self, side: Side) -> Vec<String> {
         let row = |row: &Value| -> String {

@@ -115,7 +115,7 @@ pub struct OtherModel {
 /// A model of a known family.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RecognisedModel {
-    /// `encoder-decoder`
+    /// `encoder-decoder`, `decoder-only` or `encoder-only`.
     pub kind: String,
     /// The family's id.
     pub family: String,

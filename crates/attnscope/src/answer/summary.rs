@@ -32,10 +32,10 @@ pub struct Summary {
 pub struct SummaryInput {
     /// Rows.
     pub batch: usize,
-    /// Source positions.
-    pub source: usize,
-    /// Target positions.
-    pub target: usize,
+    /// Source positions; `null` for a model without an encoder.
+    pub source: Option<usize>,
+    /// Target positions; `null` for a model without a decoder.
+    pub target: Option<usize>,
 }
 
 /// One line of the table: a layer, or a module that holds others.

@@ -3,9 +3,9 @@
 mod pairs;
 
 use attnscope_diagnose::{Corpus, PairSource, Sample, TooLong};
-use attnscope_graph::{Dim, Front, Model, Side};
+use attnscope_graph::{Dim, Model, Side};
 use attnscope_run::{
-    Features, Input, Rows, Shift, Source, SplitMix, Tokenizer, Weights, parse_pairs, position_room,
+    Features, Input, Rows, Sequence, Shift, SplitMix, Tokenizer, Weights, parse_pairs, position_room,
 };
 
 use crate::failure::Failure;
@@ -75,19 +75,21 @@ impl<'a> Judged<'a> {
         Ok(judged)
     }
 
-    /// One input of the user's. The model writes the target where none is given.
-    pub fn on_input(ready: Ready<'a>, source: Source, target: Option<Rows>) -> Result<Self, Failure> {
+    /// One input of the user's.
+    pub fn on_input(ready: Ready<'a>, input: Input) -> Self {
         let shift = ready.shift().ok();
-        let target = match target {
-            Some(target) => target,
-            // A broken model writes nothing; tokens that are made up show where it breaks.
-            None => match ready.written(&source) {
-                Ok(target) => target,
-                Err(_) => made_up_target(&ready, shift.as_ref(), source.batch()),
-            },
+        let sample = Some(Sample { input, real: true });
+        Self { ready: Some(ready), shift, sample, ..Self::at_rest() }
+    }
+
+    /// A source of the user's, for which the model writes the target.
+    pub fn on_source(ready: Ready<'a>, source: Sequence) -> Result<Self, Failure> {
+        // A broken model writes nothing; tokens that are made up show where it breaks.
+        let target = match ready.written(&source) {
+            Ok(target) => target,
+            Err(_) => made_up_target(&ready, ready.shift().ok().as_ref(), source.batch()),
         };
-        let sample = Some(Sample { input: Input { source, target }, real: true });
-        Ok(Self { ready: Some(ready), shift, sample, ..Self::at_rest() })
+        Ok(Self::on_input(ready, Input::pair(source, target)))
     }
 
     /// The weights, where the model runs.
@@ -131,10 +133,10 @@ impl<'a> Judged<'a> {
                 basis
             }
             (None, Some(sample)) if sample.real => {
-                format!("run on {}", rows(sample.input.target.batch(), "row"))
+                format!("run on {}", rows(sample.input.batch(), "row"))
             }
             (None, Some(sample)) => {
-                format!("run on {} made up of random tokens", rows(sample.input.target.batch(), "row"))
+                format!("run on {} made up of random tokens", rows(sample.input.batch(), "row"))
             }
             (None, None) => "not run: only weights are looked at".into(),
         }
@@ -155,18 +157,28 @@ fn sample(ready: &Ready<'_>, corpus: &Corpus) -> Option<Sample> {
     let inputs: Vec<Vec<u32>> = first.targets.iter().map(|target| first.shift.apply(target)).collect();
     let source = first.source(&(0..first.len()).collect::<Vec<_>>(), 0);
     let target = Rows::checked(ready.model, Side::Target, &inputs, ready.pad).ok()?;
-    Some(Sample { input: Input { source, target }, real: true })
+    Some(Sample { input: Input::pair(source, target), real: true })
 }
 
 /// Tokens at random, always the same ones.
 fn made_up(ready: &Ready<'_>, shift: Option<&Shift>) -> Sample {
     let model = ready.model;
-    let source = match (model.wiring.front, ready.window("")) {
-        (Front::Audio, Ok((mels, frames))) => Source::Features(noise(mels, frames)),
-        _ => Source::Tokens(Rows::new(&random_rows(model, Side::Source, &MADE_UP), ready.pad)),
-    };
-    let target = made_up_target(ready, shift, source.batch());
-    Sample { input: Input { source, target }, real: false }
+    let mut input: Option<Input> = None;
+    for side in model.architecture.sides() {
+        let rows = input.as_ref().map_or(MADE_UP.len(), Input::batch);
+        let sequence = match (side, ready.window("")) {
+            (Side::Source, Ok((mels, frames))) => Sequence::Features(noise(mels, frames)),
+            (Side::Source, Err(_)) => {
+                Sequence::Tokens(Rows::new(&random_rows(model, Side::Source, &MADE_UP), ready.pad))
+            }
+            (Side::Target, _) => Sequence::Tokens(made_up_target(ready, shift, rows)),
+        };
+        input = Some(match input {
+            Some(input) => input.with(side, sequence),
+            None => Input::of(side, sequence),
+        });
+    }
+    Sample { input: input.unwrap_or_else(|| Input::empty(0)), real: false }
 }
 
 fn made_up_target(ready: &Ready<'_>, shift: Option<&Shift>, rows: usize) -> Rows {

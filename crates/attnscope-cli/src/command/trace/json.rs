@@ -96,7 +96,9 @@ impl Ran<'_> {
                     c.heads.iter().enumerate().map(|(h, m)| measures_json(h, m)).collect();
                 json!({ "node": c.path, "row": self.trace.row, "heads": heads })
             };
-            value["cross_attention"] = self.maps(sink).iter().map(cross).collect();
+            let has_cross = self.ready.model.architecture.has_cross_attention();
+            let key = if has_cross { "cross_attention" } else { "self_attention" };
+            value[key] = self.maps(sink).iter().map(cross).collect();
         }
         value
     }

@@ -86,7 +86,7 @@ impl Trace {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let output = Output::new(&self.output);
         let opened = self.source.open(&self.model, Some(&self.target))?;
-        let model = opened.encoder_decoder()?;
+        let model = opened.model()?;
         // What can be refused without reading a weight is.
         let picked = self.picked(&model.graph)?;
         let drawn = self.drawn(model, &picked)?;
@@ -120,11 +120,11 @@ impl Trace {
     }
 
     fn check_row(&self, input: &Input) -> Result<(), Failure> {
-        if self.row < input.target.batch() {
+        if self.row < input.batch() {
             return Ok(());
         }
         Err(Failure::new(
-            format!("--row {}: the batch has {}", self.row, counted(input.target.batch(), "row")),
+            format!("--row {}: the batch has {}", self.row, counted(input.batch(), "row")),
             "rows are counted from 0",
         ))
     }
@@ -175,7 +175,9 @@ impl Trace {
         let graph = &model.graph;
         let is_weights = |id: &NodeId| matches!(graph.node(*id).op, Op::Squash(_));
         let drawn: Vec<NodeId> = match self.is_whole_walk() {
-            true => cross_weights(graph),
+            true if model.architecture.has_cross_attention() => cross_weights(graph),
+            // A model of one stack has no cross-attention to show: the self-attention of the layer that is walked through.
+            true => picked.nodes().into_iter().filter(is_weights).collect(),
             false if self.payload && self.format != Form::Svg => Vec::new(),
             false => picked.nodes().into_iter().filter(is_weights).collect(),
         };

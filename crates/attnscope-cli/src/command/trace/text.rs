@@ -7,8 +7,6 @@ use attnscope_graph::{
 use attnscope_render::trace::{AttentionMap, TensorRow, attention_text, shape_text, tensor_table};
 use attnscope_render::{Array, Heatmap, attention_svg, clean};
 
-use attnscope_run::Source;
-
 use super::super::Output;
 use super::super::tokens::tokens_text;
 use super::Ran;
@@ -58,8 +56,8 @@ impl Ran<'_> {
         let node = |id: &NodeId| graph.node(*id);
         let all = |is: &dyn Fn(&Node) -> bool| self.drawn.iter().map(node).all(is);
         let reads_source = !all(&|n| !n.dims.contains(&Dim::Source));
-        let seconds = match (&self.input.source, reads_source) {
-            (Source::Features(_), true) => ", the source in seconds",
+        let seconds = match (self.input.features(), reads_source) {
+            (Some(_), true) => ", the source in seconds",
             _ => "",
         };
         let (name, across) = match all(&|n| n.role.is(AttentionKind::CrossAttention, AttentionStep::Weights))
@@ -182,8 +180,10 @@ impl Ran<'_> {
 
     /// The row that the user asked for, and where its sentence ends.
     fn cut(&self) -> Cut {
-        let (row, length) = (self.trace.row, self.input.target.length());
-        let open = self.input.target.open().get(row * length..(row + 1) * length).unwrap_or_default();
+        let row = self.trace.row;
+        let last = self.input.tokens().last().map(|(_, rows)| rows);
+        let open = last.and_then(|rows| rows.open().get(row * rows.length()..(row + 1) * rows.length()));
+        let open = open.unwrap_or_default();
         Cut { row, last: open.iter().rposition(|&open| open).unwrap_or(0) }
     }
 

@@ -87,7 +87,7 @@ pub(super) fn positions(subject: &Subject<'_>, page: &mut Page) {
          weights, with their rows and columns in that other order. Something has to mark where each token stands.",
     );
     let wiring = &subject.model.wiring;
-    for side in [Side::Source, Side::Target] {
+    for side in subject.model.architecture.sides() {
         let rows = subject.sizes.get(Dim::Positions(side));
         let how = match wiring.positions(side) {
             Positions::Table => match rows {
@@ -100,6 +100,10 @@ pub(super) fn positions(subject: &Subject<'_>, page: &mut Page) {
             Positions::SinusoidInterleaved => "sines and cosines in turn".to_owned(),
             Positions::SinusoidFairseq => {
                 "sines in the first half, cosines in the second, as fairseq spaces them".to_owned()
+            }
+            Positions::Rotary => {
+                "nothing is added; pairs of features of queries and keys are rotated by their position"
+                    .to_owned()
             }
             Positions::None if wiring.relative_bias => {
                 "nothing is added; distances enter as a bias on the scores".to_owned()

@@ -1,0 +1,297 @@
+//! Models of one stack, through every command: GPT-2, Llama and BERT against Hugging Face.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use attnscope::diagnose::cell::Cells;
+use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict};
+use attnscope::graph::{Architecture, Stack, Switch, build, snapshots};
+use attnscope::run::generate::{Decode, Uncached};
+use attnscope::run::{Input, Keep, Native, PadSide, Weights, sizes_of};
+use common::trace::Trace;
+use common::{ONE_STACK, attnscope, fixture, open, root, shared, stderr, stdout};
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    let output = attnscope(args);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", stderr(&output)))
+}
+
+/// The ids of a fixture's input, as the command line takes them, and the option that does.
+fn given(path: &str) -> (&'static str, String) {
+    let input = Trace::open(path).input();
+    let (side, rows) = input.tokens().next().unwrap();
+    let row = |row: &Vec<u32>| row.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let text = rows.tokens().iter().map(row).collect::<Vec<_>>().join(";");
+    (if side.name() == "src" { "--src-ids" } else { "--tgt-ids" }, text)
+}
+
+#[test]
+fn each_is_recognised_bound_and_built_from_its_architecture() {
+    for &(path, family) in ONE_STACK {
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        assert_eq!(model.family.id, family, "{path}");
+        assert!(model.binding.is_complete() && model.obstacles.is_empty(), "{path}: {:?}", model.obstacles);
+        assert!(model.binding.unused.is_empty(), "{path}: {:?}", model.binding.unused);
+        assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{path}");
+        assert_eq!(model.rewired(&model.wiring, None).graph, model.graph, "{path}");
+        let paths = model.graph.nodes().iter().map(|node| node.path.as_str());
+        assert_eq!(Architecture::of_paths(paths), model.architecture, "{path}");
+        let expected: Value = serde_json::from_str(
+            &std::fs::read_to_string(root().join(format!("fixtures/{path}/expected.json"))).unwrap(),
+        )
+        .unwrap();
+        assert_eq!(Some(model.parameters().0), expected["parameters_in_file"].as_u64(), "{path}");
+        let said = json(&["inspect", &fixture(path), "--format", "json"]);
+        let kind = if family == "bert" { "encoder-only" } else { "decoder-only" };
+        assert_eq!(said["kind"], kind, "{path}");
+    }
+}
+
+#[test]
+fn files_with_the_oldest_names_of_the_hub_give_the_same_logits() {
+    for name in ["gpt2", "bert"] {
+        let folder = format!("hub-names/{name}");
+        let opened = open(&fixture(&folder), None);
+        let model = opened.model().unwrap();
+        assert!(model.obstacles.is_empty(), "{name}: {:?}", model.obstacles);
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let expected = attnscope::checkpoint::Checkpoint::open(std::path::Path::new(&fixture(&format!(
+            "{folder}/logits.safetensors"
+        ))))
+        .unwrap();
+        let read = |name: &str| {
+            let tensor = expected.tensor(name)?;
+            Some((tensor.shape.clone(), expected.read_f32(tensor).unwrap()))
+        };
+        let side = model.architecture.sides().next().unwrap();
+        let (shape, ids) = read("input_ids").or_else(|| read(&format!("{}.ids", side.name()))).unwrap();
+        let rows: Vec<Vec<u32>> =
+            ids.chunks(shape[1]).map(|row| row.iter().map(|&id| id as u32).collect()).collect();
+        let tokens = attnscope::run::Rows::new(&rows, 0);
+        let input = Input::of(side, attnscope::run::Sequence::Tokens(tokens));
+        let logits = model.graph.find("logits").unwrap();
+        let mut kept = Keep::new(|id| id == logits);
+        Native::new().run(model, &weights, &input, &mut kept).unwrap();
+        let (_, theirs) = read("logits").unwrap();
+        let most = theirs.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for (a, b) in kept.tensors[&logits].values.iter().zip(&theirs) {
+            assert!((a - f64::from(*b)).abs() <= 1e-4 * f64::from(most), "{name}: {a} and {b}");
+        }
+    }
+}
+
+/// A model without its head ends with its encoder's output.
+#[test]
+fn an_encoder_without_a_head_runs_to_its_end() {
+    let path = fixture("bert-headless");
+    let traced = json(&["trace", &path, "--src-ids", "5,6,7,8", "--format", "json"]);
+    let walk = traced["snapshots"].as_array().unwrap();
+    assert_eq!(walk.last().unwrap()["node"], "encoder.out");
+    assert_eq!(
+        json(&["masks", &path, "--src-ids", "5,6,7,8", "--format", "json"])["proofs"][0]["verdict"],
+        "holds"
+    );
+}
+
+#[test]
+fn a_cache_of_rotated_and_shared_keys_changes_nothing() {
+    for path in ["gpt2", "llama", "llama-bias"] {
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let rows = [vec![5, 9, 17, 33, 8, 21, 40], vec![7, 7, 12, 50, 3, 60, 11]];
+        let mut native = Native::new();
+        let mut cached = native.start(model, &weights, &Input::empty(2)).unwrap();
+        let mut whole = Uncached::new(model, &weights, Input::empty(2));
+        // Several tokens, one, then the rows in another order.
+        for (from, to, order) in [(0, 3, [0, 1]), (3, 4, [1, 0]), (4, 7, [0, 1])] {
+            let new: Vec<Vec<u32>> = rows.iter().map(|row| row[from..to].to_vec()).collect();
+            let (a, b) = (cached.advance(&new).unwrap(), whole.advance(&new).unwrap());
+            let most = b.iter().fold(0f32, |most, x| most.max(x.abs()));
+            for (a, b) in a.iter().zip(b) {
+                assert!((a - b).abs() <= 2e-5 * most, "{path}: {a} and {b} after {to} tokens");
+            }
+            cached.reorder(&order).unwrap();
+            whole.reorder(&order).unwrap();
+        }
+    }
+}
+
+#[test]
+fn continuations_are_hugging_face_s() {
+    let text = std::fs::read_to_string(root().join("fixtures/language-models/expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let most = expected["max_new_tokens"].to_string();
+    for (name, cases) in expected["models"].as_object().unwrap() {
+        let Some(path) = shared(&format!("models/{name}")) else { return };
+        let cases = cases.as_array().unwrap();
+        let prompts: Vec<&str> =
+            cases.iter().flat_map(|case| ["--prompt", case["prompt"].as_str().unwrap()]).collect();
+        for (beams, key) in [("1", "greedy"), ("3", "beam3")] {
+            let options = ["generate", &path, "--format", "json", "--beams", beams, "--max-length", &most];
+            let made = json(&[&options[..], &prompts].concat());
+            for (case, made) in cases.iter().zip(made["outputs"].as_array().unwrap()) {
+                let theirs = match key {
+                    "greedy" => vec![case[key].clone()],
+                    _ => case[key].as_array().unwrap().clone(),
+                };
+                let started = case["prompt_ids"].as_array().unwrap();
+                assert_eq!(made["start"], case["prompt_ids"], "{name}");
+                for (theirs, ours) in theirs.iter().zip(made["hypotheses"].as_array().unwrap()) {
+                    let tokens = ours["tokens"].as_array().unwrap();
+                    let ids: Vec<&Value> = tokens.iter().map(|token| &token["id"]).collect();
+                    let expected = theirs["ids"].as_array().unwrap();
+                    assert!(ids.iter().copied().eq(&expected[started.len()..]), "{name}: {}", case["prompt"]);
+                    for (token, p) in tokens.iter().zip(theirs["token_log_probs"].as_array().unwrap()) {
+                        let far = token["log_prob"].as_f64().unwrap() - p.as_f64().unwrap();
+                        assert!(far.abs() < 2e-4, "{name}: {token} and {p}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn proofs(path: &str, edit: impl Fn(&mut attnscope::graph::Wiring)) -> Vec<Proof> {
+    let opened = open(&fixture(path), None);
+    let mut model = opened.model().unwrap().clone();
+    let weights = Weights::load(&model, &opened.checkpoint).unwrap();
+    edit(&mut model.wiring);
+    model.graph = build(&model.architecture, &model.wiring);
+    let input = Trace::open(path).input();
+    let padding = Padding { id: 0, side: PadSide::Right };
+    Bench::new(&model, &weights, &input, padding).unwrap().prove_all().unwrap()
+}
+
+#[test]
+fn masks_are_proved_and_a_missing_one_is_found() {
+    for &(path, family) in ONE_STACK {
+        let whole = proofs(path, |_| {});
+        let claims: Vec<Claim> = whole.iter().map(|proof| proof.claim).collect();
+        match family {
+            "bert" => assert_eq!(claims, [Claim::PaddingAlone, Claim::PaddingEmbeddings], "{path}"),
+            _ => assert_eq!(claims, [Claim::Causal, Claim::PaddingAlone, Claim::PaddingEmbeddings], "{path}"),
+        }
+        assert!(whole.iter().all(|proof| proof.verdict == Verdict::Holds), "{path}: {whole:?}");
+        let open = match family {
+            "bert" => proofs(path, |wiring| wiring.padding_mask = Switch::Off),
+            _ => proofs(path, |wiring| wiring.causal_mask = Switch::Off),
+        };
+        assert!(open[0].fails(), "{path}: {open:?}");
+    }
+}
+
+/// Every operation's arithmetic, written out, gives what the run stored.
+#[test]
+fn cells_explain_themselves() {
+    for &(path, _) in ONE_STACK {
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = Trace::open(path).input();
+        let mut kept = Keep::new(|_| true);
+        Native::new().run(model, &weights, &input, &mut kept).unwrap();
+        let sizes = sizes_of(model, &input).unwrap();
+        let cells = Cells { model, weights: &weights, input: &input, sizes: &sizes, tensors: &kept.tensors };
+        for (id, node) in model.graph.iter() {
+            let shape = &kept.tensors[&id].shape;
+            // A place that is not the same along any two dimensions.
+            let at: Vec<usize> = shape.iter().enumerate().map(|(i, n)| (i + 1).min(n - 1)).collect();
+            let told = cells.arithmetic(id, &at).unwrap();
+            let value = told.steps.last().unwrap().value;
+            let same = value == told.stored || (value - told.stored).abs() <= told.bound.max(1e-7);
+            assert!(
+                same,
+                "{path}: {} at {at:?}: {value} and {} within {}",
+                node.path, told.stored, told.bound
+            );
+        }
+    }
+}
+
+#[test]
+fn a_walk_stops_at_what_the_model_has_in_the_order_of_computation() {
+    for &(path, family) in ONE_STACK {
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let walk = snapshots(&model.graph, 1);
+        let numbers: Vec<usize> = walk.iter().map(|stop| stop.number).collect();
+        assert_eq!(numbers, (1..=walk.len()).collect::<Vec<_>>(), "{path}");
+        assert_eq!(attnscope::graph::order_note(&model.graph, &walk), None, "{path}");
+        let has = |name: &str| walk.iter().any(|stop| stop.view.path(&model.graph).ends_with(name));
+        assert_eq!(has("q_rot"), family == "llama", "{path}");
+        assert_eq!(has("src.types"), family == "bert", "{path}");
+    }
+}
+
+/// Our trace against the dump of Hugging Face: nothing but rounding. Against a run with another rotary base: the rotation
+/// is where they part, and everything after it only follows.
+#[test]
+fn diff_finds_another_rotary_base_and_no_difference_where_there_is_none() {
+    for &(path, _) in ONE_STACK {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        let (option, ids) = given(path);
+        let save = |to: &str, wiring: &[&str]| {
+            let model = fixture(path);
+            let args = [&["trace", &model, option, &ids, "--save", to, "-q"], wiring].concat();
+            let output = attnscope(&args);
+            assert!(output.status.success(), "{}", stderr(&output));
+        };
+        save(&at("ours"), &[]);
+        let theirs = fixture(&format!("{path}/trace.safetensors"));
+        let same = attnscope(&["diff", &at("ours"), &theirs]);
+        assert_eq!(same.status.code(), Some(0), "{path}: {}", stdout(&same));
+        assert!(stdout(&same).contains("no difference beyond rounding"), "{}", stdout(&same));
+        if path.starts_with("llama") {
+            save(&at("other"), &["--wiring", "rotary_base=700.0"]);
+            let found = json(&["diff", &at("ours"), &at("other"), "--format", "json"]);
+            assert_eq!(found["first_divergence"]["node"], "decoder.0.self_attn.q_rot", "{path}");
+        }
+    }
+}
+
+#[test]
+fn what_a_model_does_not_have_is_said() {
+    let (gpt2, bert) = (fixture("gpt2"), fixture("bert"));
+    let cases: &[(&[&str], &str)] = &[
+        (&["generate", &gpt2, "--tgt-ids", "5,6", "--align"], "has no cross-attention"),
+        (&["generate", &bert, "--src-ids", "5,6"], "does not generate"),
+        (&["trace", &gpt2, "--src-ids", "5,6"], "reads one text"),
+        (&["trace", &bert, "--src-ids", "5,6", "--tgt-ids", "7"], "reads one text"),
+        (&["trace", "demo", "--prompt", "Two dogs"], "reads a source and a target"),
+        (&["trace", &gpt2], "nothing to read"),
+    ];
+    for (args, expected) in cases {
+        let output = attnscope(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.contains(expected) && said.contains("help: "), "{args:?}: {said}");
+    }
+    let drawn = stdout(&attnscope(&["flow", &gpt2, "--component", "cross_attn"]));
+    assert!(!drawn.contains("cross_attn"), "{drawn}");
+}
+
+#[test]
+fn the_doctor_checks_what_needs_no_pairs_and_says_what_it_did_not() {
+    for &(path, family) in ONE_STACK {
+        let said = json(&["doctor", &fixture(path), "--format", "json"]);
+        let skipped: Vec<&str> =
+            said["not_checked"].as_array().unwrap().iter().map(|one| one["rule"].as_str().unwrap()).collect();
+        for rule in ["source-ignored", "wiring-mismatch", "cross-mask-fault"] {
+            assert!(skipped.contains(&rule), "{path}: {skipped:?}");
+        }
+        assert_eq!(skipped.contains(&"causal-leak"), family == "bert", "{path}");
+        assert!(!skipped.contains(&"padding-leak") && !skipped.contains(&"first-nan"), "{path}");
+    }
+}
+
+#[test]
+fn layers_of_a_stack_that_is_not_there_are_none() {
+    let opened = open(&fixture("gpt2"), None);
+    let architecture = &opened.model().unwrap().architecture;
+    assert_eq!((architecture.layers(Stack::Encoder), architecture.layers(Stack::Decoder)), (0, 3));
+}

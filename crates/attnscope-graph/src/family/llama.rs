@@ -1,0 +1,57 @@
+//! Llama: a decoder alone, rotary positions, root-mean-square norms, a gated feed-forward, keys and values shared by
+//! groups of heads.
+
+use crate::architecture::{DECODER_ONLY, Head};
+use crate::family::{Family, Sets, Setting, Start, naming};
+use crate::wiring::{
+    Activation, Biases, EmbeddingScale, NormKind, NormPlace, Positions, RotaryPairs, Wiring,
+};
+
+/// Llama 1 to 3, and what has its names and its config.
+pub(super) const FAMILY: Family = Family {
+    id: "llama",
+    title: "Llama",
+    model_types: &["llama", "LlamaForCausalLM", "LlamaModel"],
+    schemes: &[&naming::LLAMA],
+    evidence: &[],
+    stacks: DECODER_ONLY,
+    head: Head::Projection,
+    wiring: Wiring {
+        activation: Activation::Swish,
+        gated: true,
+        norm: NormKind::Rms,
+        norm_place: NormPlace::Pre,
+        norm_eps: 1e-6,
+        decoder_final_norm: true,
+        source_positions: Positions::None,
+        target_positions: Positions::Rotary,
+        rotary_base: Some(Wiring::ROTARY_BASE),
+        rotary_pairs: Some(RotaryPairs::Halves),
+        embedding_scale: EmbeddingScale::None,
+        shared_embeddings: false,
+        grouped: true,
+        biases: Biases::NONE,
+        ..Wiring::VASWANI
+    },
+    settings: &[
+        Setting { keys: &["hidden_act"], sets: Sets::Activation, absent: Some("silu") },
+        Setting { keys: &["rms_norm_eps"], sets: Sets::NormEps, absent: Some("1e-6") },
+        Setting {
+            keys: &["rope_parameters.rope_theta", "rope_theta"],
+            sets: Sets::RotaryBase,
+            absent: Some("10000"),
+        },
+        Setting {
+            keys: &["rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"],
+            sets: Sets::Unsupported("\"default\""),
+            absent: None,
+        },
+        Setting { keys: &["attention_bias"], sets: Sets::AttentionBiases, absent: Some("false") },
+        Setting { keys: &["mlp_bias"], sets: Sets::FeedForwardBiases, absent: Some("false") },
+    ],
+    start: Start::Sentence,
+    end: None,
+    absent_sizes: &[],
+    unsaid: &[],
+    flexible: false,
+};
