@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use attnscope_graph::{AttentionKind, Dim, Graph, Model, NodeId, Op, Side};
+use attnscope_graph::{
+    AttentionKind, AttentionPlace, AttentionStep, Dim, Graph, Model, NodeId, Op, Role, Side,
+};
 use attnscope_run::{Input, Native, Report, Rows, RunError, Sink, Values, Weights};
 
 use crate::heads::{Extent, HeadSeen, Pairwise, head_outputs, weights_seen};
@@ -34,8 +36,10 @@ pub(crate) struct Broken {
 }
 
 /// What an attention did.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct AttentionSeen {
+    pub(crate) place: AttentionPlace,
+    /// The place as it is shown.
     pub(crate) path: String,
     pub(crate) heads: Vec<HeadSeen>,
     /// How alike two heads are.
@@ -53,6 +57,7 @@ impl AttentionSeen {
 /// A branch and the stream that it joins.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Joined {
+    pub(crate) role: Role,
     pub(crate) path: String,
     pub(crate) stream: f64,
     pub(crate) branch: f64,
@@ -80,6 +85,7 @@ pub(crate) fn observe(model: &Model, weights: &Weights, input: &Input) -> Result
     let norms = watch.norms;
     let joined = |(_, node): (NodeId, &attnscope_graph::Node)| match (node.op, &node.inputs[..]) {
         (Op::Residual { gain }, &[stream, branch]) => Some(Joined {
+            role: node.role,
             path: node.path.as_str().to_owned(),
             stream: *norms.get(&stream)?,
             branch: f64::from(gain).abs() * norms.get(&branch)?,
@@ -177,21 +183,18 @@ impl Watch<'_> {
     fn look_at_weights(&mut self, id: NodeId, shape: &[usize], values: &[f32]) {
         let keys = shape.last().copied().unwrap_or(0);
         let Some(extent) = self.extent(&self.model.graph, id, shape, keys) else { return };
-        let path = self.model.graph.node(id).path.as_str();
-        let path = path.strip_suffix(".weights").unwrap_or(path).to_owned();
+        let Some((place, _)) = self.model.graph.node(id).role.attention() else { return };
         let (heads, pairs) = weights_seen(&extent, values);
-        self.open.insert(id, AttentionSeen { path, heads, pairs });
+        self.open.insert(id, AttentionSeen { place, path: place.to_string(), heads, pairs });
     }
 
     /// [batch, head, query, head size]: what each head adds to the stream, through its columns of the output projection.
     fn look_at_context(&mut self, id: NodeId, shape: &[usize], values: &[f32]) {
         let graph = &self.model.graph;
         let Some(&weights) = graph.node(id).inputs.first() else { return };
-        let Some(path) = self.open.get(&weights).map(|seen| seen.path.clone()) else { return };
-        let Some(out) = graph.find_weight(&format!("{path}.out.weight")).map(|id| self.weights.get(id))
-        else {
-            return;
-        };
+        let Some(place) = self.open.get(&weights).map(|seen| seen.place) else { return };
+        let out = graph.at(place.step(AttentionStep::Out)).and_then(|id| graph.node(id).weights.first());
+        let Some(out) = out.map(|&id| self.weights.get(id)) else { return };
         let Some(extent) = self.extent(graph, id, shape, 0) else { return };
         let size = shape.last().copied().unwrap_or(1);
         let (norms, cosines) = head_outputs(&extent, size, values, out);

@@ -42,6 +42,11 @@ impl NotChecked {
     pub(crate) fn new(why: impl Into<String>, how: impl Into<String>) -> Self {
         Self { why: why.into(), how: how.into() }
     }
+
+    /// A rule about cross-attention, of a model that has none.
+    pub(crate) fn no_cross_attention() -> Self {
+        Self::new("the model has no cross-attention", "the rule is for encoder-decoders")
+    }
 }
 
 impl From<&attnscope_run::RunError> for NotChecked {

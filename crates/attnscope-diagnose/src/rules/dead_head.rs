@@ -1,5 +1,6 @@
 //! A head that adds next to nothing and is not missed.
 
+use attnscope_graph::Dim;
 use attnscope_run::Weights;
 
 use crate::corpus::Corpus;
@@ -48,7 +49,8 @@ fn check(exam: &Exam<'_>) -> Checked {
     let (corpus, weights) = (exam.corpus()?, exam.weights()?);
     let mut candidates = vec![candidate(exam, corpus, weights.clone())];
     for (attention, head, out, _) in &suspects {
-        let (inner, heads) = (model_inner(exam, &attention.path), attention.heads.len());
+        let inner = exam.model().sizes.get(Dim::Inner(attention.place.stack)).unwrap_or(1);
+        let heads = attention.heads.len();
         let without = weights.with(*out, without_head(weights.get(*out), inner, heads, *head));
         candidates.push(candidate(exam, corpus, without));
     }
@@ -83,15 +85,6 @@ fn candidate(exam: &Exam<'_>, corpus: &Corpus, weights: Weights) -> Candidate {
     let model = exam.model().rewired(&exam.model().wiring, None);
     let weights = weights.reordered(&exam.model().graph, &model.graph).unwrap_or(weights);
     Candidate { model: model.into(), weights, shift: corpus.shift.clone(), padding: Padding::None }
-}
-
-fn model_inner(exam: &Exam<'_>, attention: &str) -> usize {
-    let stack = if attention.starts_with("encoder") {
-        attnscope_graph::Stack::Encoder
-    } else {
-        attnscope_graph::Stack::Decoder
-    };
-    exam.model().sizes.get(attnscope_graph::Dim::Inner(stack)).unwrap_or(1)
 }
 
 /// An output projection, [width, head · size], with the columns of one head set to 0.

@@ -1,8 +1,10 @@
 //! Two matrices of layers that hold the same values.
 
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
+
+use attnscope_graph::WeightId;
 
 use crate::exam::Exam;
 use crate::finding::Severity;
@@ -25,9 +27,11 @@ fn check(exam: &Exam<'_>) -> Checked {
     let (model, weights) = (exam.model(), exam.weights()?);
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let (mut findings, mut compared) = (Vec::new(), 0);
+    let layers = model.graph.nodes().iter().filter(|node| node.role.layer().is_some());
+    let of_layers: HashSet<WeightId> = layers.flat_map(|node| node.weights.iter().copied()).collect();
     for (id, _) in model.binding.iter() {
         let weight = model.graph.weight(id);
-        let in_layer = weight.path.starts_with("encoder.") || weight.path.starts_with("decoder.");
+        let in_layer = of_layers.contains(&id);
         let values = weights.get(id);
         let varied = values.iter().any(|x| Some(x) != values.first());
         if !in_layer || !is_matrix(weight) || !varied {

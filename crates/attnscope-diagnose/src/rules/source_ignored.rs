@@ -1,5 +1,6 @@
 //! The decoder writes the same whatever the source says.
 
+use attnscope_graph::{AttentionKind, AttentionStep, Role};
 use attnscope_run::Weights;
 use serde_json::json;
 
@@ -117,8 +118,9 @@ impl Signs {
         let (Ok(seen), Ok(sample), Ok(weights)) = (exam.behaviour(), exam.sample(), exam.weights()) else {
             return Self::default();
         };
-        let cross = seen.residuals.iter().filter(|joined| joined.path.ends_with("cross_attn.residual"));
-        let attentions = seen.attentions.iter().filter(|a| a.path.ends_with("cross_attn"));
+        let is_cross = |role: Role| role.is(AttentionKind::CrossAttention, AttentionStep::Residual);
+        let cross = seen.residuals.iter().filter(|joined| is_cross(joined.role));
+        let attentions = seen.attentions.iter().filter(|a| a.place.kind == AttentionKind::CrossAttention);
         Self {
             ratios: cross.map(Joined::ratio).collect(),
             entropies: attentions.filter_map(AttentionSeen::mean_entropy).collect(),

@@ -1,9 +1,11 @@
 //! Cross-attention that looks everywhere alike.
 
+use attnscope_graph::AttentionKind;
+
 use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
-use crate::rule::{Checked, Rule};
+use crate::rule::{Checked, NotChecked, Rule};
 use crate::rules::most;
 
 pub(super) const RULE: Rule = Rule {
@@ -18,9 +20,12 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(exam: &Exam<'_>) -> Checked {
+    if !exam.model().architecture.has_cross_attention() {
+        return Err(NotChecked::no_cross_attention());
+    }
     let (seen, limit) = (exam.behaviour()?, exam.thresholds().uniform_entropy);
     let (mut findings, mut measures) = (Vec::new(), Vec::new());
-    for attention in seen.attentions.iter().filter(|a| a.path.ends_with("cross_attn")) {
+    for attention in seen.attentions.iter().filter(|a| a.place.kind == AttentionKind::CrossAttention) {
         let Some(mean) = attention.mean_entropy() else { continue };
         measures.push(RULE.measure("cross_entropy", mean).threshold(limit).at(&attention.path));
         if mean <= limit {
