@@ -142,3 +142,49 @@ pub(crate) fn elements(found: &Found, tensors: &[TensorSpec]) -> u64 {
     // Readers refuse shapes whose product overflows.
     found.shape(tensors).iter().fold(1u64, |product, &n| product.saturating_mul(n as u64))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::{family, recognised, tensors};
+
+    #[test]
+    fn what_a_file_lacks_has_wrong_or_has_twice_is_told_apart() {
+        let marian = family("marian");
+        let mut listed = tensors(marian, 1);
+        let at =
+            |listed: &[TensorSpec], end: &str| listed.iter().position(|t| t.name.ends_with(end)).unwrap();
+        let gone = listed.remove(at(&listed, "decoder.layers.0.fc2.weight")).name;
+        let wrong = at(&listed, "encoder.layers.0.self_attn.k_proj.weight");
+        listed[wrong].shape = vec![7, 7];
+        let table = at(&listed, "embed_tokens.weight");
+        let shared = TensorSpec { name: "shared.weight".into(), ..listed[table].clone() };
+        listed.push(shared);
+        let extra = TensorSpec { name: "decoder.layers.0.fc3.weight".into(), ..listed[0].clone() };
+        listed.push(extra);
+        let model = recognised(listed, marian, &[]);
+        let missing: Vec<&str> = model.binding.missing().map(|(_, name)| name).collect();
+        assert_eq!(missing, [gone]);
+        let mismatched: Vec<Vec<usize>> =
+            model.binding.mismatched().map(|(_, _, expected, _)| expected.to_vec()).collect();
+        assert_eq!(mismatched, [vec![24, 20]]);
+        let alias = &model.binding.aliases[0];
+        assert!(model.tensors[alias.0].name.ends_with("shared.weight"), "{:?}", model.binding.aliases);
+        let unused: Vec<&str> =
+            model.binding.unused.iter().map(|&i| model.tensors[i].name.as_str()).collect();
+        assert_eq!(unused, ["decoder.layers.0.fc3.weight"]);
+    }
+
+    #[test]
+    fn dimensions_of_length_one_do_not_count() {
+        let cases = [
+            (&[1, 5][..], &[5][..], true),
+            (&[5, 1, 3], &[5, 3], true),
+            (&[5, 3], &[3, 5], false),
+            (&[5], &[5, 5], false),
+        ];
+        for (a, b, same) in cases {
+            assert_eq!(same_shape(a, b), same, "{a:?} and {b:?}");
+        }
+    }
+}

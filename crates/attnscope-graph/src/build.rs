@@ -366,3 +366,93 @@ struct Attention {
     keys: Side,
     causal: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(architecture: &Architecture, wiring: &Wiring) -> Vec<String> {
+        build(architecture, wiring).nodes().iter().map(|node| node.path.to_string()).collect()
+    }
+
+    #[test]
+    fn an_architecture_has_the_nodes_of_its_stacks_and_no_others() {
+        let vaswani = Wiring::VASWANI;
+        let rotary = Wiring { target_positions: Positions::Rotary, grouped: true, gated: true, ..vaswani };
+        let types = Wiring { token_types: true, ..vaswani };
+        let cases: &[(Architecture, Wiring, &[&str], &[&str])] = &[
+            (
+                Architecture::encoder_decoder(1, 1),
+                vaswani,
+                &["src.ids", "tgt.ids", "decoder.0.cross_attn.weights", "encoder.out", "logits"],
+                &["decoder.0.self_attn.q_rot", "src.types", "head.dense"],
+            ),
+            (
+                Architecture::decoder_only(2),
+                rotary,
+                &[
+                    "tgt.ids",
+                    "decoder.1.self_attn.q_rot",
+                    "decoder.1.self_attn.k_rot",
+                    "decoder.0.ffn.gated",
+                    "logits",
+                ],
+                &["src.ids", "tgt.positions", "decoder.0.cross_attn.q", "encoder.out"],
+            ),
+            (
+                Architecture::encoder_only(1, Head::Transform),
+                types,
+                &["src.ids", "src.type_ids", "src.types", "head.dense", "head.act", "head.norm", "logits"],
+                &["tgt.ids", "decoder.out", "encoder.0.cross_attn.q"],
+            ),
+            (Architecture::encoder_only(1, Head::None), vaswani, &["encoder.out"], &["logits", "head.dense"]),
+        ];
+        for (architecture, wiring, has, lacks) in cases {
+            let paths = paths(architecture, wiring);
+            let kind = architecture.kind();
+            has.iter().for_each(|path| assert!(paths.iter().any(|p| p == path), "{kind}: no {path}"));
+            lacks.iter().for_each(|path| assert!(paths.iter().all(|p| p != path), "{kind}: {path}"));
+            let again = Architecture::of_paths(paths.iter().map(String::as_str));
+            assert_eq!(again, *architecture, "{kind}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_that_are_shared_have_heads_of_their_own() {
+        let wiring = Wiring { target_positions: Positions::Rotary, grouped: true, ..Wiring::VASWANI };
+        let graph = build(&Architecture::decoder_only(1), &wiring);
+        let (stack, batch, target) = (Stack::Decoder, Dim::Batch, Dim::Target);
+        let cases = [
+            ("q_rot", [batch, Dim::Heads(stack), target, Dim::Head(stack)]),
+            ("k_rot", [batch, Dim::KvHeads(stack), target, Dim::Head(stack)]),
+            ("v_heads", [batch, Dim::KvHeads(stack), target, Dim::Head(stack)]),
+            ("scores", [batch, Dim::Heads(stack), target, target]),
+            ("context_heads", [batch, Dim::Heads(stack), target, Dim::Head(stack)]),
+        ];
+        for (leaf, dims) in cases {
+            let node = graph.find(&format!("decoder.0.self_attn.{leaf}")).unwrap();
+            assert_eq!(graph.node(node).dims, dims, "{leaf}");
+        }
+    }
+
+    #[test]
+    fn a_mask_hides_what_the_wiring_says() {
+        let place = |stack, kind| AttentionPlace { stack, layer: 0, kind };
+        let cross = place(Stack::Decoder, AttentionKind::CrossAttention);
+        let decoder = place(Stack::Decoder, AttentionKind::SelfAttention);
+        let encoder = place(Stack::Encoder, AttentionKind::SelfAttention);
+        let vaswani = Wiring::VASWANI;
+        let cases = [
+            (vaswani, encoder, Some((false, true))),
+            (vaswani, decoder, Some((true, true))),
+            (vaswani, cross, Some((false, true))),
+            (Wiring { causal_mask: Switch::Off, ..vaswani }, decoder, Some((false, true))),
+            (Wiring { cross_mask: CrossMask::Causal, ..vaswani }, cross, Some((true, true))),
+            (Wiring { padding_mask: Switch::Off, ..vaswani }, encoder, None),
+        ];
+        for (wiring, place, expected) in cases {
+            let graph = build(&Architecture::encoder_decoder(1, 1), &wiring);
+            assert_eq!(graph.mask_of(place).map(|mask| (mask.causal, mask.padding)), expected, "{place}");
+        }
+    }
+}

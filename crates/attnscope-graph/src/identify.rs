@@ -224,3 +224,17 @@ impl Evidence {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_counted_and_an_absurd_number_is_not_believed() {
+        let cases: &[(&[usize], usize)] =
+            &[(&[], 0), (&[0], 1), (&[0, 1, 2], 3), (&[0, 2], 3), (&[0, 1, 999_999], 2), (&[5_000], 0)];
+        for (seen, expected) in cases {
+            assert_eq!(count_layers(seen.iter().copied().collect()), *expected, "{seen:?}");
+        }
+    }
+}

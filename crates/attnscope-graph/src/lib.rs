@@ -22,6 +22,9 @@ mod facts;
 mod family;
 mod graph;
 mod identify;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+mod listing;
 mod measure;
 mod names;
 mod observe;

@@ -111,3 +111,34 @@ fn votes(graph: &Graph, lookup: &Lookup<'_>) -> BTreeMap<Dim, BTreeMap<usize, us
     }
     votes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dim::Stack;
+    use crate::listing::{family, recognised, tensors};
+
+    #[test]
+    fn one_odd_tensor_does_not_outvote_the_rest() {
+        let bart = family("bart");
+        let mut listed = tensors(bart, 2);
+        let odd = listed.iter().position(|t| t.name.ends_with("encoder.layers.1.fc1.weight")).unwrap();
+        listed[odd].shape = vec![41, 21];
+        let model = recognised(listed, bart, &[]);
+        assert_eq!(model.sizes.get(Dim::Model), Some(20));
+        assert_eq!(model.sizes.get(Dim::FeedForward(Stack::Encoder)), Some(40));
+    }
+
+    #[test]
+    fn heads_of_keys_follow_from_their_width() {
+        let llama = family("llama");
+        let model = recognised(tensors(llama, 1), llama, &[]);
+        let heads = [Dim::Heads, Dim::Head, Dim::KvHeads].map(|dim| model.sizes.get(dim(Stack::Decoder)));
+        assert_eq!(heads, [Some(4), Some(6), Some(2)]);
+        // There is no encoder, so nothing is said of one.
+        assert_eq!(model.sizes.get(Dim::Heads(Stack::Encoder)), None);
+        assert!(
+            model.facts.iter().all(|fact| !fact.name.contains("encoder") && !fact.name.contains("source"))
+        );
+    }
+}

@@ -235,3 +235,76 @@ fn rows_of(part: &str, rows: usize) -> Option<Range<usize>> {
     let each = rows.checked_div(n)?;
     (rows.is_multiple_of(n) && i < n).then(|| i * each..(i + 1) * each)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEME: NameScheme = NameScheme {
+        id: "test",
+        tables: &[&[
+            ("{s}.{n}.self_attn.q", "{s}.layers.{n}.q_proj"),
+            ("decoder.{n}.self_attn.k.weight", "h.{n}.packed.weight[1/3]^T"),
+            ("decoder.{n}.ffn.out", "h.{n}.proj^T"),
+            ("logits", "lm_head"),
+            ("logits", "head"),
+        ]],
+        buffers: &["lm_head.bias"],
+    };
+
+    #[test]
+    fn a_weight_has_the_names_that_the_table_gives_it() {
+        let cases: &[(&str, &[&str])] = &[
+            ("encoder.3.self_attn.q.weight", &["encoder.layers.3.q_proj.weight"]),
+            ("decoder.0.self_attn.q.bias", &["decoder.layers.0.q_proj.bias"]),
+            ("decoder.2.self_attn.k.weight", &["h.2.packed.weight[1/3]^T"]),
+            // A matrix is stored transposed, its bias is not.
+            ("decoder.2.ffn.out.weight", &["h.2.proj.weight^T"]),
+            ("decoder.2.ffn.out.bias", &["h.2.proj.bias"]),
+            ("logits.weight", &["lm_head.weight", "head.weight"]),
+            ("encoder.0.ffn.out.weight", &[]),
+        ];
+        for (weight, names) in cases {
+            assert_eq!(SCHEME.candidates(weight), *names, "{weight}");
+        }
+    }
+
+    fn spec(name: &str, shape: &[usize]) -> TensorSpec {
+        TensorSpec { name: name.into(), shape: shape.to_vec(), dtype: "f32", bytes: 0, storage: 0 }
+    }
+
+    #[test]
+    fn a_part_of_a_transposed_tensor_has_the_shape_that_the_graph_asks_for() {
+        let tensors = [spec("model.h.0.packed.weight", &[5, 12]), spec("lm_head.weight", &[9, 5])];
+        let lookup = Lookup::new(&SCHEME, "model.".into(), &tensors);
+        let found = lookup.find("decoder.0.self_attn.k.weight").map(|f| (f.rows.clone(), f.shape(&tensors)));
+        assert_eq!(found, Some((Some(4..8), vec![4, 5])));
+        // It stands beside the prefix, not behind it.
+        assert_eq!(lookup.find("logits.weight").map(|f| f.tensor), Some(1));
+        assert_eq!(lookup.find("encoder.0.self_attn.q.weight"), None);
+    }
+
+    #[test]
+    fn rows_are_shared_out_evenly_or_not_at_all() {
+        let cases =
+            [("0/3", 96, Some(0..32)), ("2/3", 96, Some(64..96)), ("3/3", 96, None), ("0/3", 95, None)];
+        for (part, rows, expected) in cases {
+            assert_eq!(rows_of(part, rows), expected, "{part} of {rows}");
+        }
+    }
+
+    #[test]
+    fn a_layer_is_read_off_a_name_behind_any_prefix() {
+        let patterns = SCHEME.patterns();
+        let cases = [
+            ("encoder.layers.12.q_proj.weight", Some((Stack::Encoder, 12, ""))),
+            ("model.decoder.layers.0.q_proj.bias", Some((Stack::Decoder, 0, "model."))),
+            ("transformer.h.7.proj.weight", Some((Stack::Decoder, 7, "transformer."))),
+            ("xencoder.layers.1.q_proj.weight", None),
+            ("encoder.layers.1.k_proj.weight", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(patterns.layer_of(name), expected, "{name}");
+        }
+    }
+}

@@ -308,3 +308,52 @@ fn near_distance(wiring: &Wiring, sizes: &Sizes, facts: &[Fact]) -> Option<Strin
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::FAMILIES;
+    use crate::listing::{family, recognised, tensors};
+
+    /// What a family's graph asks for, under the names of its scheme, is recognised as that family with nothing missing.
+    #[test]
+    fn every_family_recognises_its_own_listing() {
+        for family in FAMILIES {
+            let model = recognised(tensors(family, 2), family, &[]);
+            assert_eq!(model.family.id, family.id);
+            assert!(model.binding.is_complete(), "{}: {:?}", family.id, model.obstacles);
+            assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{}", family.id);
+            for stack in model.architecture.stacks() {
+                assert_eq!(model.graph.layers(stack), 2, "{}", family.id);
+            }
+            assert!(model.binding.unused.is_empty(), "{}: {:?}", family.id, model.binding.unused);
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_not_run_is_an_obstacle() {
+        let cases = [
+            ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
+            ("llama", "rope_parameters", json!({ "rope_type": "yarn", "rope_theta": 10000.0 })),
+            ("bert", "position_embedding_type", json!("relative_key")),
+            ("marian", "activation_function", json!("mish")),
+        ];
+        for (id, key, value) in cases {
+            let family = family(id);
+            let model = recognised(tensors(family, 1), family, &[(key, value)]);
+            assert_eq!(model.obstacles.len(), 1, "{id}: {:?}", model.obstacles);
+            assert!(model.obstacles[0].contains(key), "{id}: {:?}", model.obstacles);
+        }
+    }
+
+    #[test]
+    fn a_key_within_another_sets_the_rotary_base() {
+        let llama = family("llama");
+        let nested = json!({ "rope_type": "default", "rope_theta": 5000.0 });
+        for (key, value) in [("rope_parameters", nested), ("rope_theta", json!(5000.0))] {
+            let model = recognised(tensors(llama, 1), llama, &[(key, value)]);
+            assert_eq!(model.wiring.rotary_base, Some(5000.0), "{key}");
+            assert!(model.obstacles.is_empty(), "{key}: {:?}", model.obstacles);
+        }
+    }
+}
