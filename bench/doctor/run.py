@@ -19,7 +19,9 @@ from pathlib import Path
 import damage
 import pairs
 
-HEALTHY = ["demo", "marian-base-en-de", "t5-tiny-en-de", "bart-tiny-en-de"]
+HEALTHY = ["demo", "t5-tiny-en-de", "bart-tiny-en-de", "marian-base-en-de"]
+# A run of the larger model takes as long as several of the others: it has one of five.
+LARGE, EVERY = "marian-base-en-de", 5
 ZOO = {
     "relu": {"activation": "relu"},
     "scale_model": {"score_scale": "d_model"},
@@ -27,15 +29,19 @@ ZOO = {
 }
 
 
+def healthy(seed):
+    return [model for model in HEALTHY if model != LARGE or seed % EVERY == 0]
+
+
 def plan(only):
     """(group, model, kind, set, pairs, seed, expected) of every run, in an order that is random and always the same."""
     dice = random.Random(1)
     runs = []
     for seed in range(60):
-        for model in HEALTHY:
+        for model in healthy(seed):
             runs.append(("right pairs", model, "right", dice.choice(pairs.SETS), dice.choice([20, 20, 25, 30, 40]), seed, None))
     for seed in range(10):
-        for model in HEALTHY:
+        for model in healthy(seed):
             for kind in [k for k in pairs.KINDS if k != "right"]:
                 runs.append(("ill-fitting pairs", model, kind, dice.choice(pairs.SETS), dice.choice([20, 20, 25, 30]), seed, None))
     for seed in range(4):

@@ -4,8 +4,8 @@
 
 mod common;
 
-use attnscope::graph::{Dim, Model, Node, Side};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, Sequence, Weights, run_reference};
+use attnscope::graph::{Dim, Model, Node, NodeId, Op, Side};
+use attnscope::run::{Hold, Input, Keep, Kept, Native, Rows, Sequence, Shared, Weights, run_reference};
 use common::trace::Trace;
 use common::{ONE_STACK, fixture, models_and_variants, open};
 
@@ -153,4 +153,34 @@ fn is_token(node: &Node, shape: &[usize], cell: usize, input: &Input) -> bool {
         Dim::Target => open(input.rows(Side::Target).unwrap(), at),
         _ => true,
     })
+}
+
+/// A run from tensors of another run ends in the same logits, to the last bit, wherever it sets in; a tensor of another size is
+/// refused.
+#[test]
+fn a_run_from_known_tensors_ends_the_same() {
+    for path in ["bart", "t5", "whisper"] {
+        let trace = Trace::open(path);
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = trace.input();
+        let logits = model.graph.find("logits").unwrap();
+        let is_made =
+            |id: NodeId| matches!(model.graph.node(id).op, Op::Linear | Op::Norm { .. } | Op::MergeHeads(_));
+        let mut executor = Native::new();
+        let mut all = Hold::new(|id| id == logits || is_made(id));
+        executor.run(model, &weights, &input, &mut all).unwrap();
+        let made: Vec<NodeId> = all.tensors.keys().copied().filter(|id| *id != logits).collect();
+        for count in (0..=made.len()).step_by(3) {
+            let known: Vec<(NodeId, Shared)> =
+                made[..count].iter().map(|id| (*id, all.tensors[id].1.clone())).collect();
+            let mut one = Hold::new(|id| id == logits);
+            executor.run_from(model, &weights, &input, &known, &mut one).unwrap();
+            assert_eq!(*one.tensors[&logits].1, *all.tensors[&logits].1, "{path}, {count} known");
+        }
+        let known = [(made[0], Shared::from(vec![0.0; 3]))];
+        let refused = executor.run_from(model, &weights, &input, &known, &mut all).unwrap_err().to_string();
+        assert!(refused.contains(model.graph.node(made[0]).path.as_str()), "{refused}");
+    }
 }

@@ -189,7 +189,9 @@ fn nothing_else_is_accused() {
         let report = judged(|_| (), 24, turned);
         assert_eq!(accused(&report), Vec::<&Value>::new(), "{report:#}");
         let said = report["measures"].to_string();
-        assert!(said.contains("repairs of its weights were tried, and none"), "{said}");
+        assert!(said.contains(" repairs of the weights were tried: "), "{said}");
+        let is_healthy = said.contains("none restores more than the model has");
+        assert!(is_healthy || turned, "{said}");
     }
     let noise = |p: &mut Patient| {
         for name in ["q", "v"] {
@@ -212,9 +214,10 @@ fn a_search_that_is_cut_says_so() {
     let none = cut("0");
     let why = none["not_checked"][0]["why"].as_str().unwrap();
     assert!(
-        why.starts_with("nothing is lost from 4 layers;") && why.contains("--repair-time is 0"),
+        why.starts_with("of 4 layers none is missing or a copy, and no bias was dropped;")
+            && why.contains("--repair-time is 0"),
         "{none:#}"
     );
-    let said = cut("1")["measures"].to_string();
-    assert!(said.contains("the search was cut after 1 s: ") && said.contains(" of 476 repairs"), "{said}");
+    let said = cut("0.01")["measures"].to_string();
+    assert!(said.contains("the search was cut after 0.01 s: ") && said.contains(" of 476 repairs"), "{said}");
 }

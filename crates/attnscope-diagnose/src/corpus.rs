@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use attnscope_graph::{Model, Side, Switch};
-use attnscope_run::{Features, PadSide, Rows, Sequence, Shift, position_room};
+use attnscope_graph::{Dim, Model, Side, Switch};
+use attnscope_run::{Features, PadSide, Rows, Sequence, Shift, SplitMix, position_room};
 
 /// Fewer pairs than this are not judged by: what they show may be theirs and not the model's.
 pub(crate) const LEAST_PAIRS: usize = 20;
@@ -140,6 +140,19 @@ impl Corpus {
             sources[pair].clone_from(&self.sources[other]);
         }
         (n > 0).then(|| Self { sources, ..self.clone() })
+    }
+
+    /// Every target behind as many random tokens as its source has; its end stays. `None` where sources are clips.
+    pub(crate) fn with_random_sources(&self, model: &Model) -> Option<Self> {
+        let vocabulary = model.sizes.get(Dim::Vocab(Side::Source))?;
+        let mut dice = SplitMix::new(0x5EED);
+        let mut random = |source: &PairSource| {
+            let (last, rest) = tokens(source)?.split_last()?;
+            let drawn = rest.iter().map(|_| dice.below(vocabulary) as u32);
+            Some(PairSource::Tokens(drawn.chain([*last]).collect()))
+        };
+        let sources = self.sources.iter().map(&mut random).collect::<Option<Vec<_>>>()?;
+        Some(Self { sources, ..self.clone() })
     }
 
     /// Nats a label of knowing how often each token occurs in the other targets, a vocabulary of so many tokens smoothed as

@@ -1,5 +1,7 @@
 //! What a rule measured: reported whether or not it is a finding, so that a healthy model gets its numbers, too.
 
+use serde_json::{Map, Value};
+
 use crate::finding::Finding;
 
 /// One number that a rule computed.
@@ -20,6 +22,8 @@ pub struct Measure {
     /// The same in words, for the one measure of a rule that a report prints; the others, one a head or a sublayer, are
     /// printed on demand and have none.
     pub words: Option<String>,
+    /// What else there is to know of it, for programs.
+    pub fields: Map<String, Value>,
 }
 
 impl Measure {
@@ -40,6 +44,11 @@ impl Measure {
 
     pub(crate) fn words(mut self, words: impl Into<String>) -> Self {
         self.words = Some(words.into());
+        self
+    }
+
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(key.to_owned(), value.into());
         self
     }
 }

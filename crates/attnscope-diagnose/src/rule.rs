@@ -58,7 +58,16 @@ impl From<&attnscope_run::RunError> for NotChecked {
 impl Rule {
     /// A number that this rule computed, to be reported beside its findings.
     pub(crate) fn measure(&self, name: &'static str, number: f64) -> Measure {
-        Measure { rule: self.id, name, node: None, slice: None, number, threshold: None, words: None }
+        Measure {
+            rule: self.id,
+            name,
+            node: None,
+            slice: None,
+            number,
+            threshold: None,
+            words: None,
+            fields: Map::new(),
+        }
     }
 
     /// A finding of this rule, with the rule's own severity and advice.

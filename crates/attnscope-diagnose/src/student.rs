@@ -8,6 +8,8 @@ pub(crate) struct PairedTest {
     pub(crate) mean: f64,
     /// How likely so large a mean is by chance if there is no gain. Not corrected for the number of hypotheses.
     pub(crate) p: f64,
+    /// The standard error of the mean; infinite where nothing can be said.
+    pub(crate) error: f64,
 }
 
 /// A one-sided test of a ratio of sums (gains over tokens) with its standard error by the delta method. `p` is 1 where nothing
@@ -18,13 +20,13 @@ pub(crate) fn paired_test(gains: &[f64], tokens: &[usize]) -> PairedTest {
     let sum: f64 = gains.iter().take(n).sum();
     let mean = sum / count as f64;
     if n < 2 || !mean.is_finite() {
-        return PairedTest { mean, p: 1.0 };
+        return PairedTest { mean, p: 1.0, error: f64::INFINITY };
     }
     let squares: f64 = gains.iter().zip(tokens).map(|(gain, &t)| (gain - mean * t as f64).powi(2)).sum();
     let freedom = (n - 1) as f64;
     let error = (squares * n as f64 / freedom).sqrt() / count as f64;
     let p = if error > 0.0 { upper_tail(mean / error, freedom) } else { f64::from(u8::from(mean <= 0.0)) };
-    PairedTest { mean, p: p.max(0.5f64.powf(n as f64)) }
+    PairedTest { mean, p: p.max(0.5f64.powf(n as f64)), error }
 }
 
 /// P(T > t) for Student's t with so many degrees of freedom.

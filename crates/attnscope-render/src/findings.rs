@@ -204,7 +204,7 @@ fn place(measure: &Measure) -> Option<String> {
 }
 
 fn measure_json(measure: &Measure) -> Value {
-    json!({
+    let mut value = json!({
         "rule": measure.rule,
         "name": measure.name,
         "node": measure.node,
@@ -212,7 +212,11 @@ fn measure_json(measure: &Measure) -> Value {
         "number": measure.number,
         "threshold": measure.threshold,
         "words": measure.words,
-    })
+    });
+    if let Value::Object(fields) = &mut value {
+        fields.extend(measure.fields.clone());
+    }
+    value
 }
 
 /// The report for programs.
@@ -257,7 +261,7 @@ pub(crate) fn finding_json(finding: &Finding) -> Value {
 fn search_json(search: &Search) -> Value {
     let trial = |t: &Trial| {
         let field = t.edit.field();
-        json!({ "field": field, "value": t.edit.value(), "what": t.edit.words(), "nll_declared": t.nll_declared, "nll": t.nll, "gain": t.gain, "right": t.right })
+        json!({ "field": field, "value": t.edit.value(), "what": t.edit.words(), "nll_declared": t.nll_declared, "nll": t.nll, "gain": t.gain, "right": t.right, "pairs": t.pairs })
     };
     json!({
         "pairs": search.pairs,

@@ -34,8 +34,8 @@ pub(super) struct Doctor {
     #[arg(long)]
     measures: bool,
     /// The most seconds for trying repairs of the weights on the pairs (misconverted-weight); 0 tries none
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    repair_time: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    repair_time: Duration,
     /// End with 1 when a finding is at least this bad
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Error)]
     fail_on: FailOn,
@@ -64,6 +64,12 @@ enum Form {
     Sarif,
 }
 
+/// Seconds, whole or not.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    number.ok_or_else(|| "give a number of seconds, 0 or more".to_owned())
+}
+
 impl Doctor {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let output = Output::new(&self.output);
@@ -83,7 +89,7 @@ impl Doctor {
             corpus: judged.corpus.as_ref(),
             too_long: &judged.too_long,
             thresholds: &thresholds,
-            repair_time: Duration::from_secs(self.repair_time),
+            repair_time: self.repair_time,
             progress: &|done, total| bar.show(done, total),
         };
         let diagnosis = examine(&patient, &rules);

@@ -380,6 +380,12 @@ fn numbers_without_bounds_are_noted() {
             format!("{start}: repetition_penalty: -2: a penalty that is not positive is not applied"),
         ]
     );
+    // Beams shorten the usual length where no other is said.
+    let many = copy("bart", r#"{"num_beams": 100}"#);
+    let found =
+        json(&[many.path().to_str().unwrap(), "--src-ids", "5,6", "--beams", "2", "--max-length", "2"]);
+    let note = "with 100 beams, sentences of more than 163 tokens are written only if --max-length says so";
+    assert_eq!(found["search"]["not_done"], serde_json::json!([format!("{start}: num_beams: 100: {note}")]));
     let plain = copy("bart", r#"{"num_beams": 1, "max_length": 20, "repetition_penalty": 1.2}"#);
     let found = json(&[plain.path().to_str().unwrap(), "--src-ids", "5,6"]);
     assert_eq!(found["search"]["not_done"], serde_json::json!([]));

@@ -13,7 +13,7 @@ use super::hypotheses::{PERMUTED, head_orders, of_attention, of_feed_forward, of
 use super::sites::{attentions, feed_forwards, weights_of};
 use crate::corpus::Corpus;
 use crate::fit::FitTest;
-use crate::score::{Candidate, Padding, Progress, Scores};
+use crate::score::{Candidate, Padding, Progress};
 use crate::student::PairedTest;
 
 /// Candidates that are held at once: each has its own copy of the tensors that it edits.
@@ -158,7 +158,7 @@ impl<'a> Rounds<'a> {
         share: f64,
     ) -> Result<Vec<RepairTrial>, RunError> {
         let test = FitTest::new(&self.model, corpus);
-        let base = self.scores(&test, &[&self.candidate(self.weights.clone())])?.swap_remove(0);
+        let declared = self.candidate(self.weights.clone());
         let (mut trials, total) = (Vec::new(), edits.len());
         self.tried.set(0);
         for chunk in edits.chunks(AT_ONCE) {
@@ -167,21 +167,20 @@ impl<'a> Rounds<'a> {
             }
             let fitting: Vec<(&(usize, WeightEdit), Candidate)> =
                 chunk.iter().filter_map(|edit| Some((edit, self.edited(&edit.1)?))).collect();
-            let candidates: Vec<&Candidate> = fitting.iter().map(|(_, candidate)| candidate).collect();
-            let scores = self.scores(&test, &candidates)?;
+            // The declared model comes first: an edit computes again only what it changes.
+            let candidates: Vec<&Candidate> =
+                [&declared].into_iter().chain(fitting.iter().map(|(_, candidate)| candidate)).collect();
+            let scores = test.score(&candidates, &|_, _| ())?;
             self.tried.set(self.tried.get() + chunk.len());
             (self.progress)(self.tried.get(), total);
+            let Some((base, scores)) = scores.split_first() else { break };
             for (((rank, edit), _), scores) in fitting.iter().zip(scores) {
-                let gain = test.compare(&base, &scores).gain();
+                let gain = test.compare(base, scores).gain();
                 trials.push(RepairTrial { edit: edit.clone(), rank: *rank, gain });
             }
         }
         trials.retain(|trial| trial.gain.mean.is_finite());
         trials.sort_by(|a, b| b.gain.mean.total_cmp(&a.gain.mean));
         Ok(trials)
-    }
-
-    fn scores(&self, test: &FitTest<'_>, candidates: &[&Candidate]) -> Result<Vec<Scores>, RunError> {
-        test.score(candidates, &|_, _| ())
     }
 }

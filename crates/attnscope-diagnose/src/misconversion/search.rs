@@ -21,15 +21,23 @@ struct Round {
     keep: usize,
 }
 
-/// What mends a model shows on four pairs, since nearly every other edit of it does harm; the rest is to be sure.
-const ROUNDS: [Round; 3] =
-    [Round { pairs: 4, keep: 100 }, Round { pairs: 16, keep: 24 }, Round { pairs: MOST_SEARCHED, keep: 3 }];
+/// What mends a model shows on few pairs, since nearly every other edit of it does harm; the rest is to be sure.
+const ROUNDS: [Round; 4] = [
+    Round { pairs: 2, keep: usize::MAX },
+    Round { pairs: 4, keep: 100 },
+    Round { pairs: 16, keep: 24 },
+    Round { pairs: MOST_SEARCHED, keep: 3 },
+];
 /// Pairs that are searched at the most, and as a share of all. The rest are for the test.
 const MOST_SEARCHED: usize = 48;
 const SEARCHED: f64 = 0.4;
-/// A repair that loses more nats a token than this goes on only where its pairs leave a doubt: a p below the second number.
-/// Of a healthy model next to nothing goes on.
-const LEAST: (f64, f64) = (-0.02, 0.9);
+/// Two pairs do not show how sure they are. A repair is out after them that loses more nats a token than this.
+const TWO_LOSE: f64 = 0.15;
+/// More pairs do. A repair is out that falls short of the least gain that is reported by so many standard errors: what mends a
+/// model gains many times that, and of a healthy one little goes on.
+const ERRORS: f64 = 1.0;
+/// Pairs that choose among many places.
+const FEW: usize = 4;
 /// The share of the time that the first round may take.
 const FIRST: f64 = 0.7;
 
@@ -50,11 +58,11 @@ pub fn search_repairs(
     let (searched, unseen) = split(corpus.len());
     let searched = corpus.only(&searched);
     let rounds = Rounds::new(model, weights, &corpus.shift, progress, time)?;
-    let edits = rounds.hypotheses(&alike(&searched, ROUNDS[0].pairs))?;
+    let edits = rounds.hypotheses(&alike(&searched, FEW))?;
     let hypotheses = edits.len();
     let mut found =
         RepairSearch { hypotheses, tried: 0, is_cut: false, best_gain: None, repair: None, refused: None };
-    let trials = narrowed(&rounds, &searched, edits, &mut found)?;
+    let trials = narrowed(&rounds, &searched, edits, thresholds.repair_gain, &mut found)?;
     found.is_cut = rounds.is_over() || found.tried < hypotheses;
     if !trials.is_empty() {
         let judge = Judge::new(&rounds, corpus, &unseen, thresholds, wirings);
@@ -78,18 +86,27 @@ fn narrowed(
     rounds: &Rounds<'_>,
     searched: &Corpus,
     mut edits: Vec<(usize, WeightEdit)>,
+    least_gain: f64,
     found: &mut RepairSearch,
 ) -> Result<Vec<RepairTrial>, RunError> {
     let mut trials: Vec<RepairTrial> = Vec::new();
     for (n, round) in ROUNDS.iter().enumerate() {
         let some = alike(searched, round.pairs);
+        // There are no more pairs than the round before had.
+        if n > 0 && searched.len() <= ROUNDS[n - 1].pairs {
+            trials.truncate(round.keep);
+            continue;
+        }
         let share = if n == 0 { FIRST } else { 1.0 };
         trials = rounds.round(&some, edits, share)?;
         if n == 0 {
             found.tried = rounds.tried();
         }
         found.best_gain = trials.first().map(|best| best.gain.mean).or(found.best_gain);
-        trials.retain(|trial| trial.gain.mean > LEAST.0 || trial.gain.p < LEAST.1);
+        trials.retain(|trial| match round.pairs {
+            ..=2 => trial.gain.mean > -TWO_LOSE,
+            _ => trial.gain.mean + ERRORS * trial.gain.error > least_gain,
+        });
         trials.truncate(round.keep);
         edits = trials.iter().map(|trial| (trial.rank, trial.edit.clone())).collect();
     }

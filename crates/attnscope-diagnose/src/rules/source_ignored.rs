@@ -1,7 +1,7 @@
 //! The decoder writes the same whatever the source says.
 
-use attnscope_graph::{AttentionKind, AttentionStep, Role};
-use attnscope_run::Weights;
+use attnscope_graph::{AttentionKind, AttentionStep, Model, Role, Switch};
+use attnscope_run::{RunError, Weights};
 use serde_json::json;
 
 use crate::bootstrap::bootstrap;
@@ -13,15 +13,15 @@ use crate::fit::FitTest;
 use crate::measure::Outcome;
 use crate::observe::{AttentionSeen, Joined};
 use crate::rule::{Checked, NotChecked, Rule};
-use crate::score::{Candidate, Padding, score};
+use crate::score::{Candidate, Padding, Scores, score};
 
 pub(super) const RULE: Rule = Rule {
     id: "source-ignored",
     severity: Severity::Error,
     what: "The decoder finds a target as likely behind a foreign source as behind its own.",
     why: "Such a model is a language model with an encoder for show: fluent output that has nothing to do with the input. Its attention can look healthy, so that it is decided by cause.",
-    how: "Every pair's source is swapped for another pair's of about the same length; the cost is the rise of the target's negative log-likelihood, with a bootstrap interval over sentences. The same for the sentences that the model generates itself: pairs that do not belong together are no fault of the model. Under a wiring that explains the weights better than the declared one, where there is one.",
-    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats. The model's own sentences must cost less than 0.3 nats more behind a foreign source. Over 20 pairs or more.",
+    how: "Every pair's source is swapped for another pair's of about the same length; the cost is the rise of the target's negative log-likelihood, with a bootstrap interval over sentences. The same for the sentences that the model generates itself: pairs that do not belong together are no fault of the model. And behind sources of random tokens, which a model that ignores its source does not tell from its own: sources that it cannot read are alike to a healthy one. Under a wiring that explains the weights better than the declared one, where there is one.",
+    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats. The model's own sentences must cost less than 0.3 nats more behind a foreign source, and random tokens as source must change what a target costs, up or down, by less than 0.05. Over 20 pairs or more.",
     try_next: "Check that sources and targets were still paired in training, that the encoder's output reaches cross-attention, and its mask.",
     check,
 };
@@ -29,6 +29,7 @@ pub(super) const RULE: Rule = Rule {
 const RESAMPLES: usize = 10_000;
 /// Nats a token that a foreign source costs the model's own sentences at the least where the source is used.
 const OWN_COST: f64 = 0.3;
+const PAIRS: &str = "give pairs of the kind that the model was trained for, each target with its own source";
 
 fn check(exam: &Exam<'_>) -> Checked {
     let (weights, corpus) = (exam.weights()?, exam.corpus()?);
@@ -47,6 +48,12 @@ fn check(exam: &Exam<'_>) -> Checked {
             (&declared, "")
         }
     };
+    if sees_more(candidate, exam.model()) {
+        return Err(NotChecked::new(
+            "under the wiring that explains the weights best, the decoder sees the token that it is to predict and needs no source: whether it learned to use it is not known",
+            "see wiring-mismatch, which comes first",
+        ));
+    }
     let own = match &search.better {
         Some(better) => &better.scores,
         None => &search.declared,
@@ -79,7 +86,17 @@ fn check(exam: &Exam<'_>) -> Checked {
                 "a foreign source costs the targets {:.3} nats a token, and the model's own sentences {own_cost:.2}: it uses its source, and the pairs do not show it",
                 cost.mean
             ),
-            "give pairs of the kind that the model was trained for, each target with its own source",
+            PAIRS,
+        ));
+    }
+    let change = random_change(candidate, corpus, own).map_err(|e| NotChecked::from(&e))?;
+    if let Some(change) = change.filter(|&change| change >= limit) {
+        return Err(NotChecked::new(
+            format!(
+                "a foreign source costs the targets {:.3} nats a token, and one of random tokens changes what they cost by {change:.2}: it uses its source, and the pairs do not show it",
+                cost.mean
+            ),
+            PAIRS,
         ));
     }
     let evidence = format!(
@@ -96,10 +113,27 @@ fn check(exam: &Exam<'_>) -> Checked {
         .at("decoder.*.cross_attn")
         .with("interval", json!([cost.low, cost.high]))
         .with("own_sentences_cost", json!(own_cost))
+        .with("random_source_change", json!(change))
         .with("cross_output_ratio", json!(signs.ratios))
         .with("cross_entropy", json!(signs.entropies))
         .with("source_contribution", json!(signs.contribution));
     Ok(Outcome::from(vec![finding]).measured([measure]))
+}
+
+/// By how many nats a token the cost of each target changes, up or down, behind a source of random tokens: sources that the model
+/// cannot read are alike to it, and swapping them shows nothing. `None` for clips.
+fn random_change(candidate: &Candidate, corpus: &Corpus, own: &Scores) -> Result<Option<f64>, RunError> {
+    let Some(random) = corpus.with_random_sources(&candidate.model) else { return Ok(None) };
+    let scores = score(&[candidate], &random, &|_, _| ())?.swap_remove(0);
+    let changes = scores.nll().iter().zip(&own.nll()).map(|(a, b)| (a - b).abs()).sum::<f64>();
+    Ok(Some(changes / corpus.tokens().iter().sum::<usize>().max(1) as f64))
+}
+
+/// Whether a candidate's decoder sees tokens that the declared one's does not: those that it is to predict.
+fn sees_more(candidate: &Candidate, declared: &Model) -> bool {
+    let (now, before) = (&candidate.model.wiring, &declared.wiring);
+    let lifted = |now: Switch, before: Switch| now == Switch::Off && before == Switch::On;
+    lifted(now.causal_mask, before.causal_mask) || lifted(now.decoder_shift, before.decoder_shift)
 }
 
 /// What else speaks of it. Descriptions: none of them decides.

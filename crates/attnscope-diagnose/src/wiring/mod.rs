@@ -3,6 +3,7 @@
 
 mod edit;
 mod hypothesis;
+mod round;
 mod search;
 
 use serde_json::{Map, Value};
@@ -26,6 +27,8 @@ pub struct Trial {
     pub gain: f64,
     /// The share of labels that are then the model's first choice.
     pub right: f64,
+    /// Pairs that it was run on: what surely loses on a few is not run on all.
+    pub pairs: usize,
 }
 
 /// One field whose declared value is wrong.

@@ -1,4 +1,4 @@
-//! The search: one round over every single edit, further rounds that add to the best, and the tests that the result must pass.
+//! The search: a round over every single edit, further rounds that add to the best, and the tests that the result must pass.
 
 use attnscope_graph::{Model, Switch};
 use attnscope_run::{RunError, Weights};
@@ -6,7 +6,7 @@ use serde_json::Map;
 use std::cell::Cell;
 
 use super::edit::{Setup, WiringEdit};
-use super::hypothesis::edits;
+use super::round::{Lost, Round, Tried, gain_of};
 use super::{Better, Search, Singled, Trial};
 use crate::corpus::Corpus;
 use crate::fit::{Comparison, FitTest, LEAST_COPIED};
@@ -39,24 +39,14 @@ pub fn search(
     Searcher { model, weights, test: &test, thresholds, progress, tried: Cell::new(0) }.run()
 }
 
-struct Searcher<'a> {
-    model: &'a Model,
-    weights: &'a Weights,
-    test: &'a FitTest<'a>,
+pub(super) struct Searcher<'a> {
+    pub(super) model: &'a Model,
+    pub(super) weights: &'a Weights,
+    pub(super) test: &'a FitTest<'a>,
     thresholds: &'a Thresholds,
-    progress: &'a Progress<'a>,
+    pub(super) progress: &'a Progress<'a>,
     /// Hypotheses so far.
-    tried: Cell<usize>,
-}
-
-/// An edit that was tried from some setup.
-struct Tried {
-    edit: WiringEdit,
-    setup: Setup,
-    base: Scores,
-    scores: Scores,
-    /// Nats a token that the edit gains at each one's best temperature; −∞ where it gives no number.
-    gain: f64,
+    pub(super) tried: Cell<usize>,
 }
 
 /// The edits that were chosen, and what they make together.
@@ -79,17 +69,13 @@ impl Found {
 impl Searcher<'_> {
     fn run(&self) -> Result<Search, RunError> {
         let declared = Setup::declared(self.model, &self.test.corpus.shift);
-        let (base, first) = self.round(&declared, &|_| true)?;
-        let trial = |t: &Tried| {
-            let compared = self.compared(t);
-            let (nll_declared, nll, right) = (compared.before(), compared.after(), compared.right());
-            Trial { edit: t.edit, nll_declared, nll, gain: t.gain, right }
-        };
-        let trials: Vec<Trial> = first.iter().map(trial).collect();
+        let Round { base, tried: first, lost } = self.round(&declared, &|_| true)?;
+        let mut trials: Vec<Trial> = first.iter().map(|t| t.trial(self.test)).collect();
+        trials.extend(lost.iter().map(|lost| lost.trial.clone()));
         let own = self.test.compare(&base, &base);
         let fit = self.test.fit(&self.candidate(&declared)?, &base)?;
         let telling = self.telling(&first);
-        let found = match self.pick(first, self.thresholds.wiring_gain) {
+        let found = match self.pick(first, &lost, self.thresholds.wiring_gain) {
             Some(first) => Some(self.refine(&declared, first, &telling)?),
             None => None,
         };
@@ -113,54 +99,13 @@ impl Searcher<'_> {
         Ok(search)
     }
 
-    fn candidate(&self, setup: &Setup) -> Result<Candidate, RunError> {
+    pub(super) fn candidate(&self, setup: &Setup) -> Result<Candidate, RunError> {
         let candidate = setup.candidate(self.model, self.weights, self.test.corpus);
         candidate.ok_or_else(|| RunError::Obstacle("the pairs do not fit its positions".into()))
     }
 
-    /// Some edits of a setup, the largest gain first, and how the setup itself does.
-    fn round(
-        &self,
-        from: &Setup,
-        wanted: &dyn Fn(&WiringEdit) -> bool,
-    ) -> Result<(Scores, Vec<Tried>), RunError> {
-        let options: Vec<(WiringEdit, Setup, Candidate)> = edits(self.model, self.weights, from)
-            .into_iter()
-            .filter(wanted)
-            .filter_map(|edit| {
-                let setup = from.with(edit);
-                let candidate = setup.candidate(self.model, self.weights, self.test.corpus)?;
-                Some((edit, setup, candidate))
-            })
-            .collect();
-        self.tried.set(self.tried.get() + options.len());
-        // How the setup itself does on rows as each edit wants them padded.
-        let mut paddings = vec![from.padding];
-        for (_, setup, _) in &options {
-            if !paddings.contains(&setup.padding) {
-                paddings.push(setup.padding);
-            }
-        }
-        let bases = paddings.iter().map(|&padding| self.candidate(&from.padded(padding)));
-        let bases = bases.collect::<Result<Vec<Candidate>, RunError>>()?;
-        let all: Vec<&Candidate> = bases.iter().chain(options.iter().map(|(_, _, c)| c)).collect();
-        let mut scores = self.test.score(&all, self.progress)?;
-        let own = scores.split_off(bases.len());
-        let tried = |((edit, setup, _), scored): ((WiringEdit, Setup, Candidate), Scores)| {
-            let at = paddings.iter().position(|p| *p == setup.padding).unwrap_or(0);
-            let base = scores[at].clone();
-            let compared = self.test.compare(&base, &scored);
-            let gain = if edit.is_temperature() { compared.plain_gain() } else { compared.gain() };
-            let gain = if gain.mean.is_finite() { gain.mean } else { f64::NEG_INFINITY };
-            Tried { edit, setup, base, scores: scored, gain }
-        };
-        let mut tried: Vec<Tried> = options.into_iter().zip(own).map(tried).collect();
-        tried.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-        Ok((scores.swap_remove(0), tried))
-    }
-
     /// The field with the largest gain that is sure and `least` nats a token at the least, with its other values.
-    fn pick(&self, tried: Vec<Tried>, least: f64) -> Option<(Tried, Singled)> {
+    fn pick(&self, tried: Vec<Tried>, lost: &[Lost], least: f64) -> Option<(Tried, Singled)> {
         // Of each field its best value, or none: a lesser one that is surer would be the wrong answer.
         let mut fields = Vec::new();
         let mut is_best_of_field = |t: &&Tried| {
@@ -182,23 +127,25 @@ impl Searcher<'_> {
         };
         let field = best.edit.field();
         let of_field: Vec<Tried> = tried.into_iter().filter(|t| t.edit.field() == field).collect();
-        self.singled(of_field)
+        self.singled(of_field, lost)
     }
 
-    /// Of the values of one field, sorted by gain: the best, those that do not do surely worse, and the rest. Of values that
-    /// do as well as each other, the family's own is the likeliest.
-    fn singled(&self, mut of_field: Vec<Tried>) -> Option<(Tried, Singled)> {
+    /// Of the values of one field, sorted by gain: the best, those that do not do surely worse, and the rest, those among them
+    /// that were lost early. Of values that do as well as each other, the family's own is the likeliest.
+    fn singled(&self, mut of_field: Vec<Tried>, lost: &[Lost]) -> Option<(Tried, Singled)> {
         let first = of_field.first()?;
-        let padding = first.setup.padding;
+        let (field, padding) = (first.edit.field(), first.setup.padding);
         let others = of_field.len() as f64;
         let beaten = |t: &Tried| {
             let compared = self.test.compare(&t.scores, &first.scores);
-            let gain = if t.edit.is_temperature() { compared.plain_gain() } else { compared.gain() };
+            let gain = gain_of(&compared, t.edit);
             gain.mean >= TIE && others * gain.p <= self.thresholds.wiring_p
         };
-        let excluded: Vec<WiringEdit> =
+        let mut excluded: Vec<WiringEdit> =
             of_field.iter().filter(|t| t.setup.padding == padding && beaten(t)).map(|t| t.edit).collect();
         of_field.retain(|t| t.setup.padding == padding && !excluded.contains(&t.edit));
+        let lost = lost.iter().filter(|lost| lost.padding == padding).map(|lost| lost.trial.edit);
+        excluded.extend(lost.filter(|edit| edit.field() == field));
         let usual = Setup::usual(self.model, &self.test.corpus.shift);
         let chosen = of_field.iter().position(|t| !t.edit.differs(&t.setup, &usual)).unwrap_or(0);
         let best = of_field.remove(chosen);
@@ -231,11 +178,10 @@ impl Searcher<'_> {
             if others.is_empty() {
                 break;
             }
-            let (_, mut tried) = self.round(&found.setup, &|edit| others.contains(&edit))?;
+            let Round { mut tried, lost, .. } = self.round(&found.setup, &|edit| others.contains(&edit))?;
             tried.retain(|t| self.is_more_right(t));
-            let Some((next, singled)) = self.pick(tried, FURTHER * self.thresholds.wiring_gain) else {
-                break;
-            };
+            let least = FURTHER * self.thresholds.wiring_gain;
+            let Some((next, singled)) = self.pick(tried, &lost, least) else { break };
             found.changes.push(singled);
             (found.setup, found.scores) = (next.setup, next.scores);
         }
@@ -251,7 +197,7 @@ impl Searcher<'_> {
         for n in 0..found.changes.len() {
             let now = found.changes[n].edit;
             let of_field = |edit: &WiringEdit| edit.field() == now.field() && edit.padding() == now.padding();
-            let (base, mut tried) = self.round(&found.setup, &of_field)?;
+            let Round { base, mut tried, lost } = self.round(&found.setup, &of_field)?;
             let own = Tried {
                 edit: now,
                 setup: found.setup.clone(),
@@ -261,7 +207,7 @@ impl Searcher<'_> {
             };
             tried.push(own);
             tried.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-            let Some((best, mut singled)) = self.singled(tried) else { continue };
+            let Some((best, mut singled)) = self.singled(tried, &lost) else { continue };
             // The declared value is no edit.
             let changes = |edit: &WiringEdit| edit.differs(&declared.with(*edit), declared);
             singled.as_good.retain(changes);
@@ -354,8 +300,4 @@ impl Searcher<'_> {
 /// Whether an edit lets the decoder see the token that it is to predict.
 fn leaks_more(tried: &Tried) -> bool {
     matches!(tried.edit, WiringEdit::CausalMask(Switch::Off) | WiringEdit::DecoderShift(Switch::Off))
-}
-
-fn gain_of(compared: &Comparison, edit: WiringEdit) -> crate::student::PairedTest {
-    if edit.is_temperature() { compared.plain_gain() } else { compared.gain() }
 }

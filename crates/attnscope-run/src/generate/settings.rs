@@ -287,8 +287,12 @@ impl<'a> Documents<'a> {
             "with {followed} beam{s}, sentences of more than {most} tokens are written only if --max-length says so"
         );
         let penalty = "a penalty that is not positive is not applied".to_owned();
+        // Many beams shorten the usual length, too, where no other is said.
+        let is_said = ["max_new_tokens", "max_length"].iter().any(|key| self.get(key).is_some());
+        let at_usual = if is_said { f64::MAX } else { (MOST_SAID / USUAL_NEW) as f64 };
         let bounds = [
             ("num_beams", 1.0..=MOST_BEAMS as f64, beams),
+            ("num_beams", f64::MIN..=at_usual, tokens.clone()),
             ("max_new_tokens", 0.0..=most as f64, tokens.clone()),
             ("max_length", 0.0..=most as f64, tokens),
             ("repetition_penalty", f64::MIN_POSITIVE..=f64::MAX, penalty),

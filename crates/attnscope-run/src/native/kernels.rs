@@ -197,18 +197,13 @@ pub(crate) fn log_sum_exps(arch: Arch, row: &[f32]) -> ([f64; BETAS.len()], f64)
         let most = greatest(row);
         let mut parts = [[0f32; LANES]; BETAS.len()];
         let mut weighted = [0f32; LANES];
-        for chunk in row.chunks(LANES) {
-            for (lane, &x) in chunk.iter().enumerate() {
-                let q = exp((x - most) * 0.25);
-                let (q2, q3) = (q * q, q * q * q);
-                let (q4, q6) = (q2 * q2, q3 * q3);
-                let powers = [q2, q3, q4, q4 * q, q6, q4 * q4, q6 * q6];
-                for (part, power) in parts.iter_mut().zip(powers) {
-                    part[lane] += power;
-                }
-                // A logit of −∞ has no share in the mean; its product with 0 would be NaN.
-                weighted[lane] += if q4 > 0.0 { q4 * (x - most) } else { 0.0 };
-            }
+        let (whole, rest) = row.as_chunks::<LANES>();
+        whole.iter().for_each(|chunk| add_powers(chunk, most, &mut parts, &mut weighted));
+        if !rest.is_empty() {
+            // exp(−∞) is 0 and adds nothing.
+            let mut chunk = [f32::NEG_INFINITY; LANES];
+            chunk[..rest.len()].copy_from_slice(rest);
+            add_powers(&chunk, most, &mut parts, &mut weighted);
         }
         (most, parts.map(|part| part.iter().sum()), weighted.iter().sum())
     }));
@@ -217,6 +212,30 @@ pub(crate) fn log_sum_exps(arch: Arch, row: &[f32]) -> ([f64; BETAS.len()], f64)
         *out = beta * f64::from(most) + f64::from(total).ln();
     }
     (out, f64::from(most) + f64::from(weighted) / f64::from(totals[AS_IT_IS]))
+}
+
+/// Adds exp(β·(x − most)) of as many values as there are lanes, for every β, and x − most under softmax(x). A loop of a fixed
+/// length, so that the compiler makes vectors of it.
+#[inline(always)]
+fn add_powers(
+    chunk: &[f32; LANES],
+    most: f32,
+    parts: &mut [[f32; LANES]; BETAS.len()],
+    weighted: &mut [f32; LANES],
+) {
+    let below: [f32; LANES] = std::array::from_fn(|lane| chunk[lane] - most);
+    let q: [f32; LANES] = std::array::from_fn(|lane| exp(below[lane] * 0.25));
+    for lane in 0..LANES {
+        let q = q[lane];
+        let (q2, q3) = (q * q, q * q * q);
+        let (q4, q6) = (q2 * q2, q3 * q3);
+        let powers = [q2, q3, q4, q4 * q, q6, q4 * q4, q6 * q6];
+        for (part, power) in parts.iter_mut().zip(powers) {
+            part[lane] += power;
+        }
+        // A logit of −∞ has no share in the mean; its product with 0 would be NaN.
+        weighted[lane] += if q4 > 0.0 { q4 * below[lane] } else { 0.0 };
+    }
 }
 
 /// The logistic function of one row, in place; 0 where the score is −∞.

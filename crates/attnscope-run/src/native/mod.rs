@@ -17,7 +17,7 @@ mod window;
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Dim, Model, NodeId, Role, Side, Sizes, Stack};
+use attnscope_graph::{Dim, Graph, Model, NodeId, Side};
 use pulp::Arch;
 
 use crate::change::{Change, Changes};
@@ -44,9 +44,10 @@ pub struct Native {
 }
 
 /// What a run does not compute itself.
-struct Known<'a> {
+struct Given<'a> {
     changes: &'a [Change],
-    encoder_out: Option<&'a [f32]>,
+    /// Tensors of another run; `None` where everything is computed, whether it is read or not.
+    known: Option<&'a [(NodeId, Shared)]>,
 }
 
 /// What a run has to say besides its tensors.
@@ -108,22 +109,23 @@ impl Native {
         changes: &[Change],
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
-        self.run_part(model, weights, input, Known { changes, encoder_out: None }, sink)
+        self.run_part(model, weights, input, Given { changes, known: None }, sink)
     }
 
-    /// Runs what comes after the encoder, whose output is known from another run of the same encoder.
+    /// Runs only what the tensors that the sink wants depend on, and nothing that comes before tensors which are known from
+    /// another run. A known tensor is not handed to the sink.
     ///
     /// # Errors
-    /// When the input or the output does not fit the model, or the sink refuses a tensor.
-    pub fn run_after_encoder(
+    /// As [`Native::run`], and when a known tensor is not of the size that this input makes.
+    pub fn run_from(
         &mut self,
         model: &Model,
         weights: &Weights,
         input: &Input,
-        encoder_out: &[f32],
+        known: &[(NodeId, Shared)],
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
-        self.run_part(model, weights, input, Known { changes: &[], encoder_out: Some(encoder_out) }, sink)
+        self.run_part(model, weights, input, Given { changes: &[], known: Some(known) }, sink)
     }
 
     fn run_part(
@@ -131,22 +133,22 @@ impl Native {
         model: &Model,
         weights: &Weights,
         input: &Input,
-        known: Known<'_>,
+        given: Given<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Report, RunError> {
         let prepared = Prepared::new(model, input)?;
-        let changes = Changes::new(model, known.changes, |node| prepared.shape(node))?;
+        let changes = Changes::new(model, given.changes, |node| prepared.shape(node))?;
+        let known = given.known.unwrap_or_default();
+        check_known(model, &prepared, known)?;
         let sizes = prepared.sizes;
         let rows: Vec<usize> = (0..sizes.get(Dim::Batch).unwrap_or(0)).collect();
         let plan = Plan::new(&model.graph, &changes);
         let mut values = vec![Shared::default(); model.graph.nodes().len()];
-        let part = match (known.encoder_out, model.graph.at(Role::StackOut(Stack::Encoder))) {
-            (Some(known), Some(at)) => {
-                values[plan.root[at.index()]] = known_output(model, &sizes, at, known)?.into();
-                Part::After(at)
-            }
-            _ => Part::All,
-        };
+        for (at, tensor) in known {
+            values[plan.root[at.index()]] = tensor.clone();
+        }
+        let needed = given.known.map(|known| needed(&model.graph, known, &|id| sink.wants(id)));
+        let part = needed.as_deref().map_or(Part::All, Part::Needed);
         let mut report = Report::default();
         let target = input.rows(Side::Target);
         let pass = Pass {
@@ -178,18 +180,35 @@ impl Native {
     }
 }
 
-/// The encoder's output as another run made it, if it is of the right size.
-fn known_output(model: &Model, sizes: &Sizes, at: NodeId, known: &[f32]) -> Result<Vec<f32>, RunError> {
-    let expected = sizes.shape(&model.graph.node(at).dims).map(|shape| shape.iter().product::<usize>());
-    if expected != Some(known.len()) {
-        return Err(RunError::Input {
-            place: "encoder.out".into(),
-            found: format!("{} values", known.len()),
-            expected: format!("this input makes {}", expected.unwrap_or(0)),
-            help: "give the encoder's output for the same source".into(),
-        });
+/// The nodes that are computed so that each wanted one can be: what they read, back to what is known.
+fn needed(graph: &Graph, known: &[(NodeId, Shared)], wants: &dyn Fn(NodeId) -> bool) -> Vec<bool> {
+    let mut is_known = vec![false; graph.nodes().len()];
+    known.iter().for_each(|(at, _)| is_known[at.index()] = true);
+    let mut needed: Vec<bool> = graph.iter().map(|(id, _)| wants(id)).collect();
+    for (i, node) in graph.nodes().iter().enumerate().rev() {
+        needed[i] &= !is_known[i];
+        if needed[i] {
+            node.inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
     }
-    Ok(known.to_vec())
+    needed
+}
+
+/// Whether tensors of another run are of the sizes that this input makes.
+fn check_known(model: &Model, prepared: &Prepared<'_>, known: &[(NodeId, Shared)]) -> Result<(), RunError> {
+    for (at, tensor) in known {
+        let node = model.graph.node(*at);
+        let expected: usize = prepared.shape(node)?.iter().product();
+        if tensor.len() != expected {
+            return Err(RunError::Input {
+                place: node.path.to_string(),
+                found: format!("{} values", tensor.len()),
+                expected: format!("this input makes {expected}"),
+                help: "give the tensor of a run on the same input".into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The inverse temperatures of [`log_sum_exps`]; 1 is the third.

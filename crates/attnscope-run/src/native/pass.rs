@@ -20,10 +20,10 @@ use crate::weights::Weights;
 
 /// Which nodes a pass computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Part<'a> {
     All,
-    /// Those after one whose tensor is known.
-    After(NodeId),
+    /// Those for which it is true.
+    Needed(&'a [bool]),
     /// What depends on the source only.
     Source,
     /// What depends on the target. Of the logits, only each row's last are computed unless all are wanted.
@@ -37,7 +37,7 @@ pub(super) struct Pass<'a> {
     pub(super) plan: &'a Plan,
     pub(super) changes: &'a Changes<'a>,
     pub(super) window: Window<'a>,
-    pub(super) part: Part,
+    pub(super) part: Part<'a>,
     pub(super) machine: Machine<'a>,
     /// The tensors that are alive, by the node that made them.
     pub(super) values: &'a mut [Shared],
@@ -88,7 +88,7 @@ impl Pass<'_> {
         let on_target = self.plan.on_target[id.index()];
         match self.part {
             Part::All => true,
-            Part::After(known) => id > known,
+            Part::Needed(needed) => needed[id.index()],
             Part::Source => !on_target,
             Part::Target => on_target,
         }

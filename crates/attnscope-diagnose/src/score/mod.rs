@@ -1,15 +1,19 @@
-//! How well models explain sentence pairs: the negative log-likelihood of each target, teacher-forced. Several models of
-//! the same weights at once; those with the same encoder run it once.
+//! How well models explain sentence pairs: the negative log-likelihood of each target, teacher-forced. Several models that
+//! differ a little at once; what they have in common is computed once.
 
+mod labels;
+mod shared;
+
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{Dim, Model, NodeId, Role, Side, Stack, Switch};
-use attnscope_run::{
-    BETAS, Input, Native, Rows, RunError, Sequence, Shift, Sink, Values, Weights, log_sum_exps, position_room,
-};
+use attnscope_graph::{Dim, Model, Side, Switch};
+use attnscope_run::{BETAS, Native, RunError, Shift, Weights};
 
-use crate::corpus::{Corpus, Decoded};
+use crate::corpus::Corpus;
+use labels::Score;
+use shared::{Class, Worker};
 
 /// One way to run the pairs.
 #[derive(Debug, Clone)]
@@ -42,18 +46,28 @@ pub(crate) struct Scores {
     pub(crate) right: Vec<usize>,
 }
 
-/// How one row did.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Score {
-    nll: [f64; BETAS.len()],
-    expected: f64,
-    right: usize,
-}
-
 /// The place of 1 among the inverse temperatures.
 const AS_IT_IS: usize = 2;
 
 impl Scores {
+    /// Of so many pairs, none of which was run.
+    pub(crate) fn none(pairs: usize) -> Self {
+        Self {
+            nll: vec![[f64::NAN; BETAS.len()]; pairs],
+            expected: vec![f64::NAN; pairs],
+            right: vec![0; pairs],
+        }
+    }
+
+    /// Puts the scores of some pairs in.
+    pub(crate) fn put(&mut self, pairs: &[usize], scores: &Self) {
+        for (n, &pair) in pairs.iter().enumerate() {
+            self.nll[pair] = scores.nll[n];
+            self.expected[pair] = scores.expected[n];
+            self.right[pair] = scores.right[n];
+        }
+    }
+
     /// Those of some pairs.
     pub(crate) fn only(&self, pairs: &[usize]) -> Self {
         Self {
@@ -119,38 +133,32 @@ pub type Progress<'a> = dyn Fn(usize, usize) + Sync + 'a;
 
 /// Logits that are held at once.
 const MOST_LOGITS: usize = 1 << 22;
-/// Padding that is "well past" a row's end.
-const LEAST_PADDING: usize = 6;
+/// Candidates that are run one after the other by one thread: few, so that every thread has something to do.
+const TOGETHER: usize = 4;
 
-/// Scores every candidate on every pair.
+/// Scores every candidate on every pair. What candidates have in common with the first one of the same padding is computed
+/// once: the plainest should come first.
 pub(crate) fn score(
     candidates: &[&Candidate],
     corpus: &Corpus,
     progress: &Progress<'_>,
 ) -> Result<Vec<Scores>, RunError> {
     let batches = batches(candidates, corpus);
-    let classes = classes(candidates);
-    let work: Vec<(&[usize], &[usize])> = classes
-        .iter()
-        .flat_map(|class| batches.iter().map(|batch| (class.as_slice(), batch.as_slice())))
-        .collect();
+    let classes = Class::all(candidates);
+    let work = parts(&classes, batches.len());
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let worker = || -> Result<Vec<(usize, usize, Score)>, RunError> {
-        let mut native = Native::new();
+        let mut worker = Worker::new(Native::new(), candidates, corpus);
         let mut losses = Vec::new();
-        while let Some((class, batch)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-            losses.extend(score_batch(&mut native, candidates, class, corpus, batch)?);
+        while let Some(part) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let class = &classes[part.class];
+            losses.extend(worker.score(class, part.members.clone(), &batches[part.batch])?);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, work.len());
         }
         Ok(losses)
     };
-    let none = Scores {
-        nll: vec![[f64::NAN; BETAS.len()]; corpus.len()],
-        expected: vec![f64::NAN; corpus.len()],
-        right: vec![0; corpus.len()],
-    };
-    let mut scores = vec![none; candidates.len()];
+    let mut scores = vec![Scores::none(corpus.len()); candidates.len()];
     for part in on_all_cores(&worker) {
         for (candidate, pair, score) in part? {
             scores[candidate].nll[pair] = score.nll;
@@ -159,6 +167,30 @@ pub(crate) fn score(
         }
     }
     Ok(scores)
+}
+
+/// Some members of a class on one batch.
+struct Part {
+    class: usize,
+    batch: usize,
+    members: Range<usize>,
+}
+
+/// All work, so that a thread mostly stays with a batch: it then has what the candidates have in common.
+fn parts(classes: &[Class], batches: usize) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (class, members) in classes.iter().enumerate() {
+        let count = members.len();
+        for batch in 0..batches {
+            let starts = (0..count).step_by(TOGETHER);
+            parts.extend(starts.map(|from| Part {
+                class,
+                batch,
+                members: from..(from + TOGETHER).min(count),
+            }));
+        }
+    }
+    parts
 }
 
 /// The same work on every core, each with a pool of one thread: many small runs side by side are faster than one run
@@ -209,166 +241,11 @@ fn batches(candidates: &[&Candidate], corpus: &Corpus) -> Vec<Vec<usize>> {
     batches
 }
 
-/// Candidates by what their encoder computes.
-fn classes(candidates: &[&Candidate]) -> Vec<Vec<usize>> {
-    let mut classes: Vec<Vec<usize>> = Vec::new();
-    for (i, candidate) in candidates.iter().enumerate() {
-        match classes.iter_mut().find(|class| same_encoder(candidates[class[0]], candidate)) {
-            Some(class) => class.push(i),
-            None => classes.push(vec![i]),
-        }
-    }
-    classes
-}
-
-/// The same nodes, which name weights by number, and the same elements behind each number.
-fn same_encoder(a: &Candidate, b: &Candidate) -> bool {
-    let nodes =
-        |c: &'_ Candidate| c.model.graph.at(Role::StackOut(Stack::Encoder)).map_or(0, |id| id.index() + 1);
-    let n = nodes(a);
-    n > 0
-        && n == nodes(b)
-        && a.padding == b.padding
-        && a.model.sizes == b.model.sizes
-        && a.model.graph.nodes()[..n] == b.model.graph.nodes()[..n]
-        && a.model.graph.nodes()[..n]
-            .iter()
-            .flat_map(|node| &node.weights)
-            .all(|&id| a.weights.same(&b.weights, id))
-}
-
-/// The losses of a batch under each candidate of a class: (candidate, pair, loss).
-fn score_batch(
-    native: &mut Native,
-    candidates: &[&Candidate],
-    class: &[usize],
-    corpus: &Corpus,
-    batch: &[usize],
-) -> Result<Vec<(usize, usize, Score)>, RunError> {
-    let mut encoded: Option<Vec<f32>> = None;
-    let mut losses = Vec::new();
-    for &i in class {
-        let candidate = candidates[i];
-        let graph = &candidate.model.graph;
-        let shifted = candidate.model.wiring.decoder_shift == Switch::On;
-        let decoded: Vec<Decoded> =
-            batch.iter().map(|&pair| corpus.decoded(pair, &candidate.shift, shifted)).collect();
-        let inputs: Vec<Vec<u32>> = decoded.iter().map(|d| d.input.clone()).collect();
-        let target = Rows::checked(&candidate.model, Side::Target, &inputs, corpus.pad)?;
-        let input = Input::pair(source(candidate, corpus, batch), target);
-        let keep = (encoded.is_none() && class.len() > 1)
-            .then(|| graph.at(Role::StackOut(Stack::Encoder)))
-            .flatten();
-        let mut sink =
-            Taker { logits: graph.at(Role::Logits), keep, decoded: &decoded, scores: Vec::new(), kept: None };
-        match &encoded {
-            Some(known) => {
-                native.run_after_encoder(&candidate.model, &candidate.weights, &input, known, &mut sink)?
-            }
-            None => native.run(&candidate.model, &candidate.weights, &input, &mut sink)?,
-        };
-        encoded = encoded.or(sink.kept);
-        losses.extend(batch.iter().zip(sink.scores).map(|(&pair, score)| (i, pair, score)));
-    }
-    Ok(losses)
-}
-
-/// The sources of a batch. Clips have no padding.
-fn source(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Sequence {
-    let own = batch.iter().map(|&pair| corpus.sources[pair].length()).max().unwrap_or(0);
-    let room = position_room(&candidate.model, Side::Source).unwrap_or(usize::MAX);
-    let length = match candidate.padding {
-        Padding::None => 0,
-        Padding::Twice => (2 * own).max(own + LEAST_PADDING),
-        Padding::Longest => corpus.longest_source() + LEAST_PADDING,
-    };
-    corpus.source(batch, length.min(room))
-}
-
-/// Takes the loss of each row off the logits, and the encoder's output where others can use it.
-struct Taker<'a> {
-    logits: Option<NodeId>,
-    keep: Option<NodeId>,
-    decoded: &'a [Decoded],
-    scores: Vec<Score>,
-    kept: Option<Vec<f32>>,
-}
-
-impl Sink for Taker<'_> {
-    fn wants(&self, node: NodeId) -> bool {
-        Some(node) == self.logits || Some(node) == self.keep
-    }
-
-    fn held(&self, node: NodeId) -> u64 {
-        if Some(node) == self.keep { 4 } else { 0 }
-    }
-
-    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
-        let Values::F32(values) = values else { return Ok(()) };
-        if Some(node) == self.keep {
-            self.kept = Some(values.to_vec());
-        }
-        if let (true, &[_, length, width]) = (Some(node) == self.logits, shape) {
-            let rows = values.chunks((length * width).max(1)).zip(self.decoded);
-            self.scores = rows.map(|(row, decoded)| judge(row, width, decoded)).collect();
-        }
-        Ok(())
-    }
-}
-
-/// −Σ ln p(label) over the labels of a row, what the model expects of it, and how many labels come first; `logits` are
-/// [position, vocabulary].
-fn judge(logits: &[f32], width: usize, decoded: &Decoded) -> Score {
-    let rows = logits.chunks(width.max(1)).skip(decoded.first).zip(&decoded.labels);
-    let mut score = Score::default();
-    for (row, &label) in rows {
-        let of_label = surprise(row, label);
-        score.nll.iter_mut().zip(of_label.nll).for_each(|(sum, nll)| *sum += nll);
-        score.expected += of_label.expected;
-        score.right += of_label.right;
-    }
-    score
-}
-
-/// −ln softmax(β·row)[label] for every β, the entropy of softmax(row), and whether nothing in the row is larger.
-fn surprise(row: &[f32], label: u32) -> Score {
-    let (mut nll, mean) = log_sum_exps(row);
-    let expected = nll[AS_IT_IS] - mean;
-    let Some(&own) = row.get(label as usize) else {
-        return Score { nll: [f64::INFINITY; BETAS.len()], expected, right: 0 };
-    };
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    nll.iter_mut().zip(BETAS).for_each(|(nll, beta)| *nll -= beta * f64::from(own));
-    Score { nll, expected, right: usize::from(own >= most) }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::labels::judge;
     use super::*;
-
-    #[test]
-    fn the_loss_is_that_of_a_softmax() {
-        let row: Vec<f32> = (0..37).map(|i| (i as f32 * 0.7).sin() * 3.0).collect();
-        let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
-        for label in [0, 16, 36] {
-            let expected = sum.ln() - f64::from(row[label]);
-            assert!((surprise(&row, label as u32).nll[AS_IT_IS] - expected).abs() < 1e-5);
-        }
-        // The entropy is the mean of −ln p under p.
-        let entropy: f64 = row.iter().map(|&x| f64::from(x).exp() / sum * (sum.ln() - f64::from(x))).sum();
-        assert!((surprise(&row, 0).expected - entropy).abs() < 1e-5);
-        let beyond = surprise(&row, 37);
-        assert_eq!((beyond.nll, beyond.right), ([f64::INFINITY; BETAS.len()], 0));
-        assert_eq!([1, 0].map(|label| surprise(&[0.5, 2.0, -1.0], label).right), [1, 0]);
-    }
-
-    #[test]
-    fn only_labels_are_counted() {
-        // A prompt of two tokens, then one label; two positions, a vocabulary of two.
-        let decoded = Decoded { input: vec![0, 1], labels: vec![1], first: 1 };
-        let even = judge(&[9.0, 0.0, 1.0, 1.0], 2, &decoded);
-        assert!((even.nll[AS_IT_IS] - 2f64.ln()).abs() < 1e-6 && even.right == 1);
-    }
+    use crate::corpus::Decoded;
 
     /// Logits that are right 9 times of 10 and too small by a factor: the best temperature makes up for it.
     #[test]
