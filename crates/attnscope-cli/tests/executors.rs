@@ -5,7 +5,9 @@
 mod common;
 
 use attnscope::graph::{Dim, Model, Node, NodeId, Op, Side};
-use attnscope::run::{Hold, Input, Keep, Kept, Native, Rows, Sequence, Shared, Weights, run_reference};
+use attnscope::run::{
+    Hold, Input, Instructions, Keep, Kept, Native, Rows, Sequence, Shared, Weights, run_reference,
+};
 use common::trace::Trace;
 use common::{ONE_STACK, fixture, models_and_variants, open};
 
@@ -35,6 +37,28 @@ fn every_tensor_equals_the_original_s() {
             compared += 1;
         }
         assert!(compared >= 20, "{path}: only {compared} tensors were compared");
+    }
+}
+
+/// The same with fewer vector instructions than the machine has: AVX2 in place of AVX-512, and none.
+#[test]
+fn fewer_instructions_give_the_same_tensors() {
+    for path in ["bart", "whisper", "llama"] {
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = Trace::open(path).input();
+        let mut reference = Keep::new(|_| true);
+        run_reference(model, &weights, &input, &mut reference).unwrap();
+        for instructions in [Instructions::Avx2, Instructions::Scalar] {
+            let Some(mut executor) = Native::with_instructions(instructions) else {
+                println!("skipped: the machine has no {instructions:?}");
+                continue;
+            };
+            let mut native = Keep::new(|_| true);
+            executor.run(model, &weights, &input, &mut native).unwrap();
+            agree(&format!("{path}, {instructions:?}"), model, &native.tensors, &reference.tensors);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub use input::{
     Features, Input, InputError, PadSide, Pair, Rows, Sequence, Shift, ShiftError, check_rows,
     computed_positions, pad_token, parse_ids, parse_pairs, position_room, read_pairs,
 };
-pub use native::{BETAS, Decoding, Native, Report, log_sum_exps};
+pub use native::{BETAS, Decoding, Instructions, Native, Report, log_sum_exps};
 pub use position::{Turn, bucket as relative_bucket, used_buckets};
 pub use prepare::{Shut, shut, sizes_of};
 pub use random::SplitMix;

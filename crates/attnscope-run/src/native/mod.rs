@@ -4,6 +4,7 @@ mod attention;
 mod cache;
 mod decode;
 mod demand;
+mod instructions;
 mod kernels;
 mod ops;
 mod pass;
@@ -27,6 +28,7 @@ use crate::prepare::Prepared;
 use crate::sink::Sink;
 use crate::weights::Weights;
 pub use decode::Decoding;
+pub use instructions::Instructions;
 use pass::{Part, Pass};
 use plan::Plan;
 use pool::Pool;
@@ -76,7 +78,13 @@ impl Default for Native {
 impl Native {
     /// An executor without buffers; the first run makes them.
     pub fn new() -> Self {
-        Self { pool: Pool::default(), team: Team::new(), arch: Arch::new() }
+        let arch = Instructions::chosen().arch().unwrap_or_default();
+        Self { pool: Pool::default(), team: Team::new(), arch }
+    }
+
+    /// One that uses these instructions; `None` where the machine does not have them.
+    pub fn with_instructions(instructions: Instructions) -> Option<Self> {
+        Some(Self { arch: instructions.arch()?, ..Self::new() })
     }
 
     fn machine(&self) -> Machine<'_> {
