@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use attnscope_checkpoint::Checkpoint;
-use attnscope_graph::{Config, Model, Recognised, TensorSpec, recognise};
+use attnscope_graph::{Config, Model, Recognised, recognise};
 use attnscope_run::generate::{Generator, Limit, Settings};
-use attnscope_run::{Native, Weights};
+use attnscope_run::{Native, Weights, tensor_specs};
 use serde_json::{Map, Value};
 
 /// Of the beams and tokens that are asked for, as many as are quick.
@@ -27,16 +27,8 @@ static TINY: LazyLock<Tiny> = LazyLock::new(|| {
     let Some(config) = checkpoint.configs().first().cloned() else {
         unreachable!("the fixture has a config")
     };
-    let spec = |(storage, t): (usize, &attnscope_checkpoint::TensorInfo)| TensorSpec {
-        name: t.name.clone(),
-        shape: t.shape.clone(),
-        dtype: t.dtype.name(),
-        bytes: t.bytes(),
-        storage,
-    };
-    let tensors = checkpoint.tensors().iter().enumerate().map(spec).collect();
     let said = [Config { source: &config.source, facts: &config.facts }];
-    let Ok(Recognised::Model(model)) = recognise(tensors, &said, None) else {
+    let Ok(Recognised::Model(model)) = recognise(tensor_specs(&checkpoint), &said, None) else {
         unreachable!("the fixture is a model")
     };
     let Ok(weights) = Weights::load(&model, &checkpoint) else { unreachable!("the fixture is whole") };

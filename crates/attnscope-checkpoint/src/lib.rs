@@ -36,7 +36,7 @@ pub use inputs::{check_output, open_input};
 pub use json::{MAX_JSON_VALUES, check_json_values};
 pub use list::List;
 pub use listing::{Check, CheckState, Config, Placeholder};
-pub use memory::{Limit, Shortage, allow_memory, check_memory};
+pub use memory::{Limit, Shortage, allow_memory, check_memory, check_memory_assuming};
 pub use stats::Stats;
 pub use tensor::{Identity, TensorInfo};
 pub use unfinished::{Abandoned, Purpose, Unfinished, abandon_all};

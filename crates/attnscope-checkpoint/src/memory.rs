@@ -37,6 +37,7 @@ impl Shortage {
     pub fn help(&self) -> &'static str {
         match self.limit {
             Limit::Allowed => "allow more with --memory",
+            Limit::Assumed => "say with --memory what there is",
             Limit::Process => "raise the limit with `ulimit -v` and `ulimit -d`, or free some memory",
             Limit::Group => "give the container or job more memory",
             Limit::Machine => "free some memory, or run it on a machine with more",
@@ -55,6 +56,8 @@ pub enum Limit {
     Process,
     /// The machine.
     Machine,
+    /// Nobody: the system does not say what there is.
+    Assumed,
 }
 
 impl fmt::Display for Limit {
@@ -64,6 +67,7 @@ impl fmt::Display for Limit {
             Self::Group => "are left in this container or control group",
             Self::Process => "are left of this process's limit (ulimit)",
             Self::Machine => "are available on this machine",
+            Self::Assumed => "are taken to be available, since this system does not say",
         })
     }
 }
@@ -91,6 +95,23 @@ pub fn check_memory(need: u64) -> Result<(), Shortage> {
     // The user is always asked; the system only about what matters to it.
     match if need < SMALL { allowed() } else { available() } {
         Some((have, limit)) if have < need => Err(Shortage { need, have, limit }),
+        _ => Ok(()),
+    }
+}
+
+/// The same for a need that a file alone asks for: where the system says nothing about its memory, no more than `assumed` bytes.
+///
+/// # Errors
+/// When there is less, with both numbers.
+pub fn check_memory_assuming(need: u64, assumed: u64) -> Result<(), Shortage> {
+    check_memory(need)?;
+    // The system is not asked twice for every small tensor.
+    if need <= assumed { Ok(()) } else { within_assumed(need, available(), assumed) }
+}
+
+fn within_assumed(need: u64, known: Option<(u64, Limit)>, assumed: u64) -> Result<(), Shortage> {
+    match known {
+        None if need > assumed => Err(Shortage { need, have: assumed, limit: Limit::Assumed }),
         _ => Ok(()),
     }
 }
@@ -249,6 +270,15 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_system_that_does_not_say_has_a_fixed_limit() {
+        let found = within_assumed(9, None, 8).unwrap_err();
+        assert_eq!((found.have, found.limit), (8, Limit::Assumed));
+        within_assumed(8, None, 8).unwrap();
+        // What is known counts, and was asked before.
+        within_assumed(9, Some((100, Limit::Machine)), 8).unwrap();
+    }
 
     #[test]
     fn a_need_beyond_the_machine_is_refused_with_both_numbers() {

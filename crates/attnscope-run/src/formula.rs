@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attnscope_checkpoint::check_memory;
+use attnscope_checkpoint::check_memory_assuming;
 use attnscope_graph::{Dim, Graph, Node, Op, Sizes};
 
 use crate::error::RunError;
@@ -10,6 +10,9 @@ use crate::input::{Input, Sequence};
 use crate::prepare::Prepared;
 use crate::reference::Step;
 use crate::sink::Kept;
+
+/// Bytes that one node may need where the system does not say what there is: its shape may come from a file alone.
+const ASSUMED: u64 = 8 << 30;
 
 /// The arithmetic of nodes for one input, in f64.
 pub struct Formula<'a> {
@@ -106,7 +109,7 @@ impl<'a> Formula<'a> {
         let shape = self.prepared.shape(node)?;
         // The values, and as much while they are made.
         let need = shape.iter().fold(16, |bytes: u64, &d| bytes.saturating_mul(d as u64));
-        check_memory(need).map_err(RunError::Memory)?;
+        check_memory_assuming(need, ASSUMED).map_err(RunError::Memory)?;
         if shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).is_none() {
             return Err(refuse(node, "a shape that can be counted"));
         }

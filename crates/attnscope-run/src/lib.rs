@@ -36,4 +36,4 @@ pub use random::SplitMix;
 pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};
 pub use sink::{Hold, Keep, Kept, Shared, Sink, Values};
 pub use token::{TokenError, Tokenizer};
-pub use weights::Weights;
+pub use weights::{Weights, tensor_specs};

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use attnscope_checkpoint::{Checkpoint, Error, ErrorKind, check_memory};
-use attnscope_graph::{Graph, Model, Slot, WeightId};
+use attnscope_checkpoint::{Checkpoint, Error, ErrorKind, TensorInfo, check_memory};
+use attnscope_graph::{Graph, Model, Slot, TensorSpec, WeightId};
 
 use crate::error::RunError;
 
@@ -18,6 +18,20 @@ struct Weight {
     /// The elements that are meant, where a tensor packs several weights.
     from: usize,
     to: usize,
+}
+
+/// What a file holds, as a model is recognised by it, with tensors that are one under two names marked.
+pub fn tensor_specs(checkpoint: &Checkpoint) -> Vec<TensorSpec> {
+    let mut seen = HashMap::new();
+    let spec = |tensor: &TensorInfo, storage: usize| TensorSpec {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        dtype: tensor.dtype.name(),
+        bytes: tensor.bytes(),
+        storage,
+    };
+    let tensors = checkpoint.tensors().iter().enumerate();
+    tensors.map(|(i, tensor)| spec(tensor, *seen.entry(tensor.identity()).or_insert(i))).collect()
 }
 
 /// Bytes of the tensors that a model is bound to, each once, and of the largest once more: it is there twice while it is

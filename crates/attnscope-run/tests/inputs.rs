@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::Checkpoint;
-use attnscope_graph::{Config, Dim, Model, Recognised, Side, TensorSpec, recognise};
+use attnscope_graph::{Config, Dim, Model, Recognised, Side, recognise};
 use attnscope_run::{
     Features, Input, InputError, Rows, Sequence, Shift, Tokenizer, check_rows, pad_token, sizes_of,
+    tensor_specs,
 };
 
 fn root() -> PathBuf {
@@ -18,15 +19,7 @@ fn open(path: &str) -> (Checkpoint, Model) {
     let checkpoint = Checkpoint::open(&root().join(path)).unwrap();
     let configs: Vec<Config<'_>> =
         checkpoint.configs().iter().map(|c| Config { source: &c.source, facts: &c.facts }).collect();
-    let spec = |(storage, t): (usize, &attnscope_checkpoint::TensorInfo)| TensorSpec {
-        name: t.name.clone(),
-        shape: t.shape.clone(),
-        dtype: t.dtype.name(),
-        bytes: t.bytes(),
-        storage,
-    };
-    let tensors = checkpoint.tensors().iter().enumerate().map(spec).collect();
-    let recognised = recognise(tensors, &configs, None).unwrap();
+    let recognised = recognise(tensor_specs(&checkpoint), &configs, None).unwrap();
     let Recognised::Model(model) = recognised else { panic!("{path}: no encoder-decoder") };
     (checkpoint, *model)
 }

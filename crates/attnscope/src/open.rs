@@ -1,11 +1,10 @@
 //! From the MODEL of the command line to a checkpoint and what it was recognised as.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::path::Path;
 
-use attnscope_checkpoint::{Checkpoint, TensorInfo};
-use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, TensorSpec, recognise};
+use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, recognise};
 use attnscope_run::Tokenizer;
 use serde_json::Value;
 
@@ -77,15 +76,16 @@ impl Opened {
     fn recognise(name: &str, checkpoint: Checkpoint, heads: Option<usize>) -> Result<Self, Failure> {
         let configs: Vec<Config<'_>> =
             checkpoint.configs().iter().map(|c| Config { source: &c.source, facts: &c.facts }).collect();
-        let recognised = recognise(specs(&checkpoint), &configs, heads).map_err(|e| {
-            Failure::new(
-                format!("{}: {e}", checkpoint.path().display()),
-                format!(
-                    "correct {:?} in {}, or remove it: sizes are read off the tensors",
-                    e.key, e.source_name
-                ),
-            )
-        })?;
+        let recognised =
+            recognise(attnscope_run::tensor_specs(&checkpoint), &configs, heads).map_err(|e| {
+                Failure::new(
+                    format!("{}: {e}", checkpoint.path().display()),
+                    format!(
+                        "correct {:?} in {}, or remove it: sizes are read off the tensors",
+                        e.key, e.source_name
+                    ),
+                )
+            })?;
         Ok(Self { name: name.to_owned(), checkpoint, recognised, words: None })
     }
 
@@ -142,18 +142,4 @@ impl Opened {
             }
         }
     }
-}
-
-/// The listing as the graph wants it, with tensors that are one under two names marked.
-fn specs(checkpoint: &Checkpoint) -> Vec<TensorSpec> {
-    let mut seen = HashMap::new();
-    let spec = |t: &TensorInfo, storage: usize| TensorSpec {
-        name: t.name.clone(),
-        shape: t.shape.clone(),
-        dtype: t.dtype.name(),
-        bytes: t.bytes(),
-        storage,
-    };
-    let tensors = checkpoint.tensors().iter().enumerate();
-    tensors.map(|(i, t)| spec(t, *seen.entry(t.identity()).or_insert(i))).collect()
 }
