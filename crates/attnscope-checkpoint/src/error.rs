@@ -41,6 +41,12 @@ pub enum ErrorKind {
         /// How many are left.
         have: u64,
     },
+    /// The file ends before the part that says where everything is.
+    #[error("the file is cut short: its {what}, which stands at its end, is not there")]
+    NoDirectory {
+        /// What the format calls that part.
+        what: &'static str,
+    },
     /// A value that the format does not allow.
     #[error("{place}: expected {expected}, found {found}")]
     Invalid {
@@ -137,6 +143,9 @@ impl Error {
             }
             ErrorKind::Unrecognised { .. } => {
                 format!("formats that are read: {}", crate::Format::list())
+            }
+            ErrorKind::NoDirectory { .. } => {
+                "fetch or write the file again, to its end: compare its size with that of the original".into()
             }
             ErrorKind::Truncated { .. } | ErrorKind::Checksum { .. } => {
                 "the copy is damaged: fetch or write the file again".into()

@@ -346,3 +346,38 @@ fn one_node_is_not_called_nodes() {
     let text = stdout(&attnscope(&["diff", &trace, &trace]));
     assert!(text.contains("no difference: 1 node compared"), "{text}");
 }
+
+#[test]
+fn usage_errors_end_with_a_help_line() {
+    for (args, help) in [
+        (&["diff", "--nosuch", "a", "b"][..], "help: `attnscope diff --help` says what it takes"),
+        (&["trace", "demo", "--heads", "0"], "help: `attnscope trace --help` says what it takes"),
+        (&["nosuchcommand"], "help: `attnscope --help` says what it takes"),
+    ] {
+        let output = attnscope(args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(text.starts_with("error: "), "{args:?}: {text}");
+        assert_eq!(text.lines().last(), Some(help), "{args:?}: {text}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_name_that_is_not_utf_8_has_a_way_out() {
+    use std::os::unix::ffi::OsStrExt;
+    let output = command(&["inspect"]).arg(std::ffi::OsStr::from_bytes(b"mod\xffel.pt")).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.lines().last().unwrap().starts_with("help: rename the file"), "{text}");
+}
+
+#[test]
+fn a_cut_zip_file_is_called_cut_short() {
+    let folder = tempdir().unwrap();
+    let whole = std::fs::read(fixture("whisper-openai/tiny.pt")).unwrap();
+    let file = folder.path().join("cut.pt");
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let text = refused(&["inspect", &file.display().to_string()], "cut.pt");
+    assert!(text.contains("cut short: its zip directory, which stands at its end, is not there"), "{text}");
+}

@@ -217,10 +217,10 @@ impl Entry {
 fn directory(error: rawzip::Error) -> ErrorKind {
     match error.kind() {
         rawzip::ErrorKind::MissingEndOfCentralDirectory | rawzip::ErrorKind::Eof => {
-            ErrorKind::Truncated { place: "zip directory, at the end of the file".into(), need: 22, have: 0 }
+            ErrorKind::NoDirectory { what: "zip directory" }
         }
         rawzip::ErrorKind::IO(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-            ErrorKind::Truncated { place: "zip directory, at the end of the file".into(), need: 22, have: 0 }
+            ErrorKind::NoDirectory { what: "zip directory" }
         }
         rawzip::ErrorKind::IO(_) => match error.into_kind() {
             rawzip::ErrorKind::IO(e) => source::from_io(e),

@@ -15,8 +15,10 @@ pub(super) fn watch() {
             // Held to the end: nothing is begun or committed any more.
             let _abandoned = attnscope_checkpoint::abandon_all();
             if signal == SIGABRT {
-                // What failed has been printed by the allocator.
-                say("error: there is not enough memory\nhelp: free some, or give the program less to do\n");
+                // Who called it has said why, on a line of its own: the allocator, or a stack that was full.
+                say("error: the program was aborted; the line above, where there is one, says why\n\
+                     help: where an allocation failed, free some memory or give the program less to do; anything else is a bug, \
+                     please report it\n");
             }
             signal_hook::low_level::exit(if signal == SIGABRT { 2 } else { 128 + signal });
         }

@@ -21,11 +21,11 @@ mod tokens;
 mod tour;
 mod trace;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use attnscope::{Failure, Model};
 use output::Output;
@@ -136,9 +136,12 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             // --help and --version are not errors; everything else is bad usage.
-            let code = if e.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
-            let _ = e.print();
-            return code;
+            if !e.use_stderr() {
+                let _ = e.print();
+                return ExitCode::SUCCESS;
+            }
+            let _ = write!(std::io::stderr(), "{}", usage_error(&e));
+            return ExitCode::from(2);
         }
     };
     cli.limits.set();
@@ -165,6 +168,27 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// What clap says of a command line, with its last line as the `help:` that every error ends with.
+fn usage_error(error: &clap::Error) -> String {
+    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let text = if coloured { error.render().ansi().to_string() } else { error.render().to_string() };
+    let said = text.split("\nFor more information").next().unwrap_or(&text).trim_end();
+    let help = match error.kind() {
+        clap::error::ErrorKind::InvalidUtf8 => {
+            "rename the file, or give a link to it, so that its name is UTF-8: `ln -s FILE model`".to_owned()
+        }
+        _ => format!("`{} --help` says what it takes", command_name()),
+    };
+    format!("{said}\n\nhelp: {help}\n")
+}
+
+/// `attnscope diff` where the first word is a command.
+fn command_name() -> String {
+    let first = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+    let known = first.filter(|word| Cli::command().find_subcommand(word).is_some());
+    known.map_or_else(|| "attnscope".to_owned(), |word| format!("attnscope {word}"))
 }
 
 /// One line, with nothing in it that a terminal would obey.
