@@ -1,8 +1,8 @@
 //! Where two runs part: the verdict first, then the nodes around it.
 
 use attnscope_diagnose::diff::{
-    Compared, Divergence, Explanation, Grounds, InputDifference, Judged, Kind, Order, Report, Short, State,
-    Unusual,
+    Compared, Divergence, Explanation, Grounds, InputDifference, Judged, Kind, Order, Relation, Report,
+    Short, State, Unusual,
 };
 use attnscope_graph::Side;
 use serde_json::{Value, json};
@@ -48,8 +48,8 @@ pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options)
     for sentence in short_sentences(report).into_iter().chain(unusual_sentences(report)) {
         out += &fill(&sentence, options, 0);
     }
-    if let Some(remark) = judged(report) {
-        out += &fill(remark, options, 0);
+    for remark in by_values(report).into_iter().chain(judged(report)) {
+        out += &fill(&remark, options, 0);
     }
     let table = table(report, full, options);
     if !table.is_empty() {
@@ -118,6 +118,9 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
         (Kind::Drift, Grounds::Weights) => {
             "drift: differences that are small everywhere, as of a quantisation or further training"
         }
+        (Kind::Drift, _) if first.jumps => {
+            "past the tolerance: the difference is new here, and is not proven to be more than rounding"
+        }
         (Kind::Drift, _) => "drift: rounding that has grown, no step",
     };
     let mut lines =
@@ -130,22 +133,7 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
         let about = other.cause.as_ref().map(|cause| format!(", at {cause} on the way")).unwrap_or_default();
         lines.push(format!("or: {}{about}", other.relation.sentence(first.odd_one.name())));
     }
-    let m = &row.measure;
-    let cell = shape_text(&place(&row.shape, m.at));
-    lines.push(match m.max_abs {
-        0.0 if m.a.is_nan() && m.b.is_nan() => format!("{} values", m.apart),
-        0.0 => {
-            let are = if m.apart == 1 { "1 cell is".to_owned() } else { format!("{} cells are", m.apart) };
-            format!("at {cell}: A {}, B {}; {are} like that", exact(m.a), exact(m.b))
-        }
-        _ => format!(
-            "largest difference {} ({} of the largest value) at {cell}: A {}, B {}",
-            number(m.max_abs),
-            share(m.relative()),
-            exact(m.a),
-            exact(m.b)
-        ),
-    });
+    lines.extend(cell_lines(row, first));
     if first.reads.is_empty() && first.kind == Kind::Bug && report.judged != Judged::Weights {
         lines.push("nothing before it was dumped by both: another input would look the same".to_owned());
     }
@@ -167,6 +155,41 @@ fn divergence(report: &Report, first: &Divergence, options: Options) -> String {
     }
     let indented = |(i, line): (usize, &String)| fill(line, options, if i == 0 { 0 } else { 2 });
     lines.iter().enumerate().map(indented).collect()
+}
+
+/// The cell that differs most, and the first that is no number on one side.
+fn cell_lines(row: &Compared, first: &Divergence) -> Vec<String> {
+    if matches!(first.relation, Some(Relation::OtherShape { .. })) {
+        return Vec::new();
+    }
+    let m = &row.measure;
+    let at = |i: usize| shape_text(&place(&row.shape, i));
+    let mut lines = Vec::new();
+    if m.max_abs > 0.0 {
+        lines.push(format!(
+            "largest difference {} ({} of the largest value) at {}: A {}, B {}",
+            number(m.max_abs),
+            share(m.relative()),
+            at(m.at),
+            exact(m.a),
+            exact(m.b)
+        ));
+    }
+    match m.first_apart {
+        Some((cell, [a, b])) => {
+            let are = if m.apart == 1 { "1 cell is".to_owned() } else { format!("{} cells are", m.apart) };
+            lines.push(format!(
+                "{are} NaN or infinite on one side alone, the first at {}: A {}, B {}",
+                at(cell),
+                exact(a),
+                exact(b)
+            ));
+        }
+        // A weight that one file does not have.
+        None if m.apart > 0 => lines.push(format!("{} values", m.apart)),
+        None => {}
+    }
+    lines
 }
 
 /// What differs, where nothing says what was computed first.
@@ -246,9 +269,18 @@ fn agreement(report: &Report) -> String {
     let same = report.nodes.iter().filter(|n| n.state == State::Same).count();
     let furthest = report.nodes.iter().max_by(|a, b| a.measure.relative().total_cmp(&b.measure.relative()));
     let verdict = match report.unusual.is_empty() {
+        _ if report.only_by_values.is_some() => "what was compared agrees",
         true => "no difference beyond rounding",
         false => "no difference that is proven to be more than rounding",
     };
+    if let Some(left) = report.only_by_values {
+        let were = if left == 1 { "was" } else { "were" };
+        return format!(
+            "{verdict}; {} of theirs {were} not compared. {compared} found by their values alone, which is the equality that is \
+             then tested: it proves nothing. Say which names belong together with --map FILE.",
+            counted(left, "tensor"),
+        );
+    }
     match furthest {
         Some(row) if same < count => format!(
             "{verdict}: {compared} compared, {same} the same bit for bit, {} apart by rounding, at \
@@ -261,9 +293,23 @@ fn agreement(report: &Report) -> String {
     }
 }
 
+/// What was paired by the equality that is then tested, beside what was paired by name.
+fn by_values(report: &Report) -> Option<String> {
+    let found = report.nodes.iter().filter(|row| row.by_values).count();
+    let nodes = counted(found, "node");
+    (found > 0 && report.only_by_values.is_none()).then(|| {
+        format!("{nodes} found by values alone, not by name: that they agree proves nothing (`by its values` in --full).")
+    })
+}
+
 /// What the verdict rests on, where it is not everything.
-fn judged(report: &Report) -> Option<&'static str> {
-    match report.judged {
+fn judged(report: &Report) -> Option<String> {
+    if let Some(why) = &report.unused_model {
+        return Some(format!(
+            "The model that was given does not fit and was not used: {why}. Nodes with weights could not be computed again."
+        ));
+    }
+    let remark = match report.judged {
         Judged::All | Judged::Weights => None,
         Judged::WithoutWeights => Some(
             "The model is not at hand, so nodes with weights could not be computed again; --model FILE gives it.",
@@ -276,7 +322,8 @@ fn judged(report: &Report) -> Option<&'static str> {
             "Neither side is a trace of ours, so nothing could be computed again from its inputs; --model FILE helps where the \
              dumps hold the token ids.",
         ),
-    }
+    };
+    remark.map(str::to_owned)
 }
 
 fn table(report: &Report, full: bool, options: Options) -> String {
@@ -416,6 +463,8 @@ pub fn json(report: &Report, [a, b]: &[Party; 2]) -> Value {
             Judged::NotRebuilt => "not_rebuilt",
             Judged::Weights => "weights",
         },
+        "only_by_values": report.only_by_values,
+        "unused_model": report.unused_model,
         "order": report.order.name(),
         "largest_differences": ranked_json(report),
         "map": {
@@ -482,10 +531,14 @@ fn first_json(report: &Report, first: &Divergence) -> Value {
             Grounds::Weights => "weights",
         },
         "reads": first.reads,
+        "jumps": first.jumps,
     });
     if let Some(row) = row {
         let m = &row.measure;
         value["cell"] = json!({ "at": place(&row.shape, m.at), "a": m.a, "b": m.b });
+        // Infinities and NaN are written out: JSON has no numbers for them.
+        let apart = |(at, [a, b]): (usize, [f64; 2])| json!({ "at": place(&row.shape, at), "a": exact(a), "b": exact(b) });
+        value["not_finite"] = m.first_apart.map_or(Value::Null, apart);
     }
     value
 }
@@ -513,5 +566,6 @@ fn node_json(row: &Compared) -> Value {
         "apart": m.apart,
         "state": row.state.name(),
         "seen_as": row.seen_as,
+        "by_values": row.by_values,
     })
 }

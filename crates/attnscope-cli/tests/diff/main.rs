@@ -9,6 +9,7 @@ mod gaps;
 mod names;
 mod planted;
 mod relations;
+mod unproven;
 mod weight_files;
 
 use std::path::Path;

@@ -3,14 +3,14 @@
 use super::*;
 
 /// A tensor of a run: path, shape, values.
-type Ran = (String, Vec<usize>, Vec<f32>);
+pub(super) type Ran = (String, Vec<usize>, Vec<f32>);
 
 /// Every tensor of a run of the demo that `kept` picks, in the order of computation.
-fn ran(kept: &dyn Fn(&str) -> bool, fault: impl Fn(&mut Patient)) -> Vec<Ran> {
+pub(super) fn ran(kept: &dyn Fn(&str) -> bool, fault: impl Fn(&mut Patient)) -> Vec<Ran> {
     ran_on(&DEMO.input(), kept, fault)
 }
 
-fn ran_on(input: &Input, kept: &dyn Fn(&str) -> bool, fault: impl Fn(&mut Patient)) -> Vec<Ran> {
+pub(super) fn ran_on(input: &Input, kept: &dyn Fn(&str) -> bool, fault: impl Fn(&mut Patient)) -> Vec<Ran> {
     let dir = tempfile::tempdir().unwrap();
     let mut patient = Patient::of("demo");
     fault(&mut patient);
@@ -48,12 +48,12 @@ fn hugging_face(path: &str) -> Option<String> {
     Some(name)
 }
 
-fn hooked(path: &str) -> bool {
+pub(super) fn hooked(path: &str) -> bool {
     hugging_face(path).is_some()
 }
 
 /// Written as `name` calls the tensors: safetensors are sorted by name, JSON keeps the order.
-fn saved(file: &Path, run: &[Ran], name: &dyn Fn(usize, &str) -> String, sorted: bool) -> String {
+pub(super) fn saved(file: &Path, run: &[Ran], name: &dyn Fn(usize, &str) -> String, sorted: bool) -> String {
     let named = run.iter().enumerate().map(|(i, (path, shape, values))| (name(i, path), shape, values));
     match sorted {
         true => {
@@ -81,7 +81,7 @@ const MOVED: [(&str, &str); 7] = [
     ("decoder.1.ffn.hidden.weight", "decoder.1.ffn.hidden"),
 ];
 
-fn move_weight(weight: &str) -> impl Fn(&mut Patient) + '_ {
+pub(super) fn move_weight(weight: &str) -> impl Fn(&mut Patient) + '_ {
     move |p: &mut Patient| p.edit(weight, |values| values.iter_mut().for_each(|x| *x *= 1.5))
 }
 

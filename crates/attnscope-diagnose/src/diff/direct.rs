@@ -185,19 +185,18 @@ fn order_of(
     cell_in: impl Fn(usize, usize) -> usize,
     head_of: impl Fn(usize) -> usize,
 ) -> Option<Vec<usize>> {
-    // possible[h · heads + g]: expected head g may stand in the place of h.
-    let mut possible = vec![true; heads * heads];
+    // For each head the expected heads that may stand in its place. Most go with the first cell that tells them apart.
+    let mut possible: Vec<Vec<usize>> = vec![(0..heads).collect(); heads];
     for i in 0..two.found.len() {
-        let head = head_of(i);
-        for candidate in 0..heads {
-            let slot = &mut possible[head * heads + candidate];
-            if *slot {
-                *slot = two.near(cell_in(i, candidate), i);
-            }
+        let candidates = &mut possible[head_of(i)];
+        candidates.retain(|&candidate| two.near(cell_in(i, candidate), i));
+        // No order at all: most tensors that differ end here.
+        if candidates.is_empty() {
+            return None;
         }
     }
     let order: Vec<usize> =
-        (0..heads).map(|h| (0..heads).find(|g| possible[h * heads + g])).collect::<Option<_>>()?;
+        possible.iter().map(|candidates| candidates.first().copied()).collect::<Option<_>>()?;
     let mut seen = order.clone();
     seen.sort_unstable();
     seen.dedup();
@@ -264,6 +263,19 @@ fn added_vector(two: &Two<'_>) -> Option<Relation> {
     (worst(&moved, two.found, &allowed, two.masked) <= 1.0).then_some(Relation::AddedVector)
 }
 
+/// So many cells are listed one by one.
+const MOST_CELLS: usize = 4;
+
+/// The place of a cell along each dimension.
+fn cell_at(shape: &[usize], mut at: usize) -> Vec<usize> {
+    let mut place = vec![0; shape.len()];
+    for (place, &length) in place.iter_mut().zip(shape).rev() {
+        *place = at % length.max(1);
+        at /= length.max(1);
+    }
+    place
+}
+
 /// Where the difference is, when it is only in a part of the tensor.
 pub(super) fn part(two: &Two<'_>, weight: Option<String>) -> Option<Relation> {
     let differing: Vec<usize> = (0..two.found.len()).filter(|&i| two.differs(i)).collect();
@@ -275,6 +287,14 @@ pub(super) fn part(two: &Two<'_>, weight: Option<String>) -> Option<Relation> {
         (!hit.is_empty() && hit.len() <= most).then_some(hit)
     };
     let width = two.width();
+    // A row of a weight moves its feature everywhere; a cell that was written over stands alone.
+    let rows_of = two.found.len() / width;
+    let alone = differing.len() <= MOST_CELLS && rows_of > 2 * differing.len();
+    if alone && !differing.is_empty() {
+        return Some(Relation::SomeCells {
+            cells: differing.iter().map(|&i| cell_at(two.shape, i)).collect(),
+        });
+    }
     let features = match *two.shape {
         [_, heads, queries, keys] => {
             let heads = few(heads, heads - 1, &|i| i / (queries * keys) % heads);
@@ -323,6 +343,21 @@ mod tests {
         assert_eq!(of(1.000_001, 1e-7), None);
         // Rounding explains 1 as well.
         assert_eq!(of(1.01, 10.0), None);
+    }
+
+    #[test]
+    fn one_cell_is_no_row_of_a_weight() {
+        let expected: Vec<f64> = (0..96).map(f64::from).collect();
+        let moved = |differs: &dyn Fn(usize) -> bool| {
+            let found: Vec<f64> = (0..96).map(|i| expected[i] + if differs(i) { 1.0 } else { 0.0 }).collect();
+            let allowed = vec![1e-6; 96];
+            let shape = [1, 12, 8];
+            let (expected, found, allowed) = (&expected, &found, &allowed);
+            part(&Two { shape: &shape, expected, found, allowed, masked: false, heads: None }, None)
+        };
+        assert_eq!(moved(&|i| i == 29), Some(Relation::SomeCells { cells: vec![vec![0, 3, 5]] }));
+        let row = Relation::CorruptedRow { rows: vec![5], weight: None };
+        assert_eq!(moved(&|i| i % 8 == 5), Some(row));
     }
 
     #[test]

@@ -5,16 +5,15 @@ use attnscope_graph::{Node, Op};
 use attnscope_run::Kept;
 
 use super::candidate::EPSILONS;
+use super::measure::FLOOR;
 use super::relation::Relation;
 use crate::rounding::Precision;
 
 /// A row's own rounding of its spread is like another epsilon; only many rows tell them apart.
 const LEAST_ROWS: usize = 8;
-/// Differences below this many units of rounding, in root mean square, are left alone.
-const FLOOR: f64 = 4.0;
 /// How much closer a norm with another epsilon has to be, in root mean square. Rounding is independent from row to row: over
 /// many of them it leaves every other epsilon further off, not closer.
-const CLOSER: f64 = 0.25;
+const CLOSER_EPS: f64 = 0.25;
 
 /// The epsilons that bring a norm this much closer to what was found than its own, the closest first. `compute` gives the
 /// norm of another node, `counts` says which cells stand for tokens.
@@ -40,7 +39,7 @@ pub(super) fn closer(
         Some((distance(&compute(&edited)?.values), eps))
     };
     let others = EPSILONS.into_iter().filter(|eps| *eps != own).filter_map(other);
-    let mut fits: Vec<(f64, f64)> = others.filter(|(near, _)| *near < CLOSER * off).collect();
+    let mut fits: Vec<(f64, f64)> = others.filter(|(near, _)| *near < CLOSER_EPS * off).collect();
     fits.sort_by(|a, b| a.0.total_cmp(&b.0));
     let &(_, eps) = fits.first()?;
     Some(Relation::OtherEps { eps, expected: own, fits: fits.into_iter().map(|(_, eps)| eps).collect() })

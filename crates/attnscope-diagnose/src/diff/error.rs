@@ -24,6 +24,16 @@ pub enum DiffError {
         /// Lines of a map that may fit.
         proposal: Vec<String>,
     },
+    /// Names belong together, and no shape fits.
+    #[error("{} and {} have tensors of the same names, and none of a shape that fits: {} has the shape {:?} in one and {:?} in the other", .a.display(), .b.display(), .differing.0, .differing.1[0], .differing.1[1])]
+    OtherShapes {
+        /// A.
+        a: PathBuf,
+        /// B.
+        b: PathBuf,
+        /// One of them, and its shape in A, or in the model, and in B.
+        differing: (String, [Vec<usize>; 2]),
+    },
     /// A map that cannot be understood.
     #[error("{}: {place}: expected {expected}, found {found}", .path.display())]
     Map {
@@ -47,6 +57,9 @@ impl DiffError {
             Self::NothingMatched { .. } => {
                 "say which names belong together with --map FILE: a name of A and one of B (or a node) a line"
                     .into()
+            }
+            Self::OtherShapes { .. } => {
+                "compare two runs of the same model on the same input; sizes of weights are compared with --checkpoint".into()
             }
             Self::Map { .. } => "write a name and a name a line, with `=` or spaces between them".into(),
         }

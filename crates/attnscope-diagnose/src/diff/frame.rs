@@ -84,6 +84,33 @@ impl Frame {
         }
     }
 
+    /// Why a model that was given says nothing about these two, where it does not.
+    pub(super) fn misfit(&self, model: &Model, [a, b]: [&Side; 2], computes: bool) -> Option<String> {
+        let trace = a.trace.as_ref().or(b.trace.as_ref());
+        // A trace that does not fit its own tokens is no fault of the model.
+        if self.graph.as_ref() == Some(&model.graph) && (computes || trace.is_some()) {
+            return None;
+        }
+        let Some(trace) = trace else {
+            let dumped = a.dumped_input(model).or_else(|| b.dumped_input(model)).is_some();
+            return Some(match dumped {
+                true => "what the dumps hold as its input does not fit its sizes".to_owned(),
+                false => {
+                    "the dumps do not hold what it reads: ids of source and target, or features".to_owned()
+                }
+            });
+        };
+        let own = model.graph.nodes().iter().map(|node| node.path.as_str());
+        let traced = trace.nodes.iter().map(|node| node.path.as_str());
+        let part = own.zip(traced).find(|(own, traced)| own != traced);
+        Some(match part {
+            Some((own, traced)) => format!("it has {own} where the trace has {traced}"),
+            None => {
+                format!("it has {} nodes and the trace has {}", model.graph.nodes().len(), trace.nodes.len())
+            }
+        })
+    }
+
     fn of_graph(graph: Graph, sizes: Sizes, input: Option<Input>) -> Self {
         let node = |(_, node): (NodeId, &attnscope_graph::Node)| FrameNode {
             path: node.path.as_str().to_owned(),

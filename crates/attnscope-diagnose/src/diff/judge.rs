@@ -1,28 +1,26 @@
 //! Rounding or a bug: a node's tensor computed again, in f64, from the same side's own inputs, and the difference held against
 //! the bound of that rounding. What a side got wrong before does not count against it here; what this step gets wrong does.
-//! Nodes that a side did not show are computed on the way, and their bounds with them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use attnscope_checkpoint::{Error, ErrorKind, Shortage, check_memory};
-use attnscope_graph::{Graph, Node, NodeId, Op};
+use attnscope_graph::{Graph, Node, Op};
 use attnscope_run::{Formula, Kept, RunError, Weights};
 use rayon::prelude::*;
 
 use super::eps;
 use super::frame::Frame;
+use super::gap::Gap;
 use super::grain::Grain;
 use super::measure::shut;
 use super::pair::{Bindings, load};
 use super::relation::Relation;
 use super::side::Side;
-use super::spread::{self, Noise};
+use super::spread;
 use crate::rounding::{Bounded, Bounds, Computed, Errors, Precision, Reading, Rounding};
 
-/// Steps between a node and the nearest tensors that a side has; more is a part of the model that was not dumped at all.
-const MAX_STEPS: usize = 64;
 /// One cell in so many may need its own bound before the bounds of all are computed.
 const FEW: usize = 16;
 /// Tensors of a side that are kept for the nodes after: the stream, what a norm made of it, queries, keys and values.
@@ -35,7 +33,7 @@ const LARGEST_HELD: usize = 1 << 24;
 pub(super) const FAR: f64 = 4.0;
 
 /// Units of f32, and of a shorter type, that runs without a bug stay below, in root mean square.
-const COARSE: f64 = 64.0;
+pub(super) const COARSE: f64 = 64.0;
 const COARSE_SHORT: f64 = 4.0;
 /// A cell may be off by so many times what all are in root mean square.
 pub(super) const TAILS: f64 = 8.0;
@@ -145,7 +143,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// The precision that a node's tensor shows, once it was read.
-    fn precision(&self, judge: &Judge<'_>, node: usize) -> Precision {
+    pub(super) fn precision(&self, judge: &Judge<'_>, node: usize) -> Precision {
         let least = self.memory.least.unwrap_or(Precision::F32);
         let grain = self.memory.grains.borrow().get(&node).copied().flatten();
         match grain.filter(|grain| !judge.is_short_anyway(node, *grain)) {
@@ -167,20 +165,6 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// A walk from a node back to the tensors that a side has.
-struct Walk<'w, 'a> {
-    judge: &'w Judge<'a>,
-    tensors: Tensors<'w>,
-    /// What stands in for inputs that nobody computes: ids, features.
-    given: Tensors<'w>,
-    /// Of what is computed on the way.
-    precision: Precision,
-    made: HashMap<usize, Arc<Bounded>>,
-    steps: usize,
-    /// Moves every step, where a run with errors is wanted.
-    noise: Option<Noise>,
-}
-
 impl<'a> Judge<'a> {
     /// What a node of this side should be; `None` where its inputs or weights are not at hand.
     pub(super) fn local(
@@ -192,8 +176,8 @@ impl<'a> Judge<'a> {
         self.check_room(node, tensors)?;
         let Some(found) = tensors.get(self.frame, node)? else { return Ok(None) };
         let gap = self.gap_precision(node, tensors)?;
-        let mut walk = self.walk(tensors, given, gap);
-        let Some(inputs) = walk.inputs(node)? else { return Ok(None) };
+        let mut way = Gap::new(self, tensors, given, gap);
+        let Some(inputs) = way.inputs(node)? else { return Ok(None) };
         let at = self.node(node);
         let Some(weights) = self.weights_of(at) else { return Ok(None) };
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
@@ -216,7 +200,7 @@ impl<'a> Judge<'a> {
         };
         let precision = gap.coarser(tensors.precision(self, node));
         let mut spread = None;
-        if walk.steps > 0 && relative_rms(&expected, &found) > suspicious(precision) {
+        if way.steps() > 0 && relative_rms(&expected, &found) > suspicious(precision) {
             spread = self.spread(node, [tensors, given], gap, &expected)?;
         }
         if let Some(spread) = spread {
@@ -234,28 +218,6 @@ impl<'a> Judge<'a> {
         }
         let single = precision == Precision::F32;
         Ok(Some(Local { expected, allowed, found, worst, like, single, spread }))
-    }
-
-    /// How far rounding is likely to move a node, by one run of the steps that lead to it in which each is moved.
-    fn spread(
-        &self,
-        node: usize,
-        [tensors, given]: [Tensors<'_>; 2],
-        gap: Precision,
-        expected: &Kept,
-    ) -> Result<Option<f64>, Error> {
-        let mut walk = Walk { noise: Some(Noise::new()), ..self.walk(tensors, given, gap) };
-        let Some(inputs) = walk.inputs(node)? else { return Ok(None) };
-        let precision = tensors.precision(self, node);
-        let (Some(moved), Some(mut noise)) =
-            (self.evaluate(self.node(node), &inputs, precision, tensors)?, walk.noise)
-        else {
-            return Ok(None);
-        };
-        let moved = noise.moved(moved);
-        let open = self.frame.open(node);
-        let counts = |i: usize| open.as_ref().is_none_or(|open| open.has(i));
-        Ok(Some(spread::distance(&moved.kept, expected, counts)).filter(|spread| *spread > 0.0))
     }
 
     /// Refuses what there is no memory for: a node and its inputs in f64, what it should be, and a bound for each cell.
@@ -321,29 +283,6 @@ impl<'a> Judge<'a> {
         Some((worst, allowed))
     }
 
-    /// What is computed on the way to a node is rounded as coarsely as the tensors around it.
-    pub(super) fn gap_precision(&self, node: usize, tensors: Tensors<'_>) -> Result<Precision, Error> {
-        let mut precision = tensors.precision(self, node);
-        let (mut open, mut seen) = (vec![node], vec![node]);
-        while let Some(at) = open.pop() {
-            for input in self.node(at).inputs.iter().map(|id| id.index()) {
-                if seen.contains(&input) || seen.len() > MAX_STEPS {
-                    continue;
-                }
-                seen.push(input);
-                match tensors.bindings.of[input].is_some() {
-                    true if at != node => {
-                        tensors.get(self.frame, input)?;
-                        precision = precision.coarser(tensors.precision(self, input));
-                    }
-                    true => {}
-                    false => open.push(input),
-                }
-            }
-        }
-        Ok(precision)
-    }
-
     /// Whether a node's values fit a short type because its table's do: nothing was rounded.
     fn is_short_anyway(&self, node: usize, grain: Grain) -> bool {
         let table = self.weights_of(self.node(node)).and_then(|weights| weights.first().copied());
@@ -358,12 +297,8 @@ impl<'a> Judge<'a> {
         &self.graph.nodes()[node]
     }
 
-    fn walk<'w>(&'w self, tensors: Tensors<'w>, given: Tensors<'w>, precision: Precision) -> Walk<'w, 'a> {
-        Walk { judge: self, tensors, given, precision, made: HashMap::new(), steps: 0, noise: None }
-    }
-
     /// A node with its bound.
-    fn evaluate(
+    pub(super) fn evaluate(
         &self,
         node: &Node,
         inputs: &[Arc<Bounded>],
@@ -382,54 +317,6 @@ impl<'a> Judge<'a> {
 
     pub(super) fn weights_of(&self, node: &Node) -> Option<Vec<&'a [f32]>> {
         node.weights.iter().map(|&id| Some(self.weights?.get(id))).collect()
-    }
-}
-
-impl Walk<'_, '_> {
-    fn inputs(&mut self, node: usize) -> Result<Option<Vec<Arc<Bounded>>>, Error> {
-        let ids: Vec<usize> = self.judge.node(node).inputs.iter().map(|id: &NodeId| id.index()).collect();
-        let mut inputs = Vec::with_capacity(ids.len());
-        for id in ids {
-            match self.value(id)? {
-                Some(value) => inputs.push(value),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(inputs))
-    }
-
-    /// A node's tensor: the side's own, or computed.
-    fn value(&mut self, node: usize) -> Result<Option<Arc<Bounded>>, Error> {
-        if let Some(value) = self.made.get(&node) {
-            return Ok(Some(value.clone()));
-        }
-        let frame = self.judge.frame;
-        let at = self.judge.node(node);
-        let mut value = self.tensors.get(frame, node)?;
-        if value.is_none() && matches!(at.op, Op::Ids(_) | Op::Features) {
-            value = self.given.get(frame, node)?;
-        }
-        let value = match value {
-            Some(kept) => self.tensors.bounded(self.judge, node, kept),
-            None => {
-                self.steps += 1;
-                if self.steps > MAX_STEPS {
-                    return Ok(None);
-                }
-                let Some(inputs) = self.inputs(node)? else { return Ok(None) };
-                match self.judge.evaluate(at, &inputs, self.precision, self.tensors)? {
-                    Some(computed) => computed,
-                    None => return Ok(None),
-                }
-            }
-        };
-        let value = match &mut self.noise {
-            Some(noise) => noise.moved(value),
-            None => value,
-        };
-        let value = Arc::new(value);
-        self.made.insert(node, value.clone());
-        Ok(Some(value))
     }
 }
 

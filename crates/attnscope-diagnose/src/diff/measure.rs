@@ -4,6 +4,8 @@ use attnscope_checkpoint::{DType, Error};
 
 use super::frame::Open;
 
+/// Differences below this many units of rounding say nothing.
+pub(super) const FLOOR: f64 = 4.0;
 /// Values that are compared at a time.
 pub(super) const PIECE: usize = 1 << 15;
 
@@ -25,6 +27,8 @@ pub struct Measure {
     pub scale: f64,
     /// Cells in which one has a number and the other has none, or another infinity.
     pub apart: usize,
+    /// The first of them, and its value in A and in B.
+    pub first_apart: Option<(usize, [f64; 2])>,
     /// Cells.
     pub cells: usize,
 }
@@ -65,6 +69,7 @@ impl Measure {
                         (self.at, self.a, self.b) = (at, a, b);
                     }
                     self.apart += 1;
+                    self.first_apart.get_or_insert((at, [a, b]));
                 }
             }
         }
@@ -148,6 +153,12 @@ mod tests {
         assert!(masked(&theirs).is_same());
         let apart = masked(&[0.5, 1.0]);
         assert_eq!((apart.apart, apart.at, apart.b), (1, 0, 0.5));
+    }
+
+    #[test]
+    fn the_first_cell_that_is_no_number_has_its_place_beside_the_largest_difference() {
+        let m = Measure::of(&[1.0, 2.0, 3.0, 4.0], &[1.5, 2.0, f64::INFINITY, f64::NAN]);
+        assert_eq!((m.at, m.apart, m.first_apart), (0, 2, Some((2, [3.0, f64::INFINITY]))));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod direct;
 mod eps;
 mod error;
 mod frame;
+mod gap;
 mod generalise;
 mod grain;
 mod inputs;
@@ -27,7 +28,7 @@ mod walk;
 mod weight_part;
 mod weights;
 
-use attnscope_graph::Model;
+use attnscope_graph::{Model, Op};
 use attnscope_run::{Formula, Weights};
 
 pub use error::DiffError;
@@ -164,6 +165,8 @@ pub struct Divergence {
     pub odd_one: Which,
     /// What the node is computed from, on the way back the nearest nodes that both sides have.
     pub reads: Vec<String>,
+    /// Whether the difference is new here: far larger than that of the nodes before.
+    pub jumps: bool,
 }
 
 /// A relation, and the step that it is about where that is not the node itself.
@@ -237,6 +240,8 @@ pub struct Compared {
     pub state: State,
     /// What was done to one of them to compare it: another layout, a scale.
     pub seen_as: Option<String>,
+    /// The two were paired because their values are the same, so that they agree says nothing.
+    pub by_values: bool,
 }
 
 /// A comparison.
@@ -258,6 +263,11 @@ pub struct Report {
     pub left: [Vec<String>; 2],
     /// Whether nodes could be computed again: with weights, without, not at all.
     pub judged: Judged,
+    /// No computed node was paired by its name, and so many tensors of the other program are left over: what is wrong in
+    /// them, if anything is, was not compared.
+    pub only_by_values: Option<usize>,
+    /// Why the model that was given could not be used.
+    pub unused_model: Option<String>,
     /// Where the order of the nodes comes from.
     pub order: Order,
     /// Where no order is known, and so none is the first: the nodes that differ by more than the tolerance, by their numbers
@@ -272,7 +282,11 @@ pub struct Report {
 impl Report {
     /// Whether the two sides part, or may.
     pub fn differs(&self) -> bool {
-        self.first.is_some() || self.inputs.is_some() || !self.unusual.is_empty() || !self.largest.is_empty()
+        self.first.is_some()
+            || self.inputs.is_some()
+            || !self.unusual.is_empty()
+            || !self.largest.is_empty()
+            || self.only_by_values.is_some()
     }
 
     fn of_inputs(inputs: InputDifference, order: Order, unused_lines: Vec<UnusedLine>) -> Self {
@@ -285,6 +299,8 @@ impl Report {
             nodes: Vec::new(),
             left: [Vec::new(), Vec::new()],
             judged: Judged::All,
+            only_by_values: None,
+            unused_model: None,
             order,
             largest: Vec::new(),
             unused_lines,
@@ -360,17 +376,27 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     let walk = walk::Walk::new([a, b], &frame, &mut bindings, judge.as_ref(), options, &memories);
     let Walked { rows: nodes, first, later, unusual } = walk.run()?;
     if nodes.is_empty() {
+        if let Some(differing) = pair::other_shape(&frame, [a, b]) {
+            return Err(DiffError::OtherShapes { a: a.path().to_owned(), b: b.path().to_owned(), differing });
+        }
         return Err(DiffError::NothingMatched {
             a: (a.path().to_owned(), some_names(a)),
             b: (b.path().to_owned(), some_names(b)),
             proposal: proposal.map(|proposal| proposal.lines).unwrap_or_default(),
         });
     }
-    let left = [(a, 0), (b, 1)].map(|(side, which)| {
+    let left: [Vec<String>; 2] = [(a, 0), (b, 1)].map(|(side, which)| {
         let used: std::collections::HashSet<&str> = nodes.iter().map(|n| n.names[which].as_str()).collect();
         let names = side.dump.tensors().iter().map(|t| t.name.clone());
         names.filter(|name| !used.contains(name.as_str())).collect()
     });
+    let theirs = usize::from(b.trace.is_none());
+    let is_named = |row: &Compared| {
+        let given = frame.find(&row.node).and_then(|node| frame.op(node));
+        !row.by_values && !given.is_some_and(|op| matches!(op, Op::Ids(_) | Op::Features | Op::Mask(_)))
+    };
+    let only_by_values = Some(left[theirs].len()).filter(|left| *left > 0 && !nodes.iter().any(is_named));
+    let unused_model = known.and_then(|known| frame.misfit(known.model, [a, b], formula.is_some()));
     let of = |(side, memory): (Which, &Memory)| {
         let short = move |(grain, nodes, looked_at)| Short { side, grain, nodes, looked_at };
         memory.grains(&frame).into_iter().map(short).collect::<Vec<_>>()
@@ -385,6 +411,8 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         nodes,
         left,
         judged,
+        only_by_values,
+        unused_model,
         order: frame.order,
         largest: Vec::new(),
         unused_lines,

@@ -1,6 +1,6 @@
 //! Which tensor of each side belongs to which node: by a map, by names, then by what the values are.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use attnscope_checkpoint::{DumpTensor, Error};
 
@@ -139,6 +139,22 @@ pub(super) fn fitting(frame: &Frame, node: usize, tensor: &DumpTensor) -> Vec<La
     }
 }
 
+/// A tensor that is a node's by its name but does not have its shape: the name, the node's shape and its own.
+pub(super) fn other_shape(frame: &Frame, sides: [&Side; 2]) -> Option<(String, [Vec<usize>; 2])> {
+    let names = Names::new();
+    let is_node = |path: &str| frame.find(path).is_some();
+    let node = |name: &str| {
+        let meant = || names.meanings(name, &is_node, &|path: &str| frame.reads(path)).into_iter().next();
+        frame.find(name).or_else(|| frame.find(&meant()?.node))
+    };
+    let differing = |tensor: &DumpTensor| {
+        let at = node(&tensor.name)?;
+        let shape = frame.nodes[at].shape.clone()?;
+        fitting(frame, at, tensor).is_empty().then(|| (tensor.name.clone(), [shape, tensor.shape.clone()]))
+    };
+    sides.iter().flat_map(|side| side.dump.tensors()).find_map(differing)
+}
+
 /// A node's values, in its order.
 pub(super) fn load(side: &Side, bound: &Bound) -> Result<Vec<f64>, Error> {
     let values = bound.layout.apply(side.dump.read(&side.dump.tensors()[bound.tensor])?);
@@ -184,10 +200,10 @@ impl Print {
         Ok((largest.is_finite() && rms > 0.0).then_some(Self { count: from, largest, rms }))
     }
 
-    /// Whether one may be the other, up to a scale.
+    /// Whether one may be the other, of as many values, up to a scale.
     fn alike(&self, other: &Self) -> bool {
         let (a, b) = (self.largest / self.rms, other.largest / other.rms);
-        self.count == other.count && (a - b).abs() <= 1e-3 * a
+        (a - b).abs() <= 1e-3 * a
     }
 }
 
@@ -204,7 +220,7 @@ pub(super) fn by_values(
     let small = |tensor: &&DumpTensor| (8..=MOST_VALUES).contains(&tensor.elements());
     let left = bindings.left(side);
     let counts: HashSet<usize> = left.iter().map(|&i| side.dump.tensors()[i].elements()).collect();
-    let mut prints = Vec::new();
+    let mut prints: HashMap<usize, Vec<(usize, Print)>> = HashMap::new();
     for &node in &open {
         let Some(bound) = &own.1.of[node] else { continue };
         // Most of a large trace need not be read.
@@ -212,15 +228,16 @@ pub(super) fn by_values(
         if let Some(tensor) = Some(&own.0.dump.tensors()[bound.tensor]).filter(small)
             && let Some(print) = Print::of(own.0, tensor)?
         {
-            prints.push((node, print));
+            prints.entry(print.count).or_default().push((node, print));
         }
     }
     for i in left {
         let Some(tensor) = Some(&side.dump.tensors()[i]).filter(small) else { continue };
         // Values of a type that is not read identify nothing.
         let Ok(Some(print)) = Print::of(side, tensor) else { continue };
+        let same_count = prints.get(&print.count).map(Vec::as_slice).unwrap_or_default();
         let alike: Vec<usize> =
-            prints.iter().filter(|(_, p)| p.alike(&print)).map(|(node, _)| *node).collect();
+            same_count.iter().filter(|(_, p)| p.alike(&print)).map(|(node, _)| *node).collect();
         for node in alike.into_iter().take(16) {
             let Some(bound) = own.1.of[node].as_ref().filter(|_| bindings.of[node].is_none()) else {
                 continue;

@@ -1,6 +1,8 @@
 //! A map for a dump whose names say nothing: which tensor may be which node, by values, shapes and order, written as a map
 //! has it. It is shown and never used: the user decides.
 
+use std::collections::HashSet;
+
 use attnscope_checkpoint::Error;
 
 use super::frame::Frame;
@@ -90,10 +92,12 @@ impl Search<'_> {
     /// Tensors without a node, and nodes without a tensor, that no pair is about.
     fn open(&self, pairs: &[Pair]) -> (Vec<usize>, Vec<usize>) {
         let (side, bindings) = self.other;
-        let tensors = bindings.left(side).into_iter().filter(|t| pairs.iter().all(|p| p.tensor != *t));
+        let paired: HashSet<usize> = pairs.iter().map(|pair| pair.tensor).collect();
+        let taken: HashSet<usize> = pairs.iter().map(|pair| pair.node).collect();
+        let tensors = bindings.left(side).into_iter().filter(|tensor| !paired.contains(tensor));
         let is_open = |node: &usize| {
             let both = self.own.1.of[*node].is_some() && bindings.of[*node].is_none();
-            both && pairs.iter().all(|p| p.node != *node)
+            both && !taken.contains(node)
         };
         (tensors.collect(), (0..self.frame.nodes.len()).filter(is_open).collect())
     }
@@ -108,6 +112,7 @@ impl Search<'_> {
             return Vec::new();
         };
         let (tensors, nodes) = self.open(pairs);
+        let nodes: HashSet<usize> = nodes.into_iter().collect();
         let pair = |tensor: usize| {
             let name = &self.other.0.dump.tensors()[tensor].name;
             let mut all = map.partners(name).filter_map(|(_, node)| self.frame.find(&node));

@@ -226,6 +226,16 @@ pub enum Relation {
         /// The axes along which not everything differs, each with the places that do.
         axes: Vec<(WeightAxis, Vec<usize>)>,
     },
+    /// A few cells, which are no whole row, column or feature.
+    SomeCells {
+        /// Where they are.
+        cells: Vec<Vec<usize>>,
+    },
+    /// A weight of another shape.
+    OtherShape {
+        /// The expected one, and the one that was found.
+        shapes: [Vec<usize>; 2],
+    },
     /// A weight that one file does not have.
     MissingWeight,
     /// Values that are not numbers on one side.
@@ -301,6 +311,8 @@ named! {
     SomeRows "some_rows": "only some rows of the batch differ";
     SomePositions "some_positions": "only some positions differ";
     WeightSlice "weight_slice": "only some rows, columns or elements of a weight differ (`--checkpoint`)";
+    SomeCells "some_cells": "only a few cells differ";
+    OtherShape "other_shape": "a weight of another shape (`--checkpoint`)";
     MissingWeight "missing_weight": "a weight that one file does not have";
     NotANumber "not_a_number": "NaN on one side alone";
     AllZero "all_zero": "nothing but zeros on one side";
@@ -410,6 +422,8 @@ impl Relation {
                     axes.iter().map(|(axis, at)| json!({ "axis": axis.name(), "at": at })).collect();
                 json!({ "weight": weight, "axes": axes })
             }
+            Self::SomeCells { cells } => json!({ "cells": cells }),
+            Self::OtherShape { shapes } => json!({ "shapes": shapes }),
             Self::NotANumber { cells } => json!({ "cells": cells }),
             Self::AllZero { weight } => json!({ "weight": weight }),
             Self::SwappedHalves

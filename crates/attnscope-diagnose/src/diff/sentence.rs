@@ -13,10 +13,13 @@ impl Relation {
     pub fn sentence(&self, it: &str) -> String {
         match self {
             Self::Cast { to } => format!("{it} holds the same values, rounded to {to}"),
-            Self::Scale { factor, known: Some(known) } => {
-                format!("{it} is the other times {factor:.6}, which is {known}")
+            Self::Scale { factor, known } => {
+                let factor = trimmed(*factor);
+                match known.as_ref().filter(|known| **known != factor) {
+                    Some(known) => format!("{it} is what was expected, times {factor}, which is {known}"),
+                    None => format!("{it} is what was expected, times {factor}"),
+                }
             }
-            Self::Scale { factor, known: None } => format!("{it} is the other times {factor:.6}"),
             Self::Transpose { weight: Some(weight) } => format!("{it} is what {weight} gives, transposed"),
             Self::Transpose { weight: None } => format!("{it} has rows and columns exchanged"),
             Self::PermutedHeads { order, weight: None } => {
@@ -135,12 +138,21 @@ impl Relation {
             Self::SomePositions { positions } => format!("only {}", numbered("position", positions, "")),
             Self::WeightSlice { weight, axes } => {
                 let words: Vec<String> = axes.iter().map(|(axis, at)| places(*axis, at)).collect();
-                let one = matches!(axes.as_slice(), [(_, at)] if at.len() == 1);
+                let one = axes.iter().all(|(_, at)| at.len() == 1);
                 let differ = if one { "differs" } else { "differ" };
                 format!("in {it} only {} of {weight} {differ}", words.join(" × "))
             }
+            Self::SomeCells { cells } => {
+                let all: Vec<String> = cells.iter().map(|cell| shape(cell)).collect();
+                let (noun, differ) = if cells.len() == 1 { ("cell", "differs") } else { ("cells", "differ") };
+                format!("only the {noun} {} {differ}", first_few(&all))
+            }
+            Self::OtherShape { shapes: [expected, found] } => {
+                format!("{it} has another shape: {} where {} was expected", shape(found), shape(expected))
+            }
             Self::MissingWeight => format!("{it} does not have it"),
-            Self::NotANumber { cells } => format!("{cells} cells are not numbers on one side alone"),
+            Self::NotANumber { cells: 1 } => "1 cell is NaN on one side alone".to_owned(),
+            Self::NotANumber { cells } => format!("{cells} cells are NaN on one side alone"),
             Self::AllZero { weight: None } => format!("{it} is all zero"),
             Self::AllZero { weight: Some(weight) } => {
                 format!("{it} is what comes out when {weight} is all zero")
@@ -185,6 +197,19 @@ fn places(axis: WeightAxis, at: &[usize]) -> String {
         [one] => format!("{} {one}", nouns.trim_end_matches('s')),
         several => format!("{nouns} {}", ranges(several)),
     }
+}
+
+/// A factor without the zeros at its end.
+fn trimmed(factor: f64) -> String {
+    let sign = if factor < 0.0 { "−" } else { "" };
+    let digits = format!("{:.6}", factor.abs());
+    format!("{sign}{}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A shape, or the place of a cell: `(2,5,64)`.
+fn shape(numbers: &[usize]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    format!("({})", numbers.join(","))
 }
 
 /// Numbers in their order, the first few.
@@ -232,6 +257,21 @@ mod tests {
     }
 
     #[test]
+    fn a_factor_stands_beside_what_it_is() {
+        let times = |factor, known: Option<&str>| {
+            Relation::Scale { factor, known: known.map(str::to_owned) }.sentence("B")
+        };
+        assert_eq!(
+            times(22.627_416_997_969_52, Some("√d_model")),
+            "B is what was expected, times 22.627417, which is √d_model"
+        );
+        assert_eq!(times(8.0, Some("√d_head")), "B is what was expected, times 8, which is √d_head");
+        assert_eq!(times(2.0, Some("2")), "B is what was expected, times 2");
+        assert_eq!(times(-1.0, Some("−1")), "B is what was expected, times −1");
+        assert_eq!(times(1.25, None), "B is what was expected, times 1.25");
+    }
+
+    #[test]
     fn a_part_of_a_weight_is_named_by_its_own_axes() {
         let slice = |axes| Relation::WeightSlice { weight: "w".into(), axes }.sentence("B");
         let columns: Vec<usize> = (32..64).collect();
@@ -241,6 +281,8 @@ mod tests {
         );
         let both = vec![(WeightAxis::Rows, vec![3]), (WeightAxis::Columns, columns)];
         assert_eq!(slice(both), "in B only row 3 × columns 32–63 of w differ");
+        let one = vec![(WeightAxis::Rows, vec![3]), (WeightAxis::Columns, vec![7])];
+        assert_eq!(slice(one), "in B only row 3 × column 7 of w differs");
         assert_eq!(slice(vec![(WeightAxis::Elements, vec![5])]), "in B only element 5 of w differs");
     }
 }

@@ -4,8 +4,8 @@
 use super::direct::{self, Two};
 use super::frame::Frame;
 use super::grain::Grain;
-use super::judge::{FAR, Judge, Local, Memory, Tensors, close, relative_rms};
-use super::measure::{Cells, Measure, roundoff};
+use super::judge::{COARSE, FAR, Judge, Local, Memory, Tensors, close, relative_rms};
+use super::measure::{Cells, FLOOR, Measure, roundoff};
 use super::pair::{Bindings, compare, load, ratio};
 use super::relation::Relation;
 use super::rewired::{Found, Suspect};
@@ -13,12 +13,8 @@ use super::side::Side;
 use super::{Compared, DiffError, Divergence, Explanation, Grounds, Kind, Options, State, Unusual, Which};
 use crate::rounding::Precision;
 
-/// Differences below this many units of rounding say nothing.
-const FLOOR: f64 = 4.0;
 /// A difference that grows by no more than this from a node's inputs is theirs.
 const CARRIED: f64 = 2.0;
-/// Differences inside a bound that are larger than this, in root mean square, are looked at: 64 units of rounding.
-const COARSE: f64 = 64.0 * Precision::F32.result;
 /// Without the means to compute a node again, a step is a growth by this much.
 const STEP: f64 = 30.0;
 
@@ -57,6 +53,8 @@ struct Carried {
     relative: f64,
     /// Whether there are cells in which one side alone has a number. What is finite beside them is still compared.
     apart: bool,
+    /// Whether it was computed from a node that does not follow from its inputs.
+    tainted: bool,
 }
 
 /// What became of a node that differs.
@@ -107,9 +105,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             let (relative, apart) = (measure.relative(), measure.apart > 0);
             let floor = FLOOR * self.unit(node);
             let mut state = if measure.is_same() { State::Same } else { State::Rounding };
-            if first.is_some() && (apart || relative > floor) {
-                state = State::After;
-            }
+            // What does not read the first divergence differs by its own rounding.
+            let after = first.is_some() && inherited.tainted;
+            let mut tainted = inherited.tainted;
             let mut explained = false;
             match self.verdict(node, &measure, inherited, first.is_none())? {
                 Verdict::Explained => explained = true,
@@ -122,12 +120,18 @@ impl<'w, 'a> Walk<'w, 'a> {
                     unusual.push(Unusual { node, share, odd_one: which(odd), like });
                 }
                 Verdict::Step(grounds, found, odd) if first.is_none() => {
-                    state = State::First;
+                    (state, tainted) = (State::First, true);
                     first = Some(self.divergence(node, Kind::Bug, grounds, found, odd));
                 }
-                Verdict::Step(..) => later.push(self.frame.nodes[node].path.clone()),
+                Verdict::Step(..) => {
+                    (state, tainted) = (State::After, true);
+                    later.push(self.frame.nodes[node].path.clone());
+                }
             }
-            self.carried.push(Carried { relative, apart });
+            if after && (apart || relative > floor) {
+                state = State::After;
+            }
+            self.carried.push(Carried { relative, apart, tainted });
             self.explained.push(explained);
             self.rows.push(self.row(node, measure, state));
         }
@@ -158,6 +162,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         });
         let mut divergence = self.divergence(node, Kind::Drift, Grounds::Growth, found, 1 - self.expected());
         divergence.row = at;
+        divergence.jumps = self.rows[at].measure.relative() > STEP * self.inherited(node).relative;
         if self.judge.is_some() {
             divergence.grounds = Grounds::Recomputed;
         }
@@ -169,6 +174,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         inputs.fold(Carried::default(), |all, one| Carried {
             relative: all.relative.max(one.relative),
             apart: all.apart || one.apart,
+            tainted: all.tainted || one.tainted,
         })
     }
 
@@ -306,7 +312,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             if like.is_none()
                 && search
                 && other.single
-                && relative_rms(&other.expected, &other.found) > COARSE
+                && relative_rms(&other.expected, &other.found) > COARSE * Precision::F32.result
             {
                 like = self.suspect(judge, node, &other, 1 - expected)?.likeness()?;
             }
@@ -399,7 +405,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         let (relation, also) = found.map(|found| (found.relation, found.also)).unzip();
         let explanation = |(relation, step)| Explanation { relation, cause: path(step) };
         let also = also.unwrap_or_default().into_iter().map(explanation).collect();
-        Divergence { row: self.rows.len(), node, kind, grounds, relation, cause, also, odd_one, reads }
+        let (row, jumps) = (self.rows.len(), kind == Kind::Bug);
+        Divergence { row, node, kind, grounds, relation, cause, also, odd_one, reads, jumps }
     }
 
     /// The nearest nodes before this one that both sides have.
@@ -450,6 +457,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             measure,
             state,
             seen_as: seen_as(0).or_else(|| seen_as(1)),
+            by_values: self.bindings.iter().any(|side| side.of[node].as_ref().is_some_and(|b| b.by_values)),
         }
     }
 }

@@ -5,6 +5,8 @@ use super::relation::{Relation, WeightAxis};
 
 /// Rows up to this part of all are few.
 const FEW_ROWS: f64 = 0.25;
+/// So many cells of a row are named by themselves.
+const FEW_CELLS: usize = 4;
 /// More of an axis than this is not a part of it, where another axis tells more.
 const MOST_OF_AN_AXIS: f64 = 0.75;
 
@@ -20,8 +22,10 @@ pub(super) fn weight_part(
         _ => &[WeightAxis::Rows, WeightAxis::Columns, WeightAxis::Taps],
     };
     let mut hit: Vec<Vec<bool>> = shape.iter().map(|&length| vec![false; length]).collect();
+    let mut cells = 0;
     for i in 0..left.len().min(right.len()) {
         if worst(&left[i..=i], &right[i..=i], &allowed[i..=i], false) > 1.0 {
+            cells += 1;
             let mut rest = i;
             for (hit, &length) in hit.iter_mut().zip(shape).rev() {
                 hit[rest % length] = true;
@@ -40,13 +44,15 @@ pub(super) fn weight_part(
     if axes.iter().any(|axis| share(axis) <= MOST_OF_AN_AXIS) {
         axes.retain(|axis| share(axis) <= MOST_OF_AN_AXIS);
     }
-    // A few rows have a name of their own: it is what a damaged file looks like.
-    let few = |axis: &&(WeightAxis, Vec<usize>)| {
-        matches!(axis.0, WeightAxis::Rows | WeightAxis::Elements) && share(axis) <= FEW_ROWS
+    // A few rows have a name of their own: it is what a damaged file looks like. A cell or two in each are none.
+    let is_row = |axis: &(WeightAxis, Vec<usize>)| {
+        matches!(axis.0, WeightAxis::Rows | WeightAxis::Elements)
+            && share(axis) <= FEW_ROWS
+            && (axes.len() == 1 || cells > FEW_CELLS * axis.1.len())
     };
-    match (axes.iter().find(few), axes.is_empty()) {
-        (_, true) => None,
-        (Some((_, rows)), _) => {
+    match axes.as_slice() {
+        [] => None,
+        [axis @ (_, rows), ..] if is_row(axis) => {
             Some(Relation::CorruptedRow { rows: rows.clone(), weight: Some(path.to_owned()) })
         }
         _ => Some(Relation::WeightSlice { weight: path.to_owned(), axes }),
@@ -77,6 +83,11 @@ mod tests {
         // A row with a cell that came out the same is still that row.
         let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
         assert_eq!(part(|r, c| r == 5 && c != 3), Some(few));
+        // One cell is no row.
+        let cell = vec![(WeightAxis::Rows, vec![5]), (WeightAxis::Columns, vec![7])];
+        assert_eq!(part(|r, c| (r, c) == (5, 7)), slice(cell));
+        let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
+        assert_eq!(part(|r, c| r == 5 && c < 5), Some(few));
         // Everything, or nothing, is no part.
         assert_eq!(part(|_, _| true), None);
         assert_eq!(part(|_, _| false), None);

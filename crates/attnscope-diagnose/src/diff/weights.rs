@@ -175,6 +175,8 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
         nodes,
         left,
         judged: Judged::Weights,
+        only_by_values: None,
+        unused_model: None,
         order: Order::Graph,
         largest: Vec::new(),
         unused_lines: Vec::new(),
@@ -235,7 +237,8 @@ impl Comparison<'_, '_> {
             seen_as = Some(format!("{} and {}", a.info.dtype, b.info.dtype));
         }
         let names = [a.name(), b.name()];
-        self.nodes.push(Compared { node: a.path.clone(), names, shape, measure, state, seen_as });
+        let node = a.path.clone();
+        self.nodes.push(Compared { node, names, shape, measure, state, seen_as, by_values: false });
         Ok(())
     }
 
@@ -259,6 +262,7 @@ impl Comparison<'_, '_> {
             measure,
             state,
             seen_as,
+            by_values: false,
         });
     }
 
@@ -274,6 +278,7 @@ impl Comparison<'_, '_> {
             also: Vec::new(),
             odd_one: Which::B,
             reads: Vec::new(),
+            jumps: false,
         }
     }
 
@@ -298,8 +303,8 @@ impl Comparison<'_, '_> {
         {
             return Ok(Some(Relation::Transpose { weight: Some(a.path.clone()) }));
         }
-        if left.len() != right.len() || shape != b.shape() {
-            return Ok(None);
+        if shape != b.shape() {
+            return Ok(Some(Relation::OtherShape { shapes: [shape, b.shape()] }));
         }
         Ok(self.in_place(a, &shape, left, right, allowed))
     }

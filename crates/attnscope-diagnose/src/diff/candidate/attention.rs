@@ -5,14 +5,15 @@ use std::sync::Arc;
 use attnscope_graph::{Factor, MaskKind, Node, NodeId, Op, Squash, Stack};
 use attnscope_run::{Kept, relative_bucket as bucket, used_buckets};
 
-use super::{Candidate, SHORTER, Shorten, Steps, of_whole, read, then, with_inputs, with_op};
-use crate::diff::lab::{Edit, Made, Test};
+use super::{CLOSER_IN_HALF, Candidate, SHORTER, Shorten, Steps, of_whole, read, then, with_inputs, with_op};
+use crate::diff::lab::{Edit, Extent, Made, Test, Trial};
 use crate::diff::relation::{OtherBucket, Relation};
 
 /// The furthest distance that relative positions tell apart, in models that are around.
 const MAX_DISTANCES: [usize; 8] = [128, 64, 256, 32, 512, 1024, 20, 16];
-/// How much closer a tensor in half precision has to be to one that is rounded in the same places.
-const CLOSER: f64 = 0.5;
+
+/// The row of a relative bias table for a query's and a key's position.
+type BucketRow = Box<dyn Fn(usize, usize) -> usize>;
 
 /// The order in which heads lie among the features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl<'a> Steps<'_, 'a> {
                 .map(|at| then(self.node(at), at, move |made| made.map(|_, x, e| (round(x), e))))
                 .collect();
             let relation = Relation::LowerPrecision { to, part: part.to_owned() };
-            Candidate { test: Test::Closer(CLOSER), step, ..Candidate::new(relation, edits) }
+            Candidate { test: Test::Closer(CLOSER_IN_HALF), step, ..Candidate::new(relation, edits) }
         };
         SHORTER.into_iter().map(candidate).collect()
     }
@@ -124,7 +125,7 @@ impl<'a> Steps<'_, 'a> {
         Edit {
             step,
             make: Box::new(move |trial, extent| {
-                let Some(open) = trial.computed(&padding, None, crate::diff::lab::Extent::Whole)? else {
+                let Some(open) = trial.computed(&padding, None, Extent::Whole)? else {
                     return Ok(None);
                 };
                 let [.., queries, keys] = open.kept.shape[..] else { return Ok(None) };
@@ -276,30 +277,33 @@ impl<'a> Steps<'_, 'a> {
         let rows = used_buckets(buckets, table.len() / heads.max(1));
         let table: Arc<[f32]> = (*table).into();
         let mut found = Vec::new();
-        let mut add = |how: OtherBucket, row: &dyn Fn(usize, usize) -> usize| {
-            let value = |i: usize| {
-                let (h, t, s) = (i / (queries * keys), i / keys % queries, i % keys);
-                f64::from(table[row(t, s).min(rows.saturating_sub(1)) * heads + h])
+        let mut add = |how: OtherBucket, row: BucketRow| {
+            let (table, shape) = (table.clone(), shape.clone());
+            // Made when it is tried: the tensor is as large as the scores.
+            let make = move |trial: &Trial<'_, '_, '_>, extent: Extent| {
+                let value = |i: usize| {
+                    let (h, t, s) = (i / (queries * keys), i / keys % queries, i % keys);
+                    f64::from(table[row(t, s).min(rows.saturating_sub(1)) * heads + h])
+                };
+                let values = (0..heads * queries * keys).map(value).collect();
+                let made = Made::exact(Arc::new(Kept { shape: shape.clone(), values }));
+                Ok(Some(trial.cut(made, extent)))
             };
-            let kept =
-                Kept { shape: shape.clone(), values: (0..heads * queries * keys).map(value).collect() };
-            let made = Made::exact(Arc::new(kept));
-            let edit =
-                Edit { step, make: Box::new(move |trial, extent| Ok(Some(trial.cut(made.clone(), extent)))) };
+            let edit = Edit { step, make: Box::new(make) };
             found.push(Candidate::new(Relation::OtherBucket { how }, vec![edit]));
         };
         let other = if stack == Stack::Encoder { Stack::Decoder } else { Stack::Encoder };
         let direction =
             if stack == Stack::Encoder { OtherBucket::OneDirection } else { OtherBucket::BothDirections };
-        let own = |t: usize, s: usize| bucket(stack, t, s, rows, max_distance);
-        add(direction, &|t, s| bucket(other, t, s, rows, max_distance));
-        add(OtherBucket::Negated, &|t, s| bucket(stack, s, t, rows, max_distance));
-        add(OtherBucket::Distance(1), &|t, s| bucket(stack, t, s + 1, rows, max_distance));
-        add(OtherBucket::Distance(-1), &|t, s| bucket(stack, t + 1, s, rows, max_distance));
-        add(OtherBucket::Row(1), &|t, s| own(t, s) + 1);
-        add(OtherBucket::Row(-1), &|t, s| own(t, s).saturating_sub(1));
+        let own = move |t: usize, s: usize| bucket(stack, t, s, rows, max_distance);
+        add(direction, Box::new(move |t, s| bucket(other, t, s, rows, max_distance)));
+        add(OtherBucket::Negated, Box::new(move |t, s| own(s, t)));
+        add(OtherBucket::Distance(1), Box::new(move |t, s| own(t, s + 1)));
+        add(OtherBucket::Distance(-1), Box::new(move |t, s| own(t + 1, s)));
+        add(OtherBucket::Row(1), Box::new(move |t, s| own(t, s) + 1));
+        add(OtherBucket::Row(-1), Box::new(move |t, s| own(t, s).saturating_sub(1)));
         for max in MAX_DISTANCES.into_iter().filter(|max| *max != max_distance) {
-            add(OtherBucket::MaxDistance(max), &|t, s| bucket(stack, t, s, rows, max));
+            add(OtherBucket::MaxDistance(max), Box::new(move |t, s| bucket(stack, t, s, rows, max)));
         }
         found
     }

@@ -4,12 +4,10 @@ use std::borrow::Cow;
 
 use attnscope_graph::{Activation, Dim, Factor, Node, NodeId, NormKind, Op, Positions};
 
-use super::{Candidate, SHORTER, Shorten, Steps, with_inputs, with_op, with_weights};
+use super::{CLOSER_IN_HALF, Candidate, SHORTER, Shorten, Steps, with_inputs, with_op, with_weights};
 use crate::diff::lab::{Edit, Extent, Test, Trial};
 use crate::diff::relation::Relation;
 
-/// How much closer a projection in half precision has to be to one that is rounded in the same places.
-const CLOSER: f64 = 0.5;
 /// Epsilons in use.
 pub(in crate::diff) const EPSILONS: [f64; 7] = [1e-5, 1e-6, 1e-12, 1e-8, 1e-7, 1e-3, 0.0];
 
@@ -262,7 +260,7 @@ impl<'a> Steps<'_, 'a> {
             };
             let edits = vec![Edit { step, make: Box::new(make) }];
             let candidate = Candidate::new(Relation::LowerPrecision { to, part }, edits);
-            Candidate { test: Test::Closer(CLOSER), ..candidate }
+            Candidate { test: Test::Closer(CLOSER_IN_HALF), ..candidate }
         };
         SHORTER.into_iter().map(candidate).collect()
     }

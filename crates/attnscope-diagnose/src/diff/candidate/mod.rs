@@ -16,6 +16,9 @@ use super::judge::Judge;
 use super::lab::{Edit, Extent, Made, Test, Trial};
 use super::relation::Relation;
 
+/// How much closer a tensor in half precision has to be to one that is rounded in the same places.
+const CLOSER_IN_HALF: f64 = 0.5;
+
 /// A mistake that may explain a node.
 pub(super) struct Candidate<'c> {
     pub(super) relation: Relation,

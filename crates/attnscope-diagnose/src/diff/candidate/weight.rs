@@ -10,9 +10,11 @@ use crate::diff::relation::Relation;
 
 /// How much closer what came out has to be to a computation in 8-bit integers than to one without: a weight half-way
 /// between two integers is rounded up by some programs, and to the even one by others.
-const CLOSER: f64 = 0.1;
+const CLOSER_IN_8_BITS: f64 = 0.1;
 /// The same where the input is in 8 bits, too.
 const CLOSER_WITH_INPUT: f64 = 0.2;
+/// More heads than this are not tried in every order of two: each order is a product of its own.
+const MANY_HEADS: usize = 64;
 /// Weights that share a scale, as in GGUF's Q8_0.
 const BLOCK: usize = 32;
 
@@ -144,7 +146,10 @@ impl<'a> Steps<'_, 'a> {
             let short = move |w: &[f32]| eight_bits(w, share, steps);
             let relation = |activations| Relation::Quantised { weight: weight.clone(), scales, activations };
             let edits = vec![with_matrix(node, step, own, short)];
-            found.push(Candidate { test: Test::Closer(CLOSER), ..Candidate::new(relation(false), edits) });
+            found.push(Candidate {
+                test: Test::Closer(CLOSER_IN_8_BITS),
+                ..Candidate::new(relation(false), edits)
+            });
             let edits = vec![of_short_input(node, step, own.to_vec(), short)];
             let candidate = Candidate::new(relation(true), edits);
             found.push(Candidate { test: Test::Closer(CLOSER_WITH_INPUT), ..candidate });
@@ -198,18 +203,35 @@ fn eight_bits(matrix: &[f32], share: usize, steps: f32) -> Vec<f32> {
     matrix.chunks(share.max(1)).flat_map(round).collect()
 }
 
-/// Two heads exchanged, all turned by some places, all in reverse.
+/// Two heads exchanged, all turned by some places, all in reverse. Of many heads, neighbours are exchanged, and turned by one.
 fn orders(heads: usize) -> Vec<Vec<usize>> {
     let plain: Vec<usize> = (0..heads).collect();
+    let furthest = if heads > MANY_HEADS { 1 } else { heads };
     let mut orders: Vec<Vec<usize>> = Vec::new();
     for a in 0..heads {
-        for b in a + 1..heads {
+        for b in (a + 1..heads).take(furthest) {
             let mut order = plain.clone();
             order.swap(a, b);
             orders.push(order);
         }
     }
-    orders.extend((1..heads).map(|by| plain.iter().map(|h| (h + by) % heads).collect()));
+    let turns = (1..heads).filter(|by| *by <= furthest || heads - by <= furthest);
+    orders.extend(turns.map(|by| plain.iter().map(|h| (h + by) % heads).collect()));
     orders.push(plain.iter().rev().copied().collect());
     orders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_orders_of_many_heads_are_few() {
+        assert_eq!(orders(2), [[1, 0], [1, 0], [1, 0]]);
+        assert_eq!(orders(8).len(), 28 + 7 + 1);
+        assert!(orders(8).contains(&vec![0, 6, 2, 3, 4, 5, 1, 7]));
+        let many = orders(1024);
+        assert_eq!(many.len(), 1023 + 2 + 1);
+        assert!(many.iter().all(|order| !order.is_sorted()));
+    }
 }
