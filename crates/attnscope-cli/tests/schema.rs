@@ -30,6 +30,23 @@ fn a_schema_refuses_what_is_no_answer() {
 }
 
 #[test]
+fn doctor() {
+    let schema = schema("doctor");
+    check(&schema, &["doctor", "demo", "--src", "Two dogs play in the snow."]);
+    check(&schema, &["doctor", &fixture("torch-nn/model.pt")]);
+}
+
+#[test]
+fn generate() {
+    let schema = schema("generate");
+    let sentences = ["--src", "Two dogs play in the snow.", "--src", "A man sleeps."];
+    check(&schema, &[&["generate", "demo", "--beams", "3", "--align"], &sentences[..]].concat());
+    check(&schema, &["generate", &fixture("marian"), "--src-ids", "5,6,7,2", "--tgt-ids", "2,5"]);
+    let (whisper, tone) = (fixture("whisper-openai/tiny.pt"), fixture("audio/tone.wav"));
+    check(&schema, &["generate", &whisper, "--audio", &tone, "--max-length", "4", "--tgt-ids", "2,5,6"]);
+}
+
+#[test]
 fn inspect() {
     let schema = schema("inspect");
     for (path, ..) in MODELS {

@@ -1,5 +1,6 @@
 //! Where two runs part: the verdict first, then the nodes around it.
 
+use attnscope::Party;
 use attnscope_diagnose::diff::{
     Compared, Divergence, Explanation, Grounds, InputDifference, Judged, Kind, Order, Relation, Report,
     Short, State, Unusual,
@@ -20,17 +21,6 @@ const BEFORE: usize = 5;
 const AFTER: usize = 6;
 /// Names of tensors that were not compared.
 const NAMES: usize = 6;
-
-/// What is compared: where it is, what it is, and how many tensors it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Party {
-    /// Its path, as given.
-    pub path: String,
-    /// A trace, a dump of another program, a weight file.
-    pub kind: String,
-    /// How many tensors.
-    pub tensors: usize,
-}
 
 /// The comparison for a reader; `full` shows every compared node.
 pub fn text(report: &Report, parties: &[Party; 2], full: bool, options: Options) -> String {

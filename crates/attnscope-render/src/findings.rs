@@ -1,7 +1,7 @@
-//! What was found: for a reader, for programs, for continuous integration.
+//! What was found, for a reader.
 
-use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Search, Severity, Trial, rules};
-use serde_json::{Value, json};
+use attnscope::answer::Diagnosis as Answer;
+use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Severity, rules};
 
 use crate::layout::Options;
 use crate::plural::counted;
@@ -9,19 +9,6 @@ use crate::table::{Column, Table};
 use crate::text::Style;
 use crate::trace::number;
 use crate::wrap::{shown, wrap};
-
-/// What a report begins with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heading {
-    /// The MODEL as given.
-    pub model: String,
-    /// Its family's name to a reader.
-    pub title: String,
-    /// The family's id.
-    pub family: &'static str,
-    /// What it was run and judged on, in a few words.
-    pub basis: String,
-}
 
 const INDENT: &str = "  ";
 
@@ -35,16 +22,11 @@ pub enum Shown {
 }
 
 /// The report for a reader: the worst first, what was measured, what was not checked and why, counts.
-pub fn text(
-    heading: &Heading,
-    diagnosis: &Diagnosis,
-    measures: Shown,
-    options: Options,
-    style: Style,
-) -> String {
+pub fn text(answer: &Answer, measures: Shown, options: Options, style: Style) -> String {
     let page = Page { options, style };
-    let mut out = page.line(&format!("{}: {}", heading.model, heading.title), "");
-    out += &page.line(&heading.basis, INDENT);
+    let diagnosis = &answer.diagnosis;
+    let mut out = page.line(&format!("{}: {}", answer.model, answer.title), "");
+    out += &page.line(&answer.basis, INDENT);
     for group in groups(&diagnosis.findings) {
         out.push('\n');
         out += &page.group(group);
@@ -201,79 +183,6 @@ fn place(measure: &Measure) -> Option<String> {
     let parts: Vec<&str> =
         [measure.node.as_deref(), measure.slice.as_deref()].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(" "))
-}
-
-fn measure_json(measure: &Measure) -> Value {
-    let mut value = json!({
-        "rule": measure.rule,
-        "name": measure.name,
-        "node": measure.node,
-        "slice": measure.slice,
-        "number": measure.number,
-        "threshold": measure.threshold,
-        "words": measure.words,
-    });
-    if let Value::Object(fields) = &mut value {
-        fields.extend(measure.fields.clone());
-    }
-    value
-}
-
-/// The report for programs.
-pub fn json(heading: &Heading, diagnosis: &Diagnosis) -> Value {
-    let not_checked =
-        |(rule, reason): &(&str, NotChecked)| json!({ "rule": rule, "why": reason.why, "how": reason.how });
-    let counts: serde_json::Map<String, Value> =
-        Severity::ALL.into_iter().map(|s| (s.name().to_owned(), json!(diagnosis.count(s)))).collect();
-    json!({
-        "schema": crate::json::SCHEMA,
-        "model": heading.model,
-        "family": heading.family,
-        "basis": heading.basis,
-        "findings": diagnosis.findings.iter().map(finding_json).collect::<Vec<_>>(),
-        "counts": counts,
-        "checked": diagnosis.checked,
-        "measures": diagnosis.measures.iter().map(measure_json).collect::<Vec<_>>(),
-        "wiring": diagnosis.search.as_ref().map(search_json),
-        "not_checked": diagnosis.not_checked.iter().map(not_checked).collect::<Vec<_>>(),
-    })
-}
-
-pub(crate) fn finding_json(finding: &Finding) -> Value {
-    let mut value = json!({
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "node": finding.node,
-        "slice": finding.slice,
-        "number": finding.number,
-        "threshold": finding.threshold,
-        "evidence": finding.evidence,
-        "try_next": finding.try_next,
-        "explain": explain(finding.rule),
-    });
-    for (key, own) in &finding.extra {
-        value[key] = own.clone();
-    }
-    value
-}
-
-/// The declared wiring and every other, the best first.
-fn search_json(search: &Search) -> Value {
-    let trial = |t: &Trial| {
-        let field = t.edit.field();
-        json!({ "field": field, "value": t.edit.value(), "what": t.edit.words(), "nll_declared": t.nll_declared, "nll": t.nll, "gain": t.gain, "right": t.right, "pairs": t.pairs })
-    };
-    json!({
-        "pairs": search.pairs,
-        "nll": search.nll,
-        "fit": search.fit,
-        "hypotheses": search.hypotheses,
-        "trials": search.trials.iter().map(trial).collect::<Vec<_>>(),
-    })
-}
-
-fn explain(rule: &str) -> String {
-    format!("attnscope explain {rule}")
 }
 
 /// Every rule, explained: docs/rules.md.

@@ -24,6 +24,20 @@ impl Glyphs {
             Glyphs::Ascii => ascii(&cleaned),
         }
     }
+
+    /// Lines of text that were cleaned before, as this set can show them. Colours pass.
+    pub fn lines(self, text: &str) -> String {
+        match self {
+            Glyphs::Unicode => text.to_owned(),
+            Glyphs::Ascii => {
+                // An escape that is left is a colour.
+                let line = |line: &str| {
+                    line.split('\x1b').map(|part| self.text(part)).collect::<Vec<_>>().join("\x1b")
+                };
+                text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
 }
 
 /// Escapes what must not reach a terminal or a reader's eye unseen: control characters (a tensor name

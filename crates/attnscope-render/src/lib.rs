@@ -41,6 +41,7 @@ pub mod diff;
 mod dot;
 pub mod findings;
 mod flow;
+pub mod generate;
 mod glyphs;
 mod heatmap;
 mod heatmap_svg;

@@ -1,12 +1,11 @@
 //! Findings as SARIF 2.1.0, which code hosts show beside a change.
 
-use attnscope_diagnose::{Diagnosis, Finding, Rule, Severity, rules};
+use attnscope::answer::{Diagnosis, FindingDocument};
+use attnscope_diagnose::{Finding, Rule, Severity, rules};
 use serde_json::{Value, json};
 
-use crate::findings::{Heading, finding_json};
-
 /// The report as a SARIF log.
-pub fn sarif(heading: &Heading, diagnosis: &Diagnosis) -> Value {
+pub fn sarif(answer: &Diagnosis) -> Value {
     let rule = |rule: &&Rule| {
         json!({
             "id": rule.id,
@@ -26,12 +25,12 @@ pub fn sarif(heading: &Heading, diagnosis: &Diagnosis) -> Value {
                 "rules": rules().iter().map(rule).collect::<Vec<_>>(),
             } },
             "columnKind": "unicodeCodePoints",
-            "results": diagnosis.findings.iter().map(|f| result(heading, f)).collect::<Vec<_>>(),
+            "results": answer.diagnosis.findings.iter().map(|f| result(&answer.model, f)).collect::<Vec<_>>(),
         }],
     })
 }
 
-fn result(heading: &Heading, finding: &Finding) -> Value {
+fn result(model: &str, finding: &Finding) -> Value {
     let nodes = finding.node.iter();
     let logical: Vec<Value> = nodes.map(|node| json!({ "fullyQualifiedName": node })).collect();
     json!({
@@ -40,13 +39,13 @@ fn result(heading: &Heading, finding: &Finding) -> Value {
         "message": { "text": format!("{}. {}", finding.evidence, finding.try_next) },
         "locations": [{
             "physicalLocation": {
-                "artifactLocation": { "uri": uri(&heading.model) },
+                "artifactLocation": { "uri": uri(model) },
                 // A checkpoint has no lines; code hosts refuse a result without one.
                 "region": { "startLine": 1 },
             },
             "logicalLocations": logical,
         }],
-        "properties": finding_json(finding),
+        "properties": FindingDocument::of(finding),
     })
 }
 

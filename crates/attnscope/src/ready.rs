@@ -53,8 +53,12 @@ pub struct Token {
 impl<'a> Ready<'a> {
     /// Reads weights and tokenizer.
     pub fn new(opened: &'a Opened) -> Result<Self, Failure> {
+        Self::with_weights(opened, Weights::load(opened.model()?, &opened.checkpoint)?)
+    }
+
+    /// The same with weights that were read before.
+    pub(crate) fn with_weights(opened: &'a Opened, weights: Weights) -> Result<Self, Failure> {
         let model = opened.model()?;
-        let weights = Weights::load(model, &opened.checkpoint)?;
         let tokenizer = opened.tokenizer()?;
         let pad = pad_token(model)?.unwrap_or(0);
         let audio = tokenizer.as_ref().filter(|_| model.wiring.front == Front::Audio);

@@ -9,7 +9,7 @@ use attnscope_graph::{
 
 use crate::answer::{Layer, SCHEMA, Summary, SummaryInput, Totals};
 use crate::failure::Failure;
-use crate::note::Note;
+use crate::note::{Note, Notes};
 use crate::open::Opened;
 
 /// The sizes of an input whose costs are counted.
@@ -36,7 +36,7 @@ impl Default for Lengths {
 }
 
 /// Counts what every layer costs.
-pub(crate) fn summarise(opened: &Opened, lengths: &Lengths) -> Result<Summary, Failure> {
+pub(crate) fn summarise(opened: &Opened, lengths: &Lengths, mut notes: Notes) -> Result<Summary, Failure> {
     let model = opened.model()?;
     let window = || model.sizes.get(Dim::Positions(Side::Source)).filter(|_| model.graph.reads_audio());
     let source = lengths.source.or_else(window).unwrap_or(128);
@@ -60,6 +60,7 @@ pub(crate) fn summarise(opened: &Opened, lengths: &Lengths) -> Result<Summary, F
             "give smaller --batch, --src-len or --tgt-len",
         )
     })?;
+    notes.add(too_few_positions(model, input));
     Ok(Summary {
         schema: SCHEMA,
         model: opened.name.clone(),
@@ -67,7 +68,7 @@ pub(crate) fn summarise(opened: &Opened, lengths: &Lengths) -> Result<Summary, F
         input,
         totals: rows.totals(model),
         layers: rows.rows.into_iter().map(|row| row.layer).collect(),
-        notes: too_few_positions(model, input),
+        notes: notes.all,
     })
 }
 

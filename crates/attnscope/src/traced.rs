@@ -91,7 +91,7 @@ impl Traced {
 
 /// Opens a model as it was when it was traced: with the heads that the user may have given then, a toy with the words it
 /// was traced with. Whether its weights are still the same is for [`same_files`] to say.
-pub fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Opened, Failure> {
+pub(crate) fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Opened, Failure> {
     let opened = Opened::open(name, heads.or_else(|| trace.heads()))?;
     if name != "toy" || same_files(&opened, trace).is_ok() {
         return Ok(opened);
@@ -102,7 +102,7 @@ pub fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Ope
 }
 
 /// Whether the weights are those that were traced.
-pub fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> {
+pub(crate) fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> {
     let (found, expected) = (opened.checkpoint.sha256()?, trace.checksums());
     if found == expected {
         return Ok(());

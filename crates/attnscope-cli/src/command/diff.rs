@@ -1,22 +1,16 @@
 //! `diff`: where two runs part, or two weight files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use attnscope_diagnose::diff::{
-    DiffError, File, Known, NameMap, Options, Report, Side, TOLERANCE, compare, compare_weights,
-};
+use attnscope::{DiffOptions, Difference, Failure, diff_noting, diff_weights};
+use attnscope_diagnose::diff::NameMap;
 use attnscope_diagnose::rounding::Precision;
-use attnscope_render::diff::Party;
 use attnscope_render::{diff, json};
-use attnscope_run::Weights;
 use clap::Args;
 
 use super::{Output, OutputArgs, TextOrJson};
 use crate::text_file::read_text;
-use attnscope::Failure;
-use attnscope::Opened;
-use attnscope::{open_model, same_files};
 
 /// More than any map of names.
 const MOST_MAP_BYTES: u64 = 16 << 20;
@@ -94,60 +88,26 @@ impl Diff {
             ));
         }
         if self.checkpoint {
-            return self.weights(&output);
+            return self.show(&diff_weights(&self.a, &self.b)?, &output);
         }
-        let (a, b) = (open(&self.a)?, open(&self.b)?);
         let map = match &self.map {
             Some(file) => {
                 NameMap::parse(file, &read_text(file, MOST_MAP_BYTES, "give a file of names, two a line")?)?
             }
             None => NameMap::default(),
         };
-        let model = self.model(&a, &b, &output)?;
-        let ready = match &model {
-            Some(opened) => {
-                let model = opened.model()?;
-                Some((model, Weights::load(model, &opened.checkpoint)?))
-            }
-            None => None,
-        };
-        let options = Options {
-            tolerance: self.tolerance.unwrap_or(TOLERANCE),
-            strict: self.tolerance.is_some(),
-            their_precision: self.their_precision.map(Precision::from),
+        let options = DiffOptions {
+            model: self.model.clone(),
+            heads: self.heads.and_then(|n| usize::try_from(n).ok()),
             map,
+            tolerance: self.tolerance,
+            their_precision: self.their_precision.map(Precision::from),
         };
-        let known = ready.as_ref().map(|(model, weights)| Known { model, weights });
-        let compared = compare(&a, &b, known, &options);
-        if let Err(DiffError::NothingMatched { proposal, .. }) = &compared
-            && !proposal.is_empty()
-        {
-            output.note("no name fits, but this map may; read it before it is used");
-            proposal.iter().for_each(|line| output.note(line));
-        }
-        let report = compared?;
-        let party = |side: &Side| Party {
-            path: side.path().display().to_string(),
-            kind: side.kind().to_owned(),
-            tensors: side.count(),
-        };
-        self.show(&report, &[party(&a), party(&b)], &output)
+        self.show(&diff_noting(&self.a, &self.b, &options, output.listener())?, &output)
     }
 
-    /// Two weight files.
-    fn weights(&self, output: &Output<'_>) -> Result<ExitCode, Failure> {
-        let opened = |path: &Path| Opened::open(&path.display().to_string(), None);
-        let (a, b) = (opened(&self.a)?, opened(&self.b)?);
-        let report = compare_weights(file(&a), file(&b))?;
-        let party = |opened: &Opened| Party {
-            path: opened.name.clone(),
-            kind: opened.checkpoint.format().name().to_owned(),
-            tensors: opened.checkpoint.tensors().len(),
-        };
-        self.show(&report, &[party(&a), party(&b)], output)
-    }
-
-    fn show(&self, report: &Report, parties: &[Party; 2], output: &Output<'_>) -> Result<ExitCode, Failure> {
+    fn show(&self, answer: &Difference, output: &Output<'_>) -> Result<ExitCode, Failure> {
+        let Difference { report, parties, .. } = answer;
         let text = match self.format {
             TextOrJson::Text => output.glyphs_text(&diff::text(report, parties, self.full, output.layout())),
             TextOrJson::Json => json::pretty(&diff::json(report, parties)),
@@ -155,41 +115,4 @@ impl Diff {
         output.write(&text)?;
         Ok(if report.differs() { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
-
-    /// The model that was given, or the one that a trace names, if it is still there and the same.
-    fn model(&self, a: &Side, b: &Side, output: &Output<'_>) -> Result<Option<Opened>, Failure> {
-        let heads = self.heads.and_then(|n| usize::try_from(n).ok());
-        let Some(trace) = a.trace().or_else(|| b.trace()) else {
-            return self.model.as_ref().map(|name| Opened::open(name, heads)).transpose();
-        };
-        if let Some(name) = &self.model {
-            return open_model(trace, name, heads).map(Some);
-        }
-        let Some(name) = trace.model() else { return Ok(None) };
-        match open_model(trace, name, heads) {
-            Ok(opened) if same_files(&opened, trace).is_ok() => return Ok(Some(opened)),
-            Ok(_) => output.note(&format!(
-                "{name} has changed since it was traced, and is not used; --model gives another"
-            )),
-            Err(failure) => output
-                .note(&format!("the model that was traced is not at hand ({failure}); --model gives it")),
-        }
-        Ok(None)
-    }
-}
-
-/// What is not an encoder-decoder is compared by the names in the files.
-fn file(opened: &Opened) -> File<'_> {
-    File { checkpoint: &opened.checkpoint, model: opened.model().ok() }
-}
-
-fn open(path: &Path) -> Result<Side, Failure> {
-    let absent = std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
-    Side::open(path).map_err(|e| match absent {
-        false => Failure::new(e.to_string(), e.help()),
-        true => Failure::new(
-            format!("{}: no such file or folder", path.display()),
-            "give two traces, or a trace and a dump; `attnscope trace --save DIR` makes a trace",
-        ),
-    })
 }

@@ -4,20 +4,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use attnscope_diagnose::{Diagnosis, Patient, Rule, Severity, Thresholds, examine, rules};
-use attnscope_render::findings::{Heading, Shown, json, text};
+use attnscope::{DoctorOptions, Failure};
+use attnscope_diagnose::{Diagnosis, Rule, Severity, Thresholds, rules};
+use attnscope_render::findings::{Shown, text};
 use attnscope_render::json::pretty;
 use attnscope_render::sarif;
 use clap::{Args, ValueEnum};
 
-use super::input::{Given, SourceArgs, TargetArgs};
+use super::input::{SourceArgs, TargetArgs};
 use super::progress::Bar;
 use super::{ModelArgs, Output, OutputArgs};
 use crate::near::nearest;
 use crate::thresholds_file::read_thresholds;
-use attnscope::Failure;
-use attnscope::Judged;
-use attnscope::Opened;
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -75,37 +73,23 @@ impl Doctor {
         let output = Output::new(&self.output);
         let rules = self.picked()?;
         let thresholds = self.thresholds()?;
-        let opened = self.source.open(&self.model, Some(&self.target))?;
-        let judged = self.judged(&opened)?;
+        let model = self.source.model(&self.model, Some(&self.target))?;
         let bar = Bar::new(!self.output.quiet, "other wirings and repairs");
-        let patient = Patient {
-            model: opened.model()?,
-            checkpoint: &opened.checkpoint,
-            weights: judged.weights(),
-            tokenizer: judged.tokenizer(),
-            pad: judged.pad(),
-            shift: judged.shift.as_ref(),
-            sample: judged.sample.as_ref(),
-            corpus: judged.corpus.as_ref(),
-            too_long: &judged.too_long,
-            thresholds: &thresholds,
+        let answer = model.doctor(&DoctorOptions {
+            pairs: self.source.pair_lines()?,
+            input: self.source.input(Some(&self.target))?,
+            rules,
+            thresholds,
             repair_time: self.repair_time,
             progress: &|done, total| bar.show(done, total),
-        };
-        let diagnosis = examine(&patient, &rules);
-        bar.clear();
-        let heading = Heading {
-            model: opened.name.clone(),
-            title: patient.model.title(),
-            family: patient.model.family.id,
-            basis: judged.basis(),
-        };
-        output.write(&match self.format {
-            Form::Text => text(&heading, &diagnosis, self.shown(), output.layout(), output.style()),
-            Form::Json => pretty(&json(&heading, &diagnosis)),
-            Form::Sarif => pretty(&sarif(&heading, &diagnosis)),
         })?;
-        self.exit(&diagnosis)
+        bar.clear();
+        match self.format {
+            Form::Text => output.write(&text(&answer, self.shown(), output.layout(), output.style())),
+            Form::Json => output.write_json(&answer),
+            Form::Sarif => output.write(&pretty(&sarif(&answer))),
+        }?;
+        self.exit(&answer.diagnosis)
     }
 
     fn shown(&self) -> Shown {
@@ -127,22 +111,6 @@ impl Doctor {
                 missing.how.clone(),
             )),
             _ => Ok(ExitCode::SUCCESS),
-        }
-    }
-
-    /// The weights, the input and the pairs; a model that does not run has none, and is still looked at.
-    fn judged<'a>(&self, opened: &'a Opened) -> Result<Judged<'a>, Failure> {
-        if !opened.model()?.obstacles.is_empty() {
-            return Ok(Judged::at_rest());
-        }
-        let ready = self.source.ready(opened)?;
-        let pairs = self.source.pair_lines()?;
-        if !pairs.lines.is_empty() || !self.source.is_given() {
-            return Judged::on_pairs(ready, pairs);
-        }
-        match self.source.read(&ready, &self.target)? {
-            Given::Whole(input) => Ok(Judged::on_input(ready, input)),
-            Given::Source(source) => Judged::on_source(ready, source),
         }
     }
 

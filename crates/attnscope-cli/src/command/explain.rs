@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
 use super::trace::check_layer_index;
-use super::{ModelArgs, Output, OutputArgs, notes};
+use super::{ModelArgs, Output, OutputArgs};
 use crate::explain::{
     Found, QUESTIONS, Subject, Topic, Wanted, arithmetic, cell_page, index_page, node_page, parse_at,
     rule_page, sign, snapshot_page, walk_page,
 };
-use attnscope::Failure;
+use attnscope::{Failure, notes_of_input};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -79,9 +79,10 @@ impl Explain {
         }
         let ready;
         let subject = if self.has_input(&opened.name) {
-            ready = self.source.ready(&opened)?;
-            let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
-            notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
+            let given = self.source.input(Some(&self.target))?;
+            ready = given.ready(&opened)?;
+            let (input, generated) = given.read(&ready)?.input(&ready)?;
+            output.notes(&notes_of_input(&ready, &input, generated));
             let wanted = match &asked {
                 Asked::Cell(node, _) => Wanted::Nodes(needed(&model.graph, *node)),
                 _ => Wanted::Shown,

@@ -3,20 +3,12 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use attnscope_graph::{Side, Stack};
-use attnscope_run::{Input, Pair, Rows, Sequence, parse_ids, read_pairs};
+use attnscope_run::{Pair, parse_ids, read_pairs};
 use clap::Args;
 
 use super::ModelArgs;
 use crate::text_file::{is_standard_input, opened_as, read_text};
-use attnscope::Failure;
-use attnscope::Opened;
-use attnscope::PairLines;
-use attnscope::Ready;
-use attnscope::toy;
-
-/// What the tour and `demo` read where nothing is given.
-pub(super) const DEMO_SOURCE: &str = "A man in a red shirt is riding a bicycle.";
+use attnscope::{Failure, Input, Model, Opened, PairLines, Reading, Writing, toy};
 
 /// The source, and the languages of a model of many.
 #[derive(Debug, Args)]
@@ -82,28 +74,6 @@ pub(super) struct TargetArgs {
     tgt_ids: Option<String>,
 }
 
-/// What was given of a run's input.
-#[derive(Debug)]
-pub(super) enum Given {
-    /// Every sequence that the model reads.
-    Whole(Input),
-    /// The source; the model writes the target.
-    Source(Sequence),
-}
-
-impl Given {
-    /// A run's input, and whether the model wrote its target itself because none was given.
-    pub(super) fn input(self, ready: &Ready<'_>) -> Result<(Input, bool), Failure> {
-        match self {
-            Self::Whole(input) => Ok((input, false)),
-            Self::Source(source) => {
-                let target = ready.written(&source)?;
-                Ok((Input::pair(source, target), true))
-            }
-        }
-    }
-}
-
 impl TargetArgs {
     /// Whether the user gave anything to write.
     pub(super) fn is_given(&self) -> bool {
@@ -135,31 +105,25 @@ impl SourceArgs {
         Ok(opened)
     }
 
-    /// Weights and tokenizer, with the languages that were asked for.
-    pub(super) fn ready<'a>(&self, opened: &'a Opened) -> Result<Ready<'a>, Failure> {
-        let mut ready = Ready::new(opened)?;
-        ready.set_languages(self.src_lang.as_deref(), self.tgt_lang.as_deref())?;
-        Ok(ready)
+    /// The same as the library has it.
+    pub(super) fn model(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Model, Failure> {
+        Ok(self.open(model, target)?.into())
     }
 
     /// Whether the user gave anything to read.
     pub(super) fn is_given(&self) -> bool {
-        self.is_prompt() || self.is_source()
-    }
-
-    /// Whether the user gave what a decoder alone reads.
-    fn is_prompt(&self) -> bool {
-        !self.prompt.is_empty() || self.text.is_some()
-    }
-
-    /// Whether the user gave what an encoder reads.
-    fn is_source(&self) -> bool {
-        !self.src.is_empty()
+        self.is_prompt()
+            || !self.src.is_empty()
             || self.src_file.is_some()
             || self.src_ids.is_some()
             || self.audio.is_some()
             || self.features.is_some()
             || self.pairs.is_some()
+    }
+
+    /// Whether the user gave what a decoder alone reads.
+    fn is_prompt(&self) -> bool {
+        !self.prompt.is_empty() || self.text.is_some()
     }
 
     /// The pairs that were given; none where none were.
@@ -193,113 +157,42 @@ impl SourceArgs {
         }
     }
 
-    /// The texts that a decoder alone reads, where they are texts.
-    pub(super) fn prompts(&self) -> Result<Vec<String>, Failure> {
-        let lines = lines("--text", self.text.as_deref(), &self.text_lines)?;
-        Ok([self.prompt.as_slice(), lines].concat())
-    }
-
-    /// What a decoder alone reads: a prompt, or ids.
-    pub(super) fn prompt_rows(&self, ready: &Ready<'_>, ids: Option<&str>) -> Result<Rows, Failure> {
-        if self.is_source() {
-            return Err(wrong_side(ready, "--prompt TEXT, --text FILE or --tgt-ids"));
-        }
-        if let Some(ids) = ids {
-            return ready.target_ids(&parse_ids(ids).map_err(|e| option("--tgt-ids", e))?);
-        }
-        let texts = self.prompts()?;
-        if texts.is_empty() {
-            return Err(Failure::new(
-                format!("{}: nothing to read", ready.opened.name),
-                "give a text with --prompt TEXT or --text FILE, or token ids with --tgt-ids",
-            ));
-        }
-        ready.prompts(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    /// The source alone. Of pairs, the sources.
-    pub(super) fn source(&self, ready: &Ready<'_>) -> Result<Sequence, Failure> {
-        if let Some(file) = &self.audio {
-            return ready.audio(file);
-        }
-        if let Some(file) = &self.features {
-            return ready.features(file);
-        }
-        if let Some(ids) = &self.src_ids {
-            return ready.source_ids(&parse_ids(ids).map_err(|e| option("--src-ids", e))?);
-        }
-        let texts = self.texts(ready)?;
-        ready.source(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    /// The source's texts, where it is text. Of pairs, the sources.
-    pub(super) fn texts(&self, ready: &Ready<'_>) -> Result<Vec<String>, Failure> {
-        if self.audio.is_some() || self.features.is_some() || self.src_ids.is_some() {
-            return Ok(Vec::new());
-        }
-        let mut texts = self.given_texts()?;
-        texts.extend(self.read_pairs()?.iter().map(|pair| pair.source.clone()));
-        if texts.is_empty() {
-            texts.push(usual_source(ready)?.to_owned());
-        }
-        Ok(texts)
-    }
-
-    /// The recording, where the source is one.
-    pub(super) fn recording(&self) -> Option<&Path> {
-        self.audio.as_deref()
-    }
-
-    /// The source, and the target where one is given: `None` leaves it to the model.
-    pub(super) fn read(&self, ready: &Ready<'_>, target: &TargetArgs) -> Result<Given, Failure> {
-        self.check_standard_input(Some(target))?;
-        let architecture = &ready.model.architecture;
-        if !architecture.has(Stack::Encoder) {
-            if target.tgt_file.is_some() || !target.tgt.is_empty() {
-                return Err(wrong_side(ready, "--prompt TEXT, --text FILE or --tgt-ids"));
-            }
-            let rows = self.prompt_rows(ready, target.tgt_ids.as_deref())?;
-            return Ok(Given::Whole(Input::of(Side::Target, Sequence::Tokens(rows))));
-        }
-        if self.is_prompt() {
-            return Err(wrong_side(ready, "--src TEXT, --src-file FILE or --src-ids"));
-        }
-        let source = self.source(ready)?;
-        if !architecture.has(Stack::Decoder) {
-            if target.is_given() || self.pairs.is_some() {
-                return Err(wrong_side(ready, "--src TEXT, --src-file FILE or --src-ids"));
-            }
-            return Ok(Given::Whole(Input::of(Side::Source, source)));
-        }
-        if let Some(ids) = &target.tgt_ids {
-            let rows = ready.target_ids(&parse_ids(ids).map_err(|e| option("--tgt-ids", e))?)?;
-            return Ok(Given::Whole(Input::pair(source, rows)));
-        }
-        let (pairs, given) = (self.read_pairs()?, target.texts()?);
-        let mut texts: Vec<&str> = given.iter().map(String::as_str).collect();
-        texts.extend(pairs.iter().map(|pair| pair.target.as_str()));
-        if texts.is_empty() && ready.opened.name == "toy" {
-            texts.push(toy::TARGET);
-        }
-        match texts.is_empty() {
-            true => Ok(Given::Source(source)),
-            false => Ok(Given::Whole(Input::pair(source, ready.target(&texts)?))),
-        }
-    }
-}
-
-/// What was given is for a model of another kind.
-fn wrong_side(ready: &Ready<'_>, instead: &str) -> Failure {
-    let kind = ready.model.architecture.kind();
-    let reads =
-        match (ready.model.architecture.has(Stack::Encoder), ready.model.architecture.has(Stack::Decoder)) {
-            (true, true) => "a source and a target",
-            _ => "one text",
+    /// What was given, of both sides. Pairs give the texts of both.
+    pub(super) fn input(&self, target: Option<&TargetArgs>) -> Result<Input, Failure> {
+        self.check_standard_input(target)?;
+        let ids = |name: &str, ids: &str| {
+            parse_ids(ids).map_err(|e| Failure::new(format!("{name}: {e}"), e.help()))
         };
-    Failure::new(
-        format!("{}: a model that is {kind} reads {reads}, and something else is given", ready.opened.name),
-        format!("give it with {instead}"),
-    )
+        let source = match (&self.audio, &self.features, &self.src_ids) {
+            _ if self.is_prompt() => {
+                let lines = lines("--text", self.text.as_deref(), &self.text_lines)?;
+                Some(Reading::Prompts([self.prompt.as_slice(), lines].concat()))
+            }
+            (Some(file), _, _) => Some(Reading::Audio(file.clone())),
+            (_, Some(file), _) => Some(Reading::Features(file.clone())),
+            (_, _, Some(given)) => Some(Reading::Ids(ids("--src-ids", given)?)),
+            (None, None, None) => {
+                let mut texts = self.given_texts()?;
+                texts.extend(self.read_pairs()?.iter().map(|pair| pair.source.clone()));
+                (!texts.is_empty()).then_some(Reading::Texts(texts))
+            }
+        };
+        let target = match target.map(|target| (target, &target.tgt_ids)) {
+            Some((_, Some(given))) => Some(Writing::Ids(ids("--tgt-ids", given)?)),
+            Some((target, None)) => {
+                let mut texts = target.texts()?;
+                texts.extend(self.read_pairs()?.iter().map(|pair| pair.target.clone()));
+                (!texts.is_empty()).then_some(Writing::Texts(texts))
+            }
+            None => None,
+        };
+        Ok(Input {
+            source,
+            target,
+            source_language: self.src_lang.clone(),
+            target_language: self.tgt_lang.clone(),
+        })
+    }
 }
 
 /// More than anybody runs at once.
@@ -320,23 +213,4 @@ fn lines<'c>(
         return Ok(read.get_or_init(|| text.lines().map(str::to_owned).collect()));
     }
     Ok(read.get_or_init(Vec::new))
-}
-
-fn option(name: &str, e: attnscope_run::InputError) -> Failure {
-    Failure::new(format!("{name}: {e}"), e.help())
-}
-
-/// What a built-in model reads where nothing is given.
-fn usual_source(ready: &Ready<'_>) -> Result<&'static str, Failure> {
-    match ready.opened.name.as_str() {
-        "demo" => Ok(DEMO_SOURCE),
-        "toy" => Ok(toy::SOURCE),
-        name => Err(Failure::new(
-            format!("{name}: nothing to read"),
-            match ready.window("") {
-                Ok(_) => "give a recording with --audio FILE, or features with --features FILE",
-                Err(_) => "give a text with --src TEXT or --src-file FILE, or token ids with --src-ids",
-            },
-        )),
-    }
 }

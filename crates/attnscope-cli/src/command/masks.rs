@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::input::{SourceArgs, TargetArgs};
 use super::tokens::{tokens_json, tokens_text};
-use super::{ModelArgs, Output, OutputArgs, TextOrJson, notes};
-use attnscope::Failure;
+use super::{ModelArgs, Output, OutputArgs, TextOrJson};
+use attnscope::{Failure, notes_of_input};
 use attnscope::{Ready, Token};
 
 /// More rows of a batch are not drawn unless one is asked for.
@@ -89,9 +89,10 @@ impl Masks {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let output = Output::new(&self.output);
         let opened = self.source.open(&self.model, Some(&self.target))?;
-        let ready = self.source.ready(&opened)?;
-        let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
-        notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
+        let given = self.source.input(Some(&self.target))?;
+        let ready = given.ready(&opened)?;
+        let (input, generated) = given.read(&ready)?.input(&ready)?;
+        output.notes(&notes_of_input(&ready, &input, generated));
         let input = self.padded(&ready, &input);
         let masks = masks(ready.model, &input)?;
         self.check_row(&input)?;

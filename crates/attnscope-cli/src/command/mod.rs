@@ -7,7 +7,6 @@ mod doctor;
 mod explain;
 mod flow;
 mod generate;
-mod generated;
 mod input;
 mod inspect;
 mod interrupt;

@@ -33,16 +33,7 @@ impl<'a> Output<'a> {
 
     /// Text of several lines in the characters that the output can show. Colours pass.
     pub(super) fn glyphs_text(&self, text: &str) -> String {
-        match self.glyphs() {
-            Glyphs::Unicode => text.to_owned(),
-            Glyphs::Ascii => {
-                // What comes from a file has been cleaned before: an escape that is left is a colour.
-                let line = |line: &str| {
-                    line.split('\x1b').map(|part| Glyphs::Ascii.text(part)).collect::<Vec<_>>().join("\x1b")
-                };
-                text.split('\n').map(line).collect::<Vec<_>>().join("\n")
-            }
-        }
+        self.glyphs().lines(text)
     }
 
     pub(super) fn style(&self) -> Style {
@@ -62,13 +53,23 @@ impl<'a> Output<'a> {
     /// A remark for the user that is not part of the result.
     pub(super) fn note(&self, text: &str) {
         if !self.args.quiet {
-            let _ = writeln!(std::io::stderr(), "note: {}", super::line(text));
+            say(text);
         }
     }
 
-    /// Remarks of an answer.
+    /// Says what the library remarks, when it does.
+    pub(super) fn listener(&self) -> impl Fn(&Note) + Send + Sync + 'static {
+        let quiet = self.args.quiet;
+        move |note| {
+            if !quiet {
+                super::notes::lines(note).iter().for_each(|line| say(line));
+            }
+        }
+    }
+
+    /// Remarks of the library.
     pub(super) fn notes(&self, notes: &[Note]) {
-        notes.iter().for_each(|note| self.note(&super::notes::words(note)));
+        notes.iter().flat_map(super::notes::lines).for_each(|line| self.note(&line));
     }
 
     /// Writes an answer for programs.
@@ -98,6 +99,10 @@ impl<'a> Output<'a> {
             },
         }
     }
+}
+
+fn say(note: &str) {
+    let _ = writeln!(std::io::stderr(), "note: {}", super::line(note));
 }
 
 fn terminal_width() -> Option<usize> {

@@ -33,9 +33,8 @@ impl Summary {
             source: self.src_len.map(|n| n as usize),
             target: self.tgt_len as usize,
         };
-        let answer = self.model.model()?.summary(&lengths)?;
         let output = Output::new(&self.output);
-        output.notes(&answer.notes);
+        let answer = self.model.model()?.on_note(output.listener()).summary(&lengths)?;
         match self.format {
             TextOrJson::Text => output.write(&summary::text(&answer, output.layout())),
             TextOrJson::Json => output.write_json(&answer),

@@ -4,12 +4,9 @@ use attnscope_render::trace::attention_text;
 use attnscope_render::{Component, FlowOptions, Heatmap};
 use attnscope_run::{Input, Keep, Native, Rows};
 
-use super::input::DEMO_SOURCE;
 use super::{Color, Output, OutputArgs};
 use crate::attention::{Batch, DrawnHeads, cross_weights};
-use attnscope::Failure;
-use attnscope::Opened;
-use attnscope::Ready;
+use attnscope::{DEMO_SOURCE, Failure, Opened, Ready};
 
 /// What to try, and what it shows.
 const NEXT: [(&str, &str); 9] = [

@@ -2,6 +2,8 @@
 //!
 //! A field that is left out of the JSON is there for readers of text.
 
+mod diagnosis;
+mod generation;
 mod inspection;
 mod summary;
 
@@ -9,6 +11,11 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
+pub use diagnosis::{Diagnosis, FindingDocument};
+pub use generation::{
+    AlignedWord, AlignmentHeads, EndedBy, From, Generation, HeardWindow, Link, Output, Piece, Prompt,
+    Recorded, Search, Sentence, TimedSegment, TimedWord, WordAlignment, WrittenToken,
+};
 pub use inspection::{
     Alias, Binding, BoundWeight, Check, CheckState, Disagreement, FactSaid, FileSize, Head, Inspection,
     NamedShape, OtherModel, PickledObject, RecognisedModel, Recognition, TensorEntry, TensorStats, TypeCount,
@@ -43,7 +50,7 @@ pub trait Answer: Serialize + JsonSchema {
 
 /// The schema of every answer, by its name.
 pub fn schemas() -> Vec<(&'static str, Schema)> {
-    vec![schema::<Inspection>(), schema::<Summary>()]
+    vec![schema::<Diagnosis>(), schema::<Generation>(), schema::<Inspection>(), schema::<Summary>()]
 }
 
 fn schema<A: Answer>() -> (&'static str, Schema) {

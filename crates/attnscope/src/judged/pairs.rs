@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use attnscope_diagnose::{Corpus, PairSource, TooLong};
 use attnscope_graph::{Front, Side};
-use attnscope_run::{Pair, Shift, audio, check_rows, computed_positions, position_room};
+use attnscope_run::{Pair, Shift, audio, check_rows, computed_positions, position_room, read_pairs};
 
 use crate::failure::Failure;
 use crate::ready::Ready;
@@ -19,6 +19,27 @@ pub struct PairLines {
     pub lines: Vec<Pair>,
     /// The file itself: names of clips are relative to its folder.
     pub file: PathBuf,
+}
+
+impl PairLines {
+    /// Pairs of a source and what the model should write.
+    pub fn of<S: Into<String>, T: Into<String>>(pairs: impl IntoIterator<Item = (S, T)>) -> Self {
+        let pair = |(i, (source, target)): (usize, (S, T))| Pair {
+            line: i + 1,
+            source: source.into(),
+            target: target.into(),
+        };
+        Self { lines: pairs.into_iter().enumerate().map(pair).collect(), file: PathBuf::new() }
+    }
+
+    /// The pairs of a file: a source, a tab and its target a line.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or a line has no tab.
+    pub fn read(file: impl Into<PathBuf>) -> Result<Self, Failure> {
+        let file = file.into();
+        Ok(Self { lines: read_pairs(&file)?, file })
+    }
 }
 
 /// Pairs as the model reads them, and what was left out.

@@ -15,10 +15,10 @@ use attnscope_run::{Input, Native, run_reference, sizes_of};
 use clap::{Args, ValueEnum};
 
 use super::input::{SourceArgs, TargetArgs};
-use super::{ModelArgs, Output, OutputArgs, notes};
+use super::{ModelArgs, Output, OutputArgs};
 use crate::attention::{DrawnHeads, cross_weights};
-use attnscope::Failure;
 use attnscope::Ready;
+use attnscope::{Failure, notes_of_input};
 use collect::{Collect, Use};
 use picked::Picked;
 pub(super) use picked::check_layer_index;
@@ -90,9 +90,10 @@ impl Trace {
         // What can be refused without reading a weight is.
         let picked = self.picked(&model.graph)?;
         let drawn = self.drawn(model, &picked)?;
-        let ready = self.source.ready(&opened)?;
-        let (input, generated) = self.source.read(&ready, &self.target)?.input(&ready)?;
-        notes::of_input(&ready, &input, generated).iter().for_each(|note| output.note(note));
+        let given = self.source.input(Some(&self.target))?;
+        let ready = given.ready(&opened)?;
+        let (input, generated) = given.read(&ready)?.input(&ready)?;
+        output.notes(&notes_of_input(&ready, &input, generated));
         let sizes = sizes_of(model, &input)?;
         self.check_row(&input)?;
         let mut sink = self.sink(&ready, &picked, &drawn, &sizes, &output)?;

@@ -1,0 +1,401 @@
+//! What a model writes by itself, with its scores, and where each word came from.
+
+use std::path::Path;
+
+use attnscope_graph::{Front, Side, Stack};
+use attnscope_run::align::{Head, Heads, Word};
+use attnscope_run::audio::{POSITION_SECONDS, Recording, Window};
+use attnscope_run::generate::{Hypothesis, Limit, Segment, Settings};
+use attnscope_run::{Native, Rows, Sequence};
+
+use crate::answer::{
+    AlignedWord, AlignmentHeads, EndedBy, From, Generation, HeardWindow, Link, Output, Piece, Prompt,
+    Recorded, SCHEMA, Search, Sentence, TimedSegment, TimedWord, WordAlignment, WrittenToken,
+};
+use crate::failure::Failure;
+use crate::given::Input;
+use crate::note::{Note, Notes, beyond_positions, notes_of_model, of_source, pads};
+use crate::ready::Ready;
+use crate::writing::{Aligned, Written};
+
+/// How a model is to write; what is not said is as its documents have it.
+///
+/// ```
+/// use attnscope::{GenerateOptions, Input};
+///
+/// let options = GenerateOptions { beams: Some(4), ..GenerateOptions::default() };
+/// let written = attnscope::open("demo")?.generate(&Input::text("Two dogs play."), &options)?;
+/// assert_eq!(written.outputs[0].hypotheses.len(), 4);
+/// # Ok::<(), attnscope::Failure>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GenerateOptions {
+    /// What the decoder begins with.
+    pub start: Option<Vec<u32>>,
+    /// Sentences followed at once; 1 takes the likeliest token at each step.
+    pub beams: Option<usize>,
+    /// The most tokens that are written for a sentence, or for a window of audio.
+    pub max_length: Option<usize>,
+    /// Transcribe with times.
+    pub timestamps: bool,
+    /// Which source word each word came from; for audio, when each word was said.
+    pub align: bool,
+    /// Heads of the cross-attention to align by; asks for an alignment.
+    pub align_heads: Vec<Head>,
+}
+
+/// Writes from every row of an input.
+pub(crate) fn generate(
+    mut ready: Ready<'_>,
+    input: &Input,
+    options: &GenerateOptions,
+    mut notes: Notes,
+) -> Result<Generation, Failure> {
+    notes.add(notes_of_model(ready.model));
+    check_generates(&ready)?;
+    if let Some(start) = &options.start {
+        notes.add(pads(&ready, Side::Target, &Rows::new(std::slice::from_ref(start), ready.pad)));
+        ready.begin_with(start.clone())?;
+    }
+    if options.timestamps {
+        ready.write_times()?;
+    }
+    let settings = settings(&ready, options)?;
+    notes.add(settings.notes.iter().cloned().map(Note::NotDone));
+    let heads = alignment_heads(&ready, options)?;
+    let mut writer = Writer {
+        ready: &ready,
+        settings: &settings,
+        given: options.start.is_some(),
+        heads: heads.as_ref(),
+        native: Native::new(),
+        longest: 0,
+    };
+    let (audio, outputs) = match input.recording() {
+        _ if !ready.model.architecture.has(Stack::Encoder) => {
+            (None, writer.prompts(&input.prompt_rows(&ready)?, input.prompts())?)
+        }
+        Some(file) => writer.recording(file, &mut notes)?,
+        None => {
+            let source = input.source(&ready)?;
+            notes.add(of_source(&ready, &source));
+            (None, writer.rows(&source, input.source_texts(&ready)?)?)
+        }
+    };
+    // The last token is written and never read.
+    notes.add(beyond_positions(&ready, Side::Target, writer.longest.saturating_sub(1)));
+    let started = outputs.first().map_or(settings.start.len(), |output| output.start.len());
+    Ok(Generation {
+        schema: SCHEMA,
+        model: ready.opened.name.clone(),
+        title: ready.model.title(),
+        family: ready.model.family.id.to_owned(),
+        text: audio.is_some().then(|| transcript(&outputs)),
+        search: Search {
+            beams: settings.beams,
+            length_penalty: settings.length_penalty,
+            max_new_tokens: settings.max_length(started).saturating_sub(started),
+            end_tokens: settings.ends.clone(),
+            not_done: settings.notes.clone(),
+        },
+        audio,
+        alignment_heads: heads.map(|heads| AlignmentHeads {
+            heads: heads.heads.iter().map(|head| [head.layer, head.head]).collect(),
+            because: heads.because,
+        }),
+        outputs,
+        given_start: options.start.is_some(),
+        timestamps: ready.times,
+        notes: notes.all,
+    })
+}
+
+/// All windows' texts.
+fn transcript(outputs: &[Output]) -> String {
+    let said =
+        outputs.iter().filter(|output| !output.is_silent()).filter_map(|output| output.said.as_deref());
+    said.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The heads to align by, where an alignment is wanted.
+fn alignment_heads(ready: &Ready<'_>, options: &GenerateOptions) -> Result<Option<Heads>, Failure> {
+    match (options.align_heads.as_slice(), options.align) {
+        ([], false) => Ok(None),
+        _ if !ready.model.architecture.has_cross_attention() => Err(Failure::new(
+            format!(
+                "{}: a model that is {} has no cross-attention, so there is nothing to align by",
+                ready.opened.name,
+                ready.model.architecture.kind()
+            ),
+            "leave --align out",
+        )),
+        ([], true) => Ok(Some(ready.alignment_heads()?)),
+        (chosen, _) => Heads::chosen(ready.model, chosen).map(Some).map_err(|why| {
+            Failure::new(
+                format!("--align-heads {why}"),
+                "`attnscope trace --head all` draws what each head of the cross-attention looks at",
+            )
+        }),
+    }
+}
+
+/// The model's own settings, with what was asked for in their place.
+fn settings(ready: &Ready<'_>, options: &GenerateOptions) -> Result<Settings, Failure> {
+    let mut settings = ready.settings();
+    if let Some(beams) = options.beams {
+        settings.beams = beams;
+    }
+    if let Some(most) = options.max_length {
+        settings.limit = Limit::New(most);
+    }
+    if !settings.start.is_empty() || !ready.model.architecture.has(Stack::Encoder) {
+        return Ok(settings);
+    }
+    let title = ready.model.family.title;
+    let (why, help) = match (ready.model.wiring.front, &ready.tokenizer) {
+        (Front::Audio, None) => (
+            "its vocabulary is none of OpenAI's, and no tokenizer is beside the weights",
+            "put tokenizer.json beside the weights, or give the decoder's first tokens with --tgt-ids",
+        ),
+        _ => ("no document beside the weights says it", "give the decoder's first tokens with --tgt-ids"),
+    };
+    let name = &ready.opened.name;
+    Err(Failure::new(
+        format!("{name}: what the decoder of this {title} begins with is not known: {why}"),
+        help,
+    ))
+}
+
+/// A model without a decoder, or without logits, generates nothing.
+fn check_generates(ready: &Ready<'_>) -> Result<(), Failure> {
+    let (name, architecture) = (&ready.opened.name, &ready.model.architecture);
+    match architecture.has(Stack::Decoder) {
+        true => Ok(()),
+        false => Err(Failure::new(
+            format!("{name}: a model that is {} does not generate", architecture.kind()),
+            format!("`attnscope trace {name} --src TEXT` shows what it makes of a text"),
+        )),
+    }
+}
+
+/// A model at work.
+struct Writer<'a> {
+    ready: &'a Ready<'a>,
+    settings: &'a Settings,
+    /// Whether the caller gave what the decoder begins with: it is part of the sentence.
+    given: bool,
+    /// Of the alignment, where one is wanted.
+    heads: Option<&'a Heads>,
+    native: Native,
+    /// Tokens of the longest sentence, with what the decoder began with.
+    longest: usize,
+}
+
+impl Writer<'_> {
+    /// Each prompt, with its text where it was given as text.
+    fn prompts(&mut self, rows: &Rows, texts: &[String]) -> Result<Vec<Output>, Failure> {
+        let rows = rows.tokens();
+        let written = self.ready.continue_prompts(&mut self.native, &rows, self.settings)?;
+        let mut texts = texts.iter().cloned();
+        let output = |(ids, written): (Vec<u32>, Written)| {
+            let prompt = Prompt {
+                text: texts.next(),
+                decoded: self.decoded(&ids),
+                tokens: self.pieces(Side::Target, &ids),
+            };
+            Output { prompt: Some(prompt), ..self.output(None, &[], &written) }
+        };
+        Ok(rows.into_iter().zip(written).map(output).collect())
+    }
+
+    /// Each row of a source, with its text where it was given as text.
+    fn rows(&mut self, source: &Sequence, texts: Vec<String>) -> Result<Vec<Output>, Failure> {
+        let written = self.ready.write(&mut self.native, source, self.settings)?;
+        let Sequence::Tokens(rows) = source else {
+            let of_row = |(row, written): (usize, Written)| match source.select(&[row]) {
+                Sequence::Features(features) => {
+                    let end = features.frames as f64 * POSITION_SECONDS / 2.0;
+                    Some((Window { start: 0.0, end, zeros: false, features }, written))
+                }
+                Sequence::Tokens(_) => None,
+            };
+            let windows: Vec<_> = written.into_iter().enumerate().filter_map(of_row).collect();
+            return windows.into_iter().map(|(window, written)| self.window(&window, written)).collect();
+        };
+        let mut texts = texts.into_iter();
+        let output = |(ids, written): (Vec<u32>, Written)| {
+            let alignment = match self.heads {
+                Some(heads) => {
+                    Some(word_alignment(&self.ready.align(&mut self.native, heads, &ids, &written)?))
+                }
+                None => None,
+            };
+            let source = From::Tokens { text: texts.next(), tokens: self.pieces(Side::Source, &ids) };
+            Ok(Output { alignment, ..self.output(Some(source), &[], &written) })
+        };
+        rows.tokens().into_iter().zip(written).map(output).collect()
+    }
+
+    /// One window of the model's length after the other, each by itself.
+    fn recording(
+        &mut self,
+        file: &Path,
+        notes: &mut Notes,
+    ) -> Result<(Option<Recorded>, Vec<Output>), Failure> {
+        let (mels, frames) = self.ready.window("--audio")?;
+        let recording = Recording::read(file)?;
+        let (seconds, length) = (recording.seconds(), frames as f64 * POSITION_SECONDS / 2.0);
+        notes.add(recording.cancels().then_some(Note::ChannelsCancel));
+        if seconds > length {
+            notes.add([Note::Windows { seconds, window: length, by_segments: self.ready.times }]);
+        }
+        let (mut outputs, mut at) = (Vec::new(), 0.0);
+        while let Some(mut window) = recording.window(at, mels, frames) {
+            if self.ready.times {
+                window.cut_features();
+            }
+            let source = Sequence::Features(window.features.clone());
+            let mut next = length;
+            for mut written in self.ready.write(&mut self.native, &source, self.settings)? {
+                written.zeros = window.zeros;
+                next = self.ready.segments(&window, &written).1;
+                outputs.push(self.window(&window, written)?);
+            }
+            at += next;
+        }
+        let audio = Recorded { file: file.display().to_string(), seconds, window_seconds: length };
+        Ok((Some(audio), outputs))
+    }
+
+    fn window(&mut self, window: &Window, written: Written) -> Result<Output, Failure> {
+        let words = match self.heads {
+            Some(heads) => {
+                let timed = self.ready.times(&mut self.native, heads, window, &written)?;
+                let word = |(word, probability): (attnscope_run::align::Timed, f64)| TimedWord {
+                    word: word.text,
+                    start: hundredths(word.start),
+                    end: hundredths(word.end),
+                    probability,
+                    tokens: [word.tokens.start, word.tokens.end],
+                };
+                Some(timed.into_iter().map(word).collect())
+            }
+            None => None,
+        };
+        let segments = self.ready.segments(window, &written).0;
+        let heard = written.heard.unwrap_or_default();
+        let source = From::Window(HeardWindow {
+            start: window.start,
+            end: window.end,
+            language: self.language(&written),
+            language_probability: heard.language.and_then(|(_, p)| p),
+            no_speech: heard.no_speech,
+            silent: written.is_silence(),
+            zeros: written.zeros,
+        });
+        let mut output = self.output(Some(source), &segments, &written);
+        if let (true, Some(best)) = (self.ready.times, written.best()) {
+            let segment = |segment: &Segment| TimedSegment {
+                start: hundredths(segment.start + window.start),
+                end: hundredths(segment.end + window.start),
+                text: best.tokens.get(segment.tokens.clone()).and_then(|tokens| self.decoded(tokens)),
+                tokens: [segment.tokens.start, segment.tokens.end],
+            };
+            output.segments = Some(segments.iter().map(segment).collect());
+        }
+        Ok(Output { words, ..output })
+    }
+
+    /// What was written, without where it came from.
+    fn output(&mut self, source: Option<From>, segments: &[Segment], written: &Written) -> Output {
+        if let Some(best) = written.best() {
+            self.longest = self.longest.max(written.start.len() + best.tokens.len());
+        }
+        Output {
+            source,
+            start: written.start.clone(),
+            start_pieces: written.start.iter().map(|&id| self.piece(Side::Target, id)).collect(),
+            hypotheses: written.hypotheses.iter().map(|found| self.sentence(found)).collect(),
+            prompt: None,
+            said: written.best().map(|best| self.said(segments, best)),
+            segments: None,
+            alignment: None,
+            words: None,
+        }
+    }
+
+    fn sentence(&self, hypothesis: &Hypothesis) -> Sentence {
+        let token = |(&id, &log_prob): (&u32, &f64)| WrittenToken {
+            id,
+            piece: self.piece(Side::Target, id),
+            log_prob,
+        };
+        Sentence {
+            text: self.decoded(&self.whole(hypothesis)),
+            score: hypothesis.score,
+            log_prob: hypothesis.log_probs.iter().sum::<f64>(),
+            ended_by: if hypothesis.ended { EndedBy::End } else { EndedBy::Limit },
+            tokens: hypothesis.tokens.iter().zip(&hypothesis.log_probs).map(token).collect(),
+        }
+    }
+
+    /// A sentence's tokens, with what it was given to begin with.
+    fn whole(&self, hypothesis: &Hypothesis) -> Vec<u32> {
+        let given = if self.given { self.settings.start.as_slice() } else { &[] };
+        [given, &hypothesis.tokens].concat()
+    }
+
+    /// The text of a sentence, or its ids where no tokenizer is known; without a segment that is not whole.
+    fn said(&self, segments: &[Segment], best: &Hypothesis) -> String {
+        let last = segments.last().and_then(|last| self.decoded(best.tokens.get(..last.tokens.end)?));
+        let tokens = self.whole(best);
+        let ids = || tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        last.or_else(|| self.decoded(&tokens)).unwrap_or_else(ids)
+    }
+
+    /// The text of tokens, without special ones.
+    fn decoded(&self, tokens: &[u32]) -> Option<String> {
+        let tokenizer = self.ready.tokenizer.as_ref()?;
+        // Times are not everywhere marked as special.
+        let is_text = |id: &&u32| self.ready.speech.as_ref().is_none_or(|speech| speech.is_text(**id));
+        let text: Vec<u32> = tokens.iter().filter(is_text).copied().collect();
+        Some(tokenizer.decode(&text, true).trim().to_owned())
+    }
+
+    fn language(&self, written: &Written) -> Option<String> {
+        let (speech, tokenizer) = (self.ready.speech.as_ref()?, self.ready.tokenizer.as_ref()?);
+        speech.code(tokenizer, written.heard?.language?.0)
+    }
+
+    fn pieces(&self, side: Side, ids: &[u32]) -> Vec<Piece> {
+        ids.iter().map(|&id| Piece { id, piece: self.piece(side, id) }).collect()
+    }
+
+    fn piece(&self, side: Side, id: u32) -> Option<String> {
+        self.ready.tokenizer.as_ref().and_then(|tokenizer| tokenizer.piece(side, id))
+    }
+}
+
+fn word_alignment(aligned: &Aligned) -> WordAlignment {
+    let word = |word: &Word| AlignedWord {
+        text: word.text.clone(),
+        tokens: [word.tokens.start, word.tokens.end],
+        special: word.special,
+    };
+    let weights = &aligned.alignment.weights;
+    let link = |(target, source): (usize, &Option<usize>)| {
+        let source = (*source)?;
+        Some(Link { target, source, weight: *weights.get(target)?.get(source)? })
+    };
+    WordAlignment {
+        source_words: aligned.source.iter().map(word).collect(),
+        target_words: aligned.target.iter().map(word).collect(),
+        weights: weights.clone(),
+        links: aligned.alignment.links.iter().enumerate().filter_map(link).collect(),
+    }
+}
+
+/// Positions are 20 ms apart: what is below is the binary form's.
+fn hundredths(seconds: f64) -> f64 {
+    (seconds * 100.0).round() / 100.0
+}
