@@ -264,6 +264,7 @@ fn what_a_model_does_not_have_is_said() {
         (&["trace", &bert, "--src-ids", "5,6", "--tgt-ids", "7"], "reads one text"),
         (&["trace", "demo", "--prompt", "Two dogs"], "reads a source and a target"),
         (&["trace", &gpt2], "nothing to read"),
+        (&["masks", &gpt2, "--tgt-ids", "5,6,7", "--wrong", "causal-cross"], "no cross-attention"),
     ];
     for (args, expected) in cases {
         let output = attnscope(args);
@@ -286,6 +287,37 @@ fn the_doctor_checks_what_needs_no_pairs_and_says_what_it_did_not() {
         }
         assert_eq!(skipped.contains(&"causal-leak"), family == "bert", "{path}");
         assert!(!skipped.contains(&"padding-leak") && !skipped.contains(&"first-nan"), "{path}");
+    }
+}
+
+/// No page speaks of an encoder, a source or cross-attention that the model does not have.
+#[test]
+fn explanations_tell_of_what_is_there() {
+    let gpt2 = fixture("gpt2");
+    let topics = [
+        "scaled-dot-product",
+        "heads",
+        "residual-and-norm",
+        "positions",
+        "output-projection",
+        "embeddings",
+        "feed-forward",
+    ];
+    for topic in topics {
+        let told = stdout(&attnscope(&["explain", topic, &gpt2, "--tgt-ids", "5,6,7"]));
+        let told = told.split("see also").next().unwrap();
+        assert!(
+            !told.contains("ncoder's") && !told.contains("source") && !told.contains("absent"),
+            "{topic}: {told}"
+        );
+    }
+    for topic in ["cross-attention", "teacher-forcing", "decoding", "q1"] {
+        let told = stdout(&attnscope(&["explain", topic, &gpt2]));
+        assert!(
+            told.contains("decoder-only") && told.contains("no\ncross-attention")
+                || told.contains("no cross-attention"),
+            "{told}"
+        );
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Concept {
     pub(crate) id: &'static str,
     /// What it is, in a few words.
     pub(crate) title: &'static str,
+    /// It is told of a source, of an encoder or of cross-attention: a model of one stack has none of them.
+    pub(crate) of_two_stacks: bool,
     /// The explanation for one model.
     pub(crate) tell: fn(&Subject<'_>, &mut Page),
 }
@@ -46,7 +48,16 @@ impl Concept {
     /// Its page.
     pub(crate) fn page(&self, subject: &Subject<'_>) -> Page {
         let mut page = Page::new(format!("{}: {}", self.id, self.title));
-        (self.tell)(subject, &mut page);
+        let architecture = &subject.model.architecture;
+        if self.of_two_stacks && !architecture.has_cross_attention() {
+            page.words(format!(
+                "This is told of models with an encoder and a decoder that reads it. This one is {}: it has no \
+                 cross-attention.",
+                architecture.kind()
+            ));
+        } else {
+            (self.tell)(subject, &mut page);
+        }
         page
     }
 }

@@ -8,13 +8,33 @@ use super::concept::{mask_rows, output, row_sums};
 use super::{Concept, Subject};
 
 pub(super) const QUESTIONS: &[Concept] = &[
-    Concept { id: "q1", title: "what do the dimensions mean at each stage?", tell: dimensions },
-    Concept { id: "q2", title: "why do q, k and v agree in width, and how do heads split it?", tell: widths },
-    Concept { id: "q3", title: "what are score matrices, and when are they square?", tell: scores },
-    Concept { id: "q4", title: "why and how does the decoder mask?", tell: mask },
-    Concept { id: "q5", title: "how do residuals and norms keep shapes?", tell: shapes },
-    Concept { id: "q6", title: "why does d_model stay constant?", tell: constant },
-    Concept { id: "q7", title: "how does the projection reach the vocabulary?", tell: output },
+    Concept {
+        id: "q1",
+        title: "what do the dimensions mean at each stage?",
+        of_two_stacks: true,
+        tell: dimensions,
+    },
+    Concept {
+        id: "q2",
+        title: "why do q, k and v agree in width, and how do heads split it?",
+        of_two_stacks: true,
+        tell: widths,
+    },
+    Concept {
+        id: "q3",
+        title: "what are score matrices, and when are they square?",
+        of_two_stacks: true,
+        tell: scores,
+    },
+    Concept { id: "q4", title: "why and how does the decoder mask?", of_two_stacks: true, tell: mask },
+    Concept { id: "q5", title: "how do residuals and norms keep shapes?", of_two_stacks: true, tell: shapes },
+    Concept { id: "q6", title: "why does d_model stay constant?", of_two_stacks: true, tell: constant },
+    Concept {
+        id: "q7",
+        title: "how does the projection reach the vocabulary?",
+        of_two_stacks: true,
+        tell: output,
+    },
 ];
 
 /// The stages of a pass that have a shape of their own.

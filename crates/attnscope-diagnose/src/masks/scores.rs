@@ -6,7 +6,7 @@ use attnscope_run::{Input, RunError, Shut};
 use super::bench::Bench;
 use super::place::place;
 use super::wrong::{Compared, Mistake};
-use super::{is_token, shut};
+use super::{Attention, is_token, shut};
 
 impl Bench<'_> {
     /// A mistake on the scores that this model computes in a layer and a head, for one row of an input.
@@ -28,6 +28,11 @@ impl Bench<'_> {
             help: "layers, heads and rows are counted from 0".into(),
         };
         let graph = &self.model.graph;
+        if !Attention::of(&self.model.architecture).contains(&attention) {
+            let kind = self.model.architecture.kind();
+            let expected = format!("the model is {kind}");
+            return Err(absent(format!("no {}", attention.title()), &expected));
+        }
         let Some(scores) = graph.find(&path) else {
             let layers = format!("there are {}", graph.layers(attention.stack()));
             return Err(absent(format!("layer {layer}"), &layers));

@@ -68,7 +68,7 @@ fn sharpness(subject: &Subject<'_>) -> Option<(f64, f64)> {
 }
 
 pub(super) fn heads(subject: &Subject<'_>, page: &mut Page) {
-    for stack in Stack::ALL {
+    for stack in subject.model.architecture.stacks() {
         let [heads, head, inner] =
             [Dim::Heads(stack), Dim::Head(stack), Dim::Inner(stack)].map(|d| subject.size(d));
         page.words(format!(

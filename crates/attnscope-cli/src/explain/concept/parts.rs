@@ -1,6 +1,6 @@
 //! Ideas about the parts around attention: embeddings, feed-forwards, generation.
 
-use attnscope_graph::{Activation, Dim, Op, Side, Switch, words};
+use attnscope_graph::{Activation, Dim, Op, Role, Side, Stack, Switch, words};
 use attnscope_render::page::Page;
 use attnscope_render::{thousands, trace::number};
 use attnscope_run::generate::Limit;
@@ -29,15 +29,19 @@ pub(super) fn embeddings(subject: &Subject<'_>, page: &mut Page) {
     }
     page.table(&["node", "formula", "table", "shape", "#standard deviation"], rows);
     let lookups = match tables.as_slice() {
-        [source, target] if source == target => "Source and target share one table.",
-        [_, _] => "Source and target have a table each.",
-        _ => "Only the target has a table: the source is audio, whose frames are vectors already.",
+        _ if subject.model.architecture.stacks.len() == 1 => "",
+        [source, target] if source == target => "Source and target share one table. ",
+        [_, _] => "Source and target have a table each. ",
+        _ => "Only the target has a table: the source is audio, whose frames are vectors already. ",
     };
-    let tied = match subject.model.wiring.tied_output {
-        true => "The output projection uses the target's table again.",
-        false => "The output projection has a matrix of its own.",
+    let logits = subject.graph().at(Role::Logits).map(|id| subject.graph().node(id));
+    let tied = match logits.map(|logits| subject.graph().borrows_weights(logits)) {
+        Some(true) if lookups.is_empty() => "The output projection uses the same table again.",
+        Some(true) => "The output projection uses the target's table again.",
+        Some(false) => "The output projection has a matrix of its own.",
+        None => "The model has no output projection.",
     };
-    page.words(format!("{lookups} {tied}"));
+    page.words(format!("{lookups}{tied}"));
 }
 
 /// The nodes of a feed-forward, where the model has them.
@@ -48,8 +52,9 @@ pub(super) fn feed_forward(subject: &Subject<'_>, page: &mut Page) {
         "Two linear maps with a non-linearity between them, at every position by itself: no position reads another \
          here, that is what attention is for.",
     );
+    let first = subject.model.architecture.stacks().next().map_or("", Stack::name);
     let row = |leaf: &str| {
-        let path = format!("encoder.0.ffn.{leaf}");
+        let path = format!("{first}.0.ffn.{leaf}");
         let node = subject.find(&path)?;
         Some(vec![path, words::formula(node, &subject.sizes, false), subject.shape(&node.dims)])
     };
@@ -61,7 +66,7 @@ pub(super) fn feed_forward(subject: &Subject<'_>, page: &mut Page) {
             thousands(attention)
         ));
     }
-    let path = "encoder.0.ffn.act";
+    let path = &format!("{first}.0.ffn.act");
     let cells =
         subject.find(path).and_then(|n| Some(subject.sizes.shape(&n.dims)?.iter().product::<usize>()));
     if let (Some(stats), Some(cells), Activation::Relu) =

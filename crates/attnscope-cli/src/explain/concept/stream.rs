@@ -1,7 +1,8 @@
 //! Ideas about what flows from embeddings to logits.
 
 use attnscope_graph::{
-    Dim, EmbeddingScale, LogitScale, Node, NormKind, NormPlace, Op, Positions, Side, Stack, Switch, words,
+    Dim, EmbeddingScale, LogitScale, Node, NormKind, NormPlace, Op, Positions, Role, Side, Stack, Switch,
+    words,
 };
 use attnscope_render::page::Page;
 use attnscope_render::{thousands, trace::number};
@@ -205,21 +206,29 @@ const BEST: usize = 5;
 
 pub(crate) fn output(subject: &Subject<'_>, page: &mut Page) {
     let wiring = &subject.model.wiring;
-    let (width, vocabulary) = (subject.size(Dim::Model), subject.size(Dim::Vocab(Side::Target)));
-    let formula = subject.find("logits").map(|node| words::formula(node, &subject.sizes, false));
-    let formula = formula.unwrap_or_default();
-    page.formula(format!("logits = {formula}, x = decoder.out; probability = softmax(logits)"));
+    let graph = subject.graph();
+    let Some(logits) = graph.at(Role::Logits).map(|id| graph.node(id)) else {
+        page.words("This model has no output projection: what its last layer gives is its result.");
+        return;
+    };
+    let width = subject.size(Dim::Model);
+    let vocabulary = logits.dims.last().map_or_else(String::new, |&dim| subject.size(dim));
+    let formula = words::formula(logits, &subject.sizes, false);
+    let reads = logits.inputs.first().map_or("", |&id| graph.node(id).path.as_str());
+    page.formula(format!("logits = {formula}, x = {reads}; probability = softmax(logits)"));
     page.words(format!(
         "Each position's {width} numbers are compared with {vocabulary} rows, one a token: {} products a position. \
          The shape goes from {} to {}.",
         product_text(subject),
-        subject.shape_of("decoder.out"),
+        subject.shape_of(reads),
         subject.shape_of("logits"),
     ));
-    let tied = if wiring.tied_output {
-        "W is the target embedding table itself: the model reads and writes with the same vectors."
-    } else {
-        "W is a matrix of its own, not the embedding table."
+    let tied = match (graph.borrows_weights(logits), subject.model.architecture.has_cross_attention()) {
+        (true, true) => {
+            "W is the target embedding table itself: the model reads and writes with the same vectors."
+        }
+        (true, false) => "W is the embedding table itself: the model reads and writes with the same vectors.",
+        (false, _) => "W is a matrix of its own, not the embedding table.",
     };
     let scale = match wiring.logit_scale {
         LogitScale::None => String::new(),
@@ -230,12 +239,16 @@ pub(crate) fn output(subject: &Subject<'_>, page: &mut Page) {
     let Some(&[_, positions, vocabulary]) = logits.shape.get(..3).and_then(|s| s.first_chunk::<3>()) else {
         return;
     };
-    let last = subject.tokens(Side::Target).map_or(positions, |t| t.len()).min(positions).saturating_sub(1);
+    let side = subject.model.architecture.sides().next_back().unwrap_or(Side::Target);
+    let last = subject.tokens(side).map_or(positions, |t| t.len()).min(positions).saturating_sub(1);
     let row = &logits.values[last * vocabulary..(last + 1) * vocabulary];
     let line = |&(id, p): &(usize, f64)| {
         vec![piece(run.ready, id), id.to_string(), number(row[id]), format!("{p:.4}")]
     };
-    page.words(format!("On this input, what comes after position {last}:"));
+    page.words(match subject.model.architecture.has(Stack::Decoder) {
+        true => format!("On this input, what comes after position {last}:"),
+        false => format!("On this input, what stands at position {last}:"),
+    });
     page.table(
         &["token", "#id", "#logit", "#probability"],
         ranked(row).iter().take(BEST).map(line).collect(),
