@@ -59,6 +59,17 @@ fn inspect() {
 }
 
 #[test]
+fn masks() {
+    let schema = schema("masks");
+    let wrong = ["--wrong", "causal-cross,multiply-after,no-padding"];
+    check(&schema, &[&["masks", "demo", "--src", "A dog.", "--src", "Two dogs play."], &wrong[..]].concat());
+    check(
+        &schema,
+        &["masks", &fixture("whisper"), "--audio", &fixture("audio/tone.wav"), "--tgt-ids", "2,5,6"],
+    );
+}
+
+#[test]
 fn summary() {
     let schema = schema("summary");
     for (path, _, heads) in MODELS {

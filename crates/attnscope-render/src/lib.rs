@@ -62,6 +62,7 @@ pub mod summary;
 mod svg;
 mod table;
 mod text;
+pub mod tokens;
 pub mod trace;
 pub mod worked;
 mod wrap;

@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use attnscope_run::Weights;
 
-use crate::answer::{Diagnosis, Generation, Inspection, Summary};
+use crate::answer::{Diagnosis, Generation, Inspection, MaskProof, Summary};
 use crate::doctor::{DoctorOptions, doctor};
 use crate::failure::Failure;
 use crate::generate::{GenerateOptions, generate};
 use crate::given::Input;
 use crate::inspect::{Detail, inspect};
+use crate::masks::{MaskOptions, prove};
 use crate::note::{Listener, Note, Notes};
 use crate::open::Opened;
 use crate::ready::Ready;
@@ -140,11 +141,38 @@ impl Model {
         trace(self, input, selector, self.notes())
     }
 
+    /// The masks for an input, and the proofs that nothing gets past them.
+    ///
+    /// ```
+    /// use attnscope::{Input, MaskOptions};
+    ///
+    /// let proof = attnscope::open("demo")?.masks(&Input::text("A dog."), &MaskOptions::default())?;
+    /// assert!(!proof.fails());
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the model does not run, or the input is not for it.
+    pub fn masks(&self, input: &Input, options: &MaskOptions) -> Result<MaskProof, Failure> {
+        prove(&self.ready(input)?, input, options, self.notes())
+    }
+
     /// What is wrong with the model, and why.
     ///
     /// # Errors
     /// Where there is no model to judge, or the pairs are not for it.
     pub fn doctor(&self, options: &DoctorOptions<'_>) -> Result<Diagnosis, Failure> {
         doctor(self, options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Model;
+
+    #[test]
+    fn a_model_can_be_shared_between_threads() {
+        fn shared<T: Send + Sync + Clone + 'static>() {}
+        shared::<Model>();
     }
 }

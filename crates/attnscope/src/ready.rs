@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use attnscope_graph::{Dim, Front, Model, Side};
 use attnscope_run::generate::{Settings, Speech, Task};
 use attnscope_run::{Rows, Sequence, Shift, Tokenizer, Weights, audio, check_rows, pad_token};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::open::Opened;
@@ -40,7 +42,7 @@ pub struct Ready<'a> {
 }
 
 /// A token as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Token {
     /// Its number.
     pub id: u32,

@@ -16,7 +16,6 @@ mod notes;
 mod output;
 mod progress;
 mod summary;
-mod tokens;
 mod tour;
 mod trace;
 

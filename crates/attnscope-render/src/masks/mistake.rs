@@ -1,7 +1,6 @@
 //! A mistake beside what is right.
 
 use attnscope_diagnose::masks::{Compared, Shut};
-use serde_json::{Value, json};
 
 use super::{Grid, glyph, joined};
 use crate::heatmap::padded;
@@ -14,7 +13,7 @@ const MOST_KEYS: usize = 64;
 
 /// A mistake: the right weights and the wrong ones on the same scores, beside each other where there is room. `added` is how
 /// many positions of padding the source was given to show it.
-pub fn mistake(
+pub(super) fn mistake(
     compared: &Compared,
     (place, added): (&str, usize),
     labels: [&[String]; 2],
@@ -105,28 +104,4 @@ fn numbers(
         if style.color && alarm { format!("\x1b[1;38;5;168m{text}\x1b[0m") } else { text }
     }));
     lines
-}
-
-/// A mistake for programs.
-pub fn mistake_json(compared: &Compared, (layer, head, row): (usize, usize, usize), added: usize) -> Value {
-    let matrix = |values: &[f64]| -> Vec<Vec<f64>> {
-        values.chunks(compared.keys.max(1)).map(<[f64]>::to_vec).collect()
-    };
-    let rows: Vec<Value> = compared
-        .rows
-        .iter()
-        .map(|row| json!({ "sum": row.sum, "leaked": row.leaked, "lost": row.lost }))
-        .collect();
-    json!({
-        "mistake": compared.mistake.id(),
-        "node": compared.mistake.attention().path(&layer.to_string(), "scores"),
-        "head": head,
-        "row": row,
-        "added_padding": added,
-        "formula": compared.mistake.formula(),
-        "right": matrix(&compared.right),
-        "wrong": matrix(&compared.wrong),
-        "rows": rows,
-        "difference": compared.difference(),
-    })
 }

@@ -1,10 +1,10 @@
 //! Masks with the tokens on both sides, proofs in a table, mistakes beside what is right.
 
 mod mistake;
+mod page;
 mod proof;
 
 use attnscope_diagnose::masks::{Mask, Shut};
-use serde_json::{Value, json};
 
 use crate::glyphs::Glyphs;
 use crate::heatmap::{padded, short};
@@ -13,8 +13,9 @@ use crate::text::Style;
 use crate::trace::shape_text;
 use crate::wrap::{shown, width, wrap, wrap_plain};
 
-pub use mistake::{mistake, mistake_json};
-pub use proof::{measure_note, proof_json, proof_table, what_is_proved};
+use mistake::mistake;
+pub use page::text;
+use proof::{measure_note, proof_table, what_is_proved};
 
 /// The most columns of a row's label.
 const LABEL: usize = 16;
@@ -70,24 +71,23 @@ fn joined(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// What a cell looks like: Unicode, ASCII, a colour of the 256, and its letter in JSON.
-fn look(cell: Option<Shut>) -> (char, char, u8, char) {
+/// What a cell looks like: Unicode, ASCII, and a colour of the 256.
+fn look(cell: Option<Shut>) -> (char, char, u8) {
     match cell {
-        None => ('█', '#', 72, 'o'),
-        Some(Shut::Future) => ('·', '.', 240, 'f'),
-        Some(Shut::Padding) => ('×', 'x', 168, 'p'),
-        Some(Shut::FuturePadding) => ('×', 'x', 168, 'b'),
+        None => ('█', '#', 72),
+        Some(Shut::Future) => ('·', '.', 240),
+        Some(Shut::Padding | Shut::FuturePadding) => ('×', 'x', 168),
     }
 }
 
 fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
-    let (unicode, ascii, _, _) = look(cell);
+    let (unicode, ascii, _) = look(cell);
     if glyphs == Glyphs::Ascii { ascii } else { unicode }
 }
 
 /// What the cells of a mask mean, and the words for padding that stand at its sides: what was added, and the name of the
 /// model's pad id where that was given as a token.
-pub fn legend(added: bool, given: Option<&str>, options: Options) -> String {
+fn legend(added: bool, given: Option<&str>, options: Options) -> String {
     let [visible, future, padding] =
         [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, options.glyphs));
     let mut text = format!(
@@ -103,7 +103,7 @@ pub fn legend(added: bool, given: Option<&str>, options: Options) -> String {
 }
 
 /// Whose mask it is, its shape, how heads and layers share it, and the reason of every rule.
-pub fn mask_heading(mask: &Mask, options: Options) -> String {
+fn mask_heading(mask: &Mask, options: Options) -> String {
     let attention = mask.attention;
     let title = format!("{}  {}", attention.symbol(), attention.title());
     let whole = vec![mask.shape[0], mask.heads, mask.shape[2], mask.shape[3]];
@@ -128,13 +128,7 @@ pub fn mask_heading(mask: &Mask, options: Options) -> String {
 }
 
 /// One row of the batch of a mask, drawn; or why it is not.
-pub fn mask_drawing(
-    mask: &Mask,
-    row: usize,
-    labels: [&[String]; 2],
-    options: Options,
-    style: Style,
-) -> String {
+fn mask_drawing(mask: &Mask, row: usize, labels: [&[String]; 2], options: Options, style: Style) -> String {
     let cells = mask.of_row(row);
     let [queries, keys] = labels;
     let large = cells.len() > PLAIN_CELLS || queries.len() > MOST_QUERIES;
@@ -165,25 +159,4 @@ pub fn mask_drawing(
         out += &joined(&wrap(&shown(&text, options.glyphs), options.width));
     }
     out
-}
-
-/// A mask for programs: a string for every query, a letter for every key.
-pub fn mask_json(mask: &Mask) -> Value {
-    let row = |row: usize| -> Value {
-        let queries = mask.of_row(row).chunks(mask.shape[3].max(1));
-        queries.map(|keys| Value::String(keys.iter().map(|&cell| look(cell).3).collect())).collect()
-    };
-    json!({
-        "name": mask.attention.symbol(),
-        "attention": mask.attention.title(),
-        "nodes": mask.kind.map(|_| mask.attention.path("*", "mask")),
-        "causal": mask.kind.is_some_and(|kind| kind.causal),
-        "padding": mask.kind.is_some_and(|kind| kind.padding),
-        "shape": mask.shape,
-        "heads": mask.heads,
-        "layers": mask.layers,
-        "reasons": mask.reasons,
-        "rows": (0..mask.shape[0]).map(row).collect::<Vec<_>>(),
-        "blind": (0..mask.shape[0]).map(|row| mask.blind(row)).collect::<Vec<_>>(),
-    })
 }

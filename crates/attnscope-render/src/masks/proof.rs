@@ -1,7 +1,6 @@
 //! Proofs: a line each, and what there is to say of those that fail.
 
 use attnscope_diagnose::masks::{Claim, Proof, Verdict};
-use serde_json::{Value, json};
 
 use super::joined;
 use crate::layout::Options;
@@ -10,7 +9,7 @@ use crate::trace::{number, shape_text};
 use crate::wrap::{shown, wrap, wrap_plain};
 
 /// The proofs: what was perturbed, what must or must not move, how many cells, how far, the verdict.
-pub fn proof_table(proofs: &[Proof], options: Options) -> String {
+pub(super) fn proof_table(proofs: &[Proof], options: Options) -> String {
     let columns = vec![
         Column::left("perturbed"),
         Column::left("must"),
@@ -107,7 +106,7 @@ fn remark(proof: &Proof) -> Option<String> {
 
 /// What the proofs are about and what they cannot show; `added` is the padding of each row of the source and of the target
 /// that an input without any was given.
-pub fn what_is_proved(proofs: &[Proof], added: [usize; 2], options: Options) -> String {
+pub(super) fn what_is_proved(proofs: &[Proof], added: [usize; 2], options: Options) -> String {
     let ran = |proof: &&Proof| !matches!(proof.verdict, Verdict::NotRun(_));
     let mut text = String::new();
     if added != [0, 0] && proofs.iter().filter(ran).any(|proof| proof.claim.needs_padding()) {
@@ -122,7 +121,7 @@ pub fn what_is_proved(proofs: &[Proof], added: [usize; 2], options: Options) -> 
 }
 
 /// How movements are measured, in a sentence or two.
-pub fn measure_note(proofs: &[Proof], options: Options) -> String {
+pub(super) fn measure_note(proofs: &[Proof], options: Options) -> String {
     let loose = proofs.iter().find(|proof| proof.threshold > 0.0 && proof.cells > 0);
     let loose = loose.map(|proof| {
         format!(
@@ -138,35 +137,4 @@ pub fn measure_note(proofs: &[Proof], options: Options) -> String {
         loose.unwrap_or_default()
     );
     joined(&wrap_plain(&shown(&text, options.glyphs), options.width))
-}
-
-/// A proof for programs.
-pub fn proof_json(proof: &Proof) -> Value {
-    let mut value = json!({
-        "claim": proof.claim.id(),
-        "perturbed": proof.claim.perturbed(),
-        "expected": proof.claim.expected(),
-        "verdict": match proof.verdict {
-            Verdict::Holds => "holds",
-            Verdict::Fails(_) => "fails",
-            Verdict::NotRun(_) => "not_run",
-            Verdict::Inconclusive(_) => "inconclusive",
-        },
-        "runs": proof.runs,
-        "cells": proof.cells,
-        "cells_in_all": proof.cells_in_all,
-        "movement": proof.movement,
-        "felt": proof.felt,
-        "threshold": proof.threshold,
-    });
-    match &proof.verdict {
-        Verdict::Holds => {}
-        Verdict::Fails(leak) => {
-            value["leak"] = json!({
-                "node": leak.node, "at": leak.at, "movement": leak.movement, "cause": leak.cause,
-            });
-        }
-        Verdict::NotRun(why) | Verdict::Inconclusive(why) => value["why"] = json!(why),
-    }
-    value
 }

@@ -5,7 +5,9 @@
 mod diagnosis;
 mod generation;
 mod inspection;
+mod masks;
 mod summary;
+mod tokens;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -21,7 +23,9 @@ pub use inspection::{
     NamedShape, OtherModel, PickledObject, RecognisedModel, Recognition, TensorEntry, TensorStats, TypeCount,
     WeightState,
 };
+pub use masks::{MaskProof, ShownMistake};
 pub use summary::{Layer, Summary, SummaryInput, Totals};
+pub use tokens::{FeatureShape, InputTokens, ReadRecording};
 
 /// The number of the schema that docs/json.md describes.
 pub const SCHEMA: u32 = 1;
@@ -50,7 +54,13 @@ pub trait Answer: Serialize + JsonSchema {
 
 /// The schema of every answer, by its name.
 pub fn schemas() -> Vec<(&'static str, Schema)> {
-    vec![schema::<Diagnosis>(), schema::<Generation>(), schema::<Inspection>(), schema::<Summary>()]
+    vec![
+        schema::<Diagnosis>(),
+        schema::<Generation>(),
+        schema::<Inspection>(),
+        schema::<MaskProof>(),
+        schema::<Summary>(),
+    ]
 }
 
 fn schema<A: Answer>() -> (&'static str, Schema) {

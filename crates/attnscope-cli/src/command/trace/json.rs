@@ -6,11 +6,11 @@ use attnscope_render::trace::{AttentionMap, measures_json, stats_json};
 use attnscope_run::trace::TRACE_SCHEMA;
 use serde_json::{Value, json};
 
-use super::super::tokens::tokens_json;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
 use attnscope::Failure;
+use attnscope::answer::InputTokens;
 
 impl Ran<'_> {
     fn node_json(&self, id: NodeId) -> Value {
@@ -52,7 +52,7 @@ impl Ran<'_> {
             "precision": if self.trace.reference { "f64" } else { "f32" },
             "wiring": self.ready.model.wiring,
             "heads": attnscope_graph::Stack::ALL.map(|s| self.sizes.get(attnscope_graph::Dim::Heads(s))),
-            "tokens": tokens_json(self.ready, self.input, self.generated),
+            "tokens": InputTokens::of(self.ready, self.input, self.generated),
             "nodes": self.ready.model.graph.iter().map(node).collect::<Vec<_>>(),
             "blind": self.blind_json(),
         }))
@@ -83,7 +83,7 @@ impl Ran<'_> {
             "model": self.ready.opened.name,
             "family": self.ready.model.family.id,
             "wiring": self.ready.model.wiring,
-            "tokens": tokens_json(self.ready, self.input, self.generated),
+            "tokens": InputTokens::of(self.ready, self.input, self.generated),
             "nodes": all.into_iter().map(nodes).collect::<Vec<_>>(),
         });
         if let Picked::Walk(walk) = self.picked {

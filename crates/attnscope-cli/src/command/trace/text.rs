@@ -1,14 +1,14 @@
 //! A run in print.
 
+use attnscope::answer::InputTokens;
 use attnscope_checkpoint::Stats;
 use attnscope_graph::{
     AttentionKind, AttentionStep, Cut, Dim, Node, NodeId, Op, Snapshot, View, computed_before, order_note,
 };
 use attnscope_render::trace::{AttentionMap, TensorRow, attention_text, shape_text, tensor_table};
-use attnscope_render::{Array, Heatmap, attention_svg, clean};
+use attnscope_render::{Array, Heatmap, attention_svg, clean, tokens};
 
 use super::super::Output;
-use super::super::tokens::tokens_text;
 use super::Ran;
 use super::collect::Collect;
 use super::picked::Picked;
@@ -16,8 +16,10 @@ use crate::attention::{Batch, DrawnHeads};
 
 impl Ran<'_> {
     pub(super) fn text(&self, sink: &Collect, output: &Output<'_>) -> String {
-        let mut sections =
-            vec![self.heading(output), tokens_text(self.ready, self.input, self.generated, output.width())];
+        let mut sections = vec![
+            self.heading(output),
+            tokens::text(&InputTokens::of(self.ready, self.input, self.generated), output.width()),
+        ];
         if self.trace.payload {
             sections.extend(self.payloads(sink, output));
         } else {
