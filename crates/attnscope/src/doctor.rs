@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use attnscope_diagnose::{Patient, Progress, Rule, Thresholds, examine, rules};
+use attnscope_graph::Stack;
 
 use crate::answer::Diagnosis;
 use crate::failure::Failure;
-use crate::given::{Given, Input};
+use crate::given::{Given, Input, check_pairs};
 use crate::judged::{Judged, PairLines};
 use crate::model::Model;
 
@@ -80,8 +81,13 @@ fn judged<'m>(model: &'m Model, options: &DoctorOptions<'_>) -> Result<Judged<'m
         return Ok(Judged::at_rest());
     }
     let ready = model.ready(&options.input)?;
-    if !options.pairs.lines.is_empty() || options.input.source.is_none() {
+    if !options.pairs.lines.is_empty() {
+        check_pairs(&ready)?;
         return Judged::on_pairs(ready, options.pairs.clone());
+    }
+    let reads_target_alone = !ready.model.architecture.has(Stack::Encoder) && options.input.target.is_some();
+    if options.input.source.is_none() && !reads_target_alone {
+        return Judged::on_pairs(ready, PairLines::default());
     }
     match options.input.read(&ready)? {
         Given::Whole(input) => Ok(Judged::on_input(ready, input)),

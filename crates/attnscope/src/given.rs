@@ -227,6 +227,16 @@ const PROMPT: &str = "--prompt TEXT, --text FILE or --tgt-ids";
 /// How an encoder is.
 const SOURCE: &str = "--src TEXT, --src-file FILE or --src-ids";
 
+/// Pairs are of a source and a target: a model of one stack has no use for them.
+pub(crate) fn check_pairs(ready: &Ready<'_>) -> Result<(), Failure> {
+    let architecture = &ready.model.architecture;
+    match architecture.has_cross_attention() {
+        true => Ok(()),
+        false if architecture.has(Stack::Decoder) => Err(wrong_side(ready, PROMPT)),
+        false => Err(wrong_side(ready, SOURCE)),
+    }
+}
+
 /// What was given is for a model of another kind.
 fn wrong_side(ready: &Ready<'_>, instead: &str) -> Failure {
     let architecture = &ready.model.architecture;
