@@ -236,14 +236,17 @@ PEERS = {
 
 def peer(name, shape):
     """Answers every line with milliseconds, and what the run had to say."""
+    # Whatever a library prints, an export its steps for one, goes to standard error: answers alone go to standard output.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     run = PEERS[name](shape)
-    print("ready", flush=True)
+    print("ready", file=answers, flush=True)
     for _ in sys.stdin:
         begin = time.perf_counter()
         said = run()
         milliseconds = (time.perf_counter() - begin) * 1e3
         value = said if name.endswith("tokens") else milliseconds
-        print(f"{value:.4f} {said if name == 'torch-hooks' else ''}", flush=True)
+        print(f"{value:.4f} {said if name == 'torch-hooks' else ''}", file=answers, flush=True)
 
 
 # The other side: asks one after the other.
@@ -257,7 +260,8 @@ class Contender:
         )
 
     def wait(self):
-        assert self.process.stdout.readline().strip() == "ready", self.name
+        if self.process.stdout.readline().strip() != "ready":
+            sys.exit(f"{self.name} did not start: its error is above")
 
     def turn(self, count=True):
         self.process.stdin.write(self.request + "\n")

@@ -86,7 +86,9 @@ def of_planted(scheme, bug, truth, code, report):
         like = [u["like"]["relation"] for u in unusual if u.get("like")]
         if not set(bug.relations).isdisjoint(like):
             return Outcome("named as unusual", f"{unusual[0]['node']}, {', '.join(like)}")
-        return Outcome("unusual" if unusual else "missed", said(report))
+        # A difference that is new at the node and passes the tolerance only later is told there, as not proven.
+        begins = first and first["jumps"] and same_node(scheme, truth, first["node"])
+        return Outcome("unusual" if unusual or begins else "missed", said(report))
     if same_node(scheme, truth, first["node"]):
         also = [other["relation"] for other in first.get("also") or []]
         right = not set(bug.relations).isdisjoint([first.get("relation"), *also])

@@ -48,6 +48,7 @@ T5 = {
 }
 TABLES = {
     "src.embed.weight": ["model.shared.weight", "shared.weight"],
+    "tgt.embed.weight": ["model.decoder.embed_tokens.weight"],  # Whisper's, whose encoder reads no tokens.
     "src.positions.weight": ["model.encoder.embed_positions.weight"],
     "tgt.positions.weight": ["model.decoder.embed_positions.weight"],
     "logits.bias": ["final_logits_bias"],
@@ -81,6 +82,8 @@ class Checkpoint:
                 table = T5 if self.is_t5 else HUGGING_FACE
                 start = f"{stack}.block.{n}." if self.is_t5 else f"model.{stack}.layers.{n}."
                 for module, name in table.items():
+                    if stack == "encoder" and module.startswith("cross_attn"):
+                        continue
                     name = name.format(f=1 if stack == "encoder" else 2, hidden="wi_0" if self.is_gated else "wi")
                     for leaf in ("weight", "bias"):
                         if f"{start}{name}.{leaf}" in self.tensors:
@@ -188,6 +191,8 @@ def faults(c: Checkpoint) -> Iterator[Fault]:
                             lambda m, s=stack, a=a, b=b: swap_layers(m, s, a, b), ("swap_layers",), weights)
                 yield Fault("a copy of a layer", f"{stack} {a} over {b}",
                             lambda m, s=stack, a=a, b=b: copy_layer(m, s, a, b), ("copied_layer",), weights)
+                for part in ("self_attn", "cross_attn", "ffn"):
+                    yield from moved_sublayer(c, f"{stack}.{a}.{part}", f"{stack}.{b}.{part}")
     for at in c.attentions():
         yield from attention_faults(c, at)
     for at in c.feed_forwards():
@@ -210,6 +215,15 @@ def faults(c: Checkpoint) -> Iterator[Fault]:
                                 lambda m, a=a_norm, b=b_norm: swap(m, a, b), ("exchange",), both(a_norm, b_norm))
         yield missing_layer(c, stack)
     yield from table_faults(c)
+
+
+def moved_sublayer(c: Checkpoint, a: str, b: str) -> Iterator[Fault]:
+    """One sublayer, with its norm, in the other's place. T5's bias table stays: only the first layer has one."""
+    paths = [path for path in c.under(a) if path.replace(a, b, 1) in c]
+    if paths:
+        weights = tuple(paths + [path.replace(a, b, 1) for path in paths])
+        yield Fault("a sublayer exchanged between two layers", f"{a}, {b}",
+                    lambda m: [swap(m, path, path.replace(a, b, 1)) for path in paths], ("exchange",), weights)
 
 
 def attention_faults(c: Checkpoint, at: str) -> Iterator[Fault]:
@@ -246,6 +260,7 @@ def attention_faults(c: Checkpoint, at: str) -> Iterator[Fault]:
     if f"{at}.q.bias" in c:
         for name in ("q", "v", "out"):
             yield dropped(f"{at}.{name}.bias")
+    if f"{at}.k.bias" in c:
         fault = dropped(f"{at}.k.bias")
         fault.name, fault.notes = "k's bias dropped", {"no_effect": True}
         yield fault
@@ -253,9 +268,9 @@ def attention_faults(c: Checkpoint, at: str) -> Iterator[Fault]:
 
 def table_faults(c: Checkpoint) -> Iterator[Fault]:
     for by in (1, -1):
-        yield Fault("embeddings rolled by one row", f"src.embed {by:+d}",
-                    lambda m, by=by: m.__setitem__("src.embed.weight", np.roll(m["src.embed.weight"], by, 0)),
-                    ("roll",), ("src.embed.weight",))
+        embed = "src.embed.weight" if "src.embed.weight" in c else "tgt.embed.weight"
+        yield Fault("embeddings rolled by one row", f"{embed.removesuffix('.weight')} {by:+d}",
+                    lambda m, p=embed, by=by: m.__setitem__(p, np.roll(m[p], by, 0)), ("roll",), (embed,))
         for path in ("src.positions.weight", "tgt.positions.weight"):
             if path in c:
                 yield Fault("positions rolled by one row", f"{path} {by:+d}",
@@ -263,7 +278,7 @@ def table_faults(c: Checkpoint) -> Iterator[Fault]:
     for a, b in (("src.positions.weight", "tgt.positions.weight"),
                  ("encoder.0.self_attn.bias.weight", "decoder.0.self_attn.bias.weight")):
         if a in c and b in c:
-            yield Fault("encoder and decoder tables exchanged", a.split(".")[1],
+            yield Fault("encoder and decoder tables exchanged", a.split(".")[-2],
                         lambda m, a=a, b=b: swap(m, a, b), ("exchange",), (a, b))
 
 
