@@ -2,8 +2,10 @@
 //!
 //! The input is a line for each tensor, its name and its dimensions, then an empty line, then a config.json.
 
+use attnscope::{Component, FlowOptions, flow_of};
+use attnscope_checkpoint::Format;
 use attnscope_graph::{Config, Recognised, TensorSpec, recognise};
-use attnscope_render::{Component, FlowOptions, Options, Style, draw, flow};
+use attnscope_render::{Options, Style, flow};
 use serde_json::{Map, Value};
 
 /// More columns than this do not show more code.
@@ -25,9 +27,8 @@ pub fn recognise_and_draw(bytes: &[u8]) {
         _ => (Component::Full, false),
     };
     let options = FlowOptions { component, layer: None, symbolic };
-    for diagram in flow(&model, &options).iter().flatten() {
-        let _ = draw(diagram, Options { width: WIDTH, ..Options::default() }, Style::default());
-    }
+    let Ok(drawn) = flow_of("fuzz", Format::Safetensors, &model, &options) else { return };
+    let _ = flow::text(&drawn, Options { width: WIDTH, ..Options::default() }, Style::default());
 }
 
 fn tensor((storage, line): (usize, &str)) -> TensorSpec {

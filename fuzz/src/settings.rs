@@ -1,11 +1,11 @@
 //! Generates with the settings of a generation_config.json.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use attnscope_checkpoint::Checkpoint;
 use attnscope_graph::{Config, Model, Recognised, recognise};
 use attnscope_run::generate::{Generator, Limit, Settings};
-use attnscope_run::{Native, Weights, tensor_specs};
+use attnscope_run::{Executor, Limits, Native, Weights, tensor_specs};
 use serde_json::{Map, Value};
 
 /// Of the beams and tokens that are asked for, as many as are quick.
@@ -13,7 +13,7 @@ const BEAMS: usize = 3;
 const TOKENS: usize = 6;
 
 struct Tiny {
-    model: Model,
+    model: Arc<Model>,
     weights: Weights,
     config: attnscope_checkpoint::Config,
 }
@@ -32,7 +32,7 @@ static TINY: LazyLock<Tiny> = LazyLock::new(|| {
         unreachable!("the fixture is a model")
     };
     let Ok(weights) = Weights::load(&model, &checkpoint) else { unreachable!("the fixture is whole") };
-    Tiny { model: *model, weights, config }
+    Tiny { model: Arc::new(*model), weights, config }
 });
 
 /// Reads the settings and generates a few tokens with them.
@@ -44,8 +44,11 @@ pub fn generate(bytes: &[u8]) {
     settings.beams = settings.beams.min(BEAMS);
     let most = settings.max_length(settings.start.len()).min(settings.start.len() + TOKENS);
     settings.limit = Limit::Total(most);
-    let made = Generator { model, weights, settings: &settings }
-        .from_tokens(&mut Native::new(), &[vec![5, 6, 7, 0], vec![8, 0]]);
+    let Ok(prepared) = Native::new().prepare(model.clone(), weights.clone()) else {
+        unreachable!("the fixture runs")
+    };
+    let mut session = prepared.session(&Limits::default());
+    let made = Generator::new(&settings).from_tokens(&mut *session, &[vec![5, 6, 7, 0], vec![8, 0]]);
     for hypothesis in made.iter().flatten().flatten() {
         assert!(hypothesis.tokens.len() <= TOKENS, "{hypothesis:?}");
     }

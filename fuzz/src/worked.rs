@@ -1,7 +1,9 @@
 //! Reads a worked example, judges it and prints it both ways.
 
-use attnscope_diagnose::worked::{Verdict, judge, parse};
-use attnscope_render::worked::{example_json, example_text};
+use attnscope::answer::WorkedExamples;
+use attnscope::check_example;
+use attnscope_diagnose::worked::Verdict;
+use attnscope_render::worked;
 use attnscope_render::{Options, Style};
 
 /// More columns than this do not show more code.
@@ -10,13 +12,14 @@ const WIDTH: usize = 60;
 /// The whole way from text to verdicts.
 pub fn judge_and_print(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let Ok(example) = parse(&text) else { return };
-    let judgement = judge(&example);
+    let Ok(judged) = check_example("fuzz", &text) else { return };
+    let (example, judgement) = (&judged.example, &judged.judgement);
     assert_eq!(judgement.claims.len(), example.claims.len());
     let wrong = judgement.claims.iter().any(|judged| matches!(judged.verdict, Verdict::Wrong(_)));
     assert!(!wrong || judgement.first_mistake().is_some());
     assert_eq!(judgement.is_right(), judgement.first_mistake().is_none());
-    let printed = example_text("fuzz", &example, &judgement, Options { width: WIDTH, ..Options::default() }, Style::default());
+    let answer = WorkedExamples { examples: vec![judged], of_many: false };
+    let printed = worked::text(&answer, Options { width: WIDTH, ..Options::default() }, Style::default());
     assert!(!printed.is_empty());
-    let _ = example_json("fuzz", &example, &judgement).to_string();
+    assert!(serde_json::to_string(&answer).is_ok());
 }

@@ -14,13 +14,13 @@ use crate::read;
 use crate::source::Source;
 use crate::tensor::{Packing, TensorInfo};
 
-/// A tokenizer is the largest companion that is read, and those stay far below this.
+/// The largest companion file that is read is a tokenizer, and tokenizers stay far below this.
 const MAX_COMPANION: u64 = 256 << 20;
 
 /// Configs that one more shard may add: comparing them with those that are known takes time.
 const MAX_NEW: usize = 64;
 
-/// A checkpoint whose headers have been read and checked, and whose values have not been touched.
+/// A checkpoint whose headers have been read and checked, and whose values have not been read.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -200,7 +200,7 @@ impl Checkpoint {
         self.by_name.get(name).and_then(|&i| self.tensors.get(i))
     }
 
-    /// What is written down about the model: config.json first, then generation_config.json, then the weight
+    /// The facts about the model: config.json first, then generation_config.json, then the weight
     /// files' own metadata.
     pub fn configs(&self) -> &[Config] {
         &self.configs
@@ -254,7 +254,7 @@ impl Checkpoint {
         &self.ignored
     }
 
-    /// For a check that is made later.
+    /// Kept for checksums that are computed later.
     pub(crate) fn sources(&self) -> &[Source] {
         &self.sources
     }
@@ -263,7 +263,7 @@ impl Checkpoint {
         &self.lists
     }
 
-    /// The file that a tensor's place speaks of.
+    /// The file in which a tensor lies.
     pub(crate) fn source(&self, tensor: &TensorInfo) -> &Source {
         // Set by `add`, never by a file.
         &self.sources[tensor.place.source]

@@ -49,13 +49,21 @@ impl Checkpoint {
         self.sources().iter().map(|source| sha256(source).map_err(|kind| source.error(kind))).collect()
     }
 
+    /// Statistics of a tensor, on all cores.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn stats_of(&self, tensor: &TensorInfo) -> Result<Stats, Error> {
+        stats::of(self.source(tensor), tensor)
+    }
+
     /// Statistics of every tensor, in the order of [`Checkpoint::tensors`], on all cores.
     pub fn stats(&self) -> Vec<Result<Stats, Error>> {
         let pairs: Vec<_> = self.tensors().iter().map(|t| (self.source(t), t)).collect();
         stats::of_all(&pairs)
     }
 
-    /// Computes the checksums that opening left out because the file is large, and gives all of them as they then stand.
+    /// Computes the checksums that opening left out because the file is large, and returns the state of all of them.
     ///
     /// # Errors
     /// When a sum is wrong.
@@ -82,7 +90,7 @@ impl Checkpoint {
         }
     }
 
-    /// A tensor to be written in f32; whole numbers of up to 32 bits in i64, exactly.
+    /// A tensor to be written in f32; integers of up to 32 bits in i64, exactly.
     pub fn widened<'c>(&'c self, tensor: &'c TensorInfo) -> Entry<'c> {
         let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
         match whole_number(tensor.dtype) {
@@ -117,7 +125,7 @@ fn sha256(source: &Source) -> Result<String, ErrorKind> {
     Ok(format!("{:x}", sum.finalize()))
 }
 
-/// How the bytes of a type of whole numbers are read, if i64 holds all of them.
+/// How the bytes of an integer type are read, if i64 holds every value of it.
 fn whole_number(dtype: DType) -> Option<fn(&[u8]) -> i64> {
     fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
         let mut array = [0; N];

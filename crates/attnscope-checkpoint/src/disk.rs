@@ -1,4 +1,4 @@
-//! What the disk has room for.
+//! How much space the disk has.
 
 use std::path::Path;
 

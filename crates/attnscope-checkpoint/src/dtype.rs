@@ -30,7 +30,7 @@ pub enum DType {
     Q4K,
     Q5K,
     Q6K,
-    /// One f32 scale a tensor, then an i8 an element.
+    /// One f32 scale per tensor, then one i8 per element.
     AprQ8,
     /// One f16 scale for each 32 elements, then 16 bytes of nibbles.
     AprQ4,
@@ -76,7 +76,7 @@ impl DType {
         }
     }
 
-    /// True where every element is a number that stands for itself: no shared scales.
+    /// True where every element is stored by itself, without a shared scale.
     pub fn is_plain(self) -> bool {
         self.block().0 == 1 && self != Self::AprQ8
     }

@@ -1,11 +1,12 @@
 //! What can be wrong with a file, where in it, and what to do next.
 
+use crate::remedy::Remedy;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::memory::Shortage;
 
-/// A file that could not be opened, believed, or read.
+/// A file that could not be opened or read, or that contradicts itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", shown(file))]
 pub struct Error {
@@ -15,7 +16,7 @@ pub struct Error {
     pub kind: ErrorKind,
 }
 
-/// The ways in which a file can be at fault.
+/// What can be wrong with a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -31,8 +32,8 @@ pub enum ErrorKind {
         /// What the file looks like instead.
         found: String,
     },
-    /// The file ends before something it promises.
-    #[error("{place}: needs {need} bytes, {have} are there: the file is cut short or its header lies")]
+    /// The file ends before something that its header announces.
+    #[error("{place}: needs {need} bytes, {have} are there: the file is cut short or its header is wrong")]
     Truncated {
         /// The section or tensor that runs past the end.
         place: String,
@@ -41,8 +42,8 @@ pub enum ErrorKind {
         /// How many are left.
         have: u64,
     },
-    /// The file ends before the part that says where everything is.
-    #[error("the file is cut short: its {what}, which stands at its end, is not there")]
+    /// The file ends before the table of its contents.
+    #[error("the file is cut short: its {what}, which belongs at its end, is missing")]
     NoDirectory {
         /// What the format calls that part.
         what: &'static str,
@@ -63,7 +64,7 @@ pub enum ErrorKind {
         /// The name.
         name: String,
     },
-    /// A length that is believable for the format and still more than this reader will hold in memory.
+    /// A length that the format allows, but more than this reader keeps in memory.
     #[error("{place}: {found} bytes, more than the {cap} allowed there")]
     TooLarge {
         /// The section.
@@ -78,26 +79,26 @@ pub enum ErrorKind {
     Changed {
         /// Its length when it was opened.
         was: u64,
-        /// Its length when that was seen.
+        /// Its length when the change was noticed.
         now: u64,
     },
-    /// Believable, and more than this process may use.
+    /// Allowed by the format, but more memory than this process may use.
     #[error("{place}: {shortage}")]
     Shortage {
-        /// What was to be held.
+        /// What the memory was for.
         place: String,
-        /// What it needs and what there is.
+        /// What it needs and what is available.
         shortage: Shortage,
     },
-    /// Memory that there seemed to be, and that the system did not give.
+    /// Memory that seemed to be free, but that the system did not give.
     #[error("{place}: there is no memory for its {need} bytes")]
     Memory {
-        /// What was to be held.
+        /// What the memory was for.
         place: String,
         /// Its bytes.
         need: u64,
     },
-    /// The bytes are not the ones that were summed when the file was written.
+    /// The checksum does not match: the bytes changed since the file was written.
     #[error("{place}: checksum is {found:08x}, the file says {expected:08x}")]
     Checksum {
         /// Which of the checksums.
@@ -123,8 +124,8 @@ impl Error {
         Self { file: file.as_ref().to_owned(), kind: kind.into() }
     }
 
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match &self.kind {
             ErrorKind::Io(e) | ErrorKind::Write(e) if limit_help(e).is_some() => {
                 limit_help(e).unwrap_or_default().into()
@@ -139,10 +140,10 @@ impl Error {
             }
             ErrorKind::Io(_) => "check that the file can be read by you".into(),
             ErrorKind::Write(_) => {
-                "check that the folder is there, that you may write to it, and that it has room".into()
+                "check that the folder exists, that you may write to it, and that the disk has space".into()
             }
             ErrorKind::Unrecognised { .. } => {
-                format!("formats that are read: {}", crate::Format::list())
+                format!("formats that are read: {}", crate::Format::list()).into()
             }
             ErrorKind::NoDirectory { .. } => {
                 "fetch or write the file again, to its end: compare its size with that of the original".into()
@@ -154,26 +155,26 @@ impl Error {
                 "the file does not follow its format: write it again with the tool that made it".into()
             }
             ErrorKind::Changed { .. } => {
-                "wait until whoever writes it is done, or give a copy, then run it again".into()
+                "wait until the program that writes it is done, or give a copy, then run it again".into()
             }
-            ErrorKind::Shortage { shortage, .. } => shortage.help().into(),
+            ErrorKind::Shortage { shortage, .. } => shortage.remedy(),
             ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
-            ErrorKind::Unsupported { help, .. } => help.clone(),
+            ErrorKind::Unsupported { help, .. } => help.clone().into(),
         }
     }
 }
 
-/// A file's name; none at all is seen to be none.
+/// A file's name in quotation marks where it is empty, so that it can be seen.
 fn shown(file: &Path) -> std::path::Display<'_> {
     if file.as_os_str().is_empty() { Path::new("\"\"").display() } else { file.display() }
 }
 
-/// What to do where the system refuses for want of room or of open files, whatever the file is.
+/// What to do where the disk is full or too many files are open, whatever the file is.
 pub fn limit_help(e: &std::io::Error) -> Option<&'static str> {
     use std::io::ErrorKind as Kind;
     match e.kind() {
         Kind::StorageFull | Kind::QuotaExceeded => {
-            Some("make room on that disk, or write to another one; nothing was left behind")
+            Some("free some space on that disk, or write to another one; nothing was left behind")
         }
         Kind::FileTooLarge => Some(
             "raise the limit on the size of a file (`ulimit -f`), or write to a disk that holds larger ones; nothing was left behind",

@@ -30,7 +30,7 @@ pub(crate) fn is_about(config: &str, weights: &Weights) -> bool {
     config != ADAPTER_CONFIG || adapter
 }
 
-/// The most that is read of a configuration, whose values may take some thirty times their bytes in memory.
+/// The largest configuration that is read. Its values may take about thirty times its bytes in memory.
 pub(crate) const MAX_CONFIG: u64 = 4 << 20;
 
 /// The index of a sharded model names every tensor.
@@ -47,11 +47,11 @@ const NAMED: [&str; 4] = [
     "pytorch_model.bin.index.json",
 ];
 
-/// Weights by ending, those of one row alike in rank.
+/// Weights by file name ending; the endings of one row have the same rank.
 const ENDINGS: [&[&str]; 5] =
     [&["safetensors"], &["gguf"], &["apr"], &["pt", "pth", "bin", "ckpt"], &["npz"]];
 
-/// What trainers leave beside the weights under the same endings.
+/// Files of trainers that have the same endings as weights.
 const NOT_WEIGHTS: [&str; 7] =
     ["training_args.bin", "optimizer.", "scheduler.", "rng_state", "scaler.", "trainer_state", "trace"];
 
@@ -89,7 +89,7 @@ pub(crate) fn choose(path: &Path) -> Result<Chosen, Error> {
         return Ok(Chosen { weights, beside: Some(path.to_owned()), companions, ignored });
     }
     let beside = path.parent().map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
-    // The folder may be closed to us though the file is not.
+    // The folder may be unreadable although the file is readable.
     let files = beside.and_then(|dir| list(dir).ok()).unwrap_or_default();
     let companions = beside.map(|dir| companions(dir, &files)).unwrap_or_default();
     let index = path.to_string_lossy().ends_with(".index.json");
@@ -128,7 +128,7 @@ fn has_ending(name: &str, endings: &[&str]) -> bool {
         && !NOT_WEIGHTS.iter().any(|other| name.starts_with(other))
 }
 
-/// Of several candidates those that are checkpoints; all of them where none is, so that the error shows.
+/// Those candidates that are checkpoints; all candidates where none is, so that opening one reports the error.
 fn by_content<'f>(dir: &Path, names: Vec<&'f String>) -> Vec<&'f String> {
     let is_checkpoint =
         |name: &&&String| Source::look(&dir.join(name)).is_ok_and(|s| crate::format::sniff(&s).is_ok());
@@ -200,7 +200,7 @@ fn companions(dir: &Path, files: &BTreeSet<String>) -> Vec<PathBuf> {
     files.iter().filter(|name| is_companion(name)).map(|name| dir.join(name)).collect()
 }
 
-/// Whether a file is part of a tokenizer or of an audio front end, by name: these have no other mark.
+/// Whether a file is part of a tokenizer or of an audio front end, judged by its name alone.
 pub(crate) fn is_companion(name: &str) -> bool {
     const NAMES: [&str; 11] = [
         "tokenizer.json",
@@ -226,7 +226,7 @@ pub(crate) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
     // Asked before opening: opening a pipe would wait for a writer.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         let what = "not a regular file".into();
-        let help = "put a file in its place, or take it away".into();
+        let help = "replace it by a file, or remove it".into();
         return Err(Error::new(path, ErrorKind::Unsupported { what, help }));
     }
     let mut bytes = Vec::new();
@@ -308,7 +308,7 @@ pub(crate) fn inside(name: &str) -> bool {
     !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// The names of shards come from a stranger: they stay in the folder, and all of them are there.
+/// The names of shards are untrusted: checks that each stays in the folder and exists.
 fn check_shards(path: &Path, dir: &Path, shards: &BTreeSet<String>) -> Result<(), Error> {
     let wrong = |expected: String, found: &str| {
         Err(Error::new(path, ErrorKind::invalid("weight_map", expected, found)))

@@ -1,4 +1,4 @@
-//! The table of formats: how each is told by its first bytes.
+//! The table of formats: how each is recognised by its first bytes.
 
 use std::fmt;
 
@@ -52,10 +52,10 @@ impl fmt::Display for Format {
     }
 }
 
-/// How much of a file is looked at to say what it is.
+/// How many bytes of a file are read to recognise its format.
 const LOOK: u64 = 4096;
 
-/// The name of the format of a file that is there and holds tensors, whether it is read here or not.
+/// The format of an existing file that holds tensors, also where attnscope does not read that format.
 pub(crate) fn tensors_in(path: &std::path::Path) -> Option<&'static str> {
     let source = Source::look(path).ok()?;
     if let Ok(format) = sniff(&source) {
@@ -71,7 +71,7 @@ pub(crate) fn tensors_in(path: &std::path::Path) -> Option<&'static str> {
     }
 }
 
-/// Tells the format by content; a file's name is somebody's opinion.
+/// Recognises the format by content, because file names are often wrong.
 pub(crate) fn sniff(source: &Source) -> Result<Format, ErrorKind> {
     let start = source.start(LOOK)?;
     match start.as_ref() {
@@ -89,7 +89,7 @@ pub(crate) fn sniff(source: &Source) -> Result<Format, ErrorKind> {
     }
 }
 
-/// A length, then a JSON object. Text can have a brace there too, but then its "length" is astronomical.
+/// A length, then a JSON object. Text can have a brace there, too, but read as a length its first bytes are far too large.
 fn is_safetensors(bytes: &[u8]) -> bool {
     let Some((length, [b'{', ..])) = bytes.split_first_chunk::<8>() else { return false };
     u64::from_le_bytes(*length) < 1 << 40 || length.iter().any(|b| !b.is_ascii_graphic() && *b != b' ')
@@ -112,7 +112,7 @@ fn sniff_zip(source: &Source) -> Result<Format, ErrorKind> {
     Err(ErrorKind::Unrecognised { found })
 }
 
-/// Says what a file is that is no checkpoint, since that is how the user finds out what went wrong.
+/// Says what a file is instead of a checkpoint, so that the user sees what went wrong.
 fn describe(start: &[u8]) -> ErrorKind {
     if start.starts_with(b"version https://git-lfs") {
         return ErrorKind::Unsupported {
@@ -122,7 +122,7 @@ fn describe(start: &[u8]) -> ErrorKind {
     }
     if is_onnx(start) {
         return ErrorKind::Unsupported {
-            what: "an ONNX model: expected a table of weights, found a graph of operations of its own".into(),
+            what: "an ONNX model: expected a table of weights, found a graph of operations".into(),
             help: ONNX_HELP.into(),
         };
     }
@@ -146,7 +146,7 @@ fn describe(start: &[u8]) -> ErrorKind {
 /// What to do with an ONNX export.
 pub(crate) const ONNX_HELP: &str = "give the folder that it was exported from, with config.json and model.safetensors: the name on the Hugging Face hub is often the same without \"onnx\", and config.json has it under _name_or_path";
 
-/// The newest version of ONNX's format is 13; one byte is enough for those to come.
+/// The newest version of ONNX's format is 13; later ones will fit in one byte for a long time.
 const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 1..=31;
 
 /// A protobuf message of ONNX's ModelProto: the format's version, then who wrote it, then the graph or the operator set.
@@ -163,7 +163,7 @@ fn is_onnx(start: &[u8]) -> bool {
             [0x3a | 0x42, ..] => return true,
             [0x12 | 0x1a | 0x22 | 0x32, length @ 0..=127, tail @ ..] => {
                 match tail.get(usize::from(*length)..) {
-                    // A file that is cut short within a text of its writer's.
+                    // The file ends within such a text.
                     None => return true,
                     Some([]) => return true,
                     Some(tail) => rest = tail,
@@ -210,7 +210,7 @@ fn binary(start: &[u8]) -> Option<String> {
 fn text(start: &[u8]) -> Option<String> {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // A character may be cut by the end of the look.
+        // The last character may be cut, because only the first bytes are read.
         Err(e) if e.error_len().is_none() => std::str::from_utf8(start.get(..e.valid_up_to())?).ok()?,
         Err(_) => return None,
     };

@@ -1,4 +1,4 @@
-//! Names on the Hugging Face hub, which are no paths: where a copy may be, and how to fetch one.
+//! Names on the Hugging Face hub that were given instead of a path: where a copy may be, and how to fetch one.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(crate) fn name(path: &Path) -> Option<String> {
     named.then(|| format!("{owner}/{model}"))
 }
 
-/// The error that a name was given in the place of a path.
+/// The error for a name that was given instead of a path.
 pub(crate) fn no_path(path: &Path, name: &str) -> Error {
     let what =
         "expected a file or a folder, found no such path; it looks like a name on the Hugging Face hub, and \

@@ -1,4 +1,4 @@
-//! Which files this process has read, so that no output goes over one of them.
+//! Which files this process has read, so that no output overwrites one of them.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
@@ -9,19 +9,19 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::error::{Error, ErrorKind};
 use crate::format;
 
-/// What a file is, under whatever name.
+/// Identifies a file, whatever its name.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Identity {
     #[cfg(unix)]
     place: (u64, u64),
     #[cfg(not(unix))]
     place: std::path::PathBuf,
-    /// The number of a file that is gone may be given to the next one, which was made later.
+    /// The inode number of a deleted file may be reused; the time of creation then differs.
     made: Option<std::time::SystemTime>,
 }
 
 impl Identity {
-    /// `None` for what is no regular file: a pipe or a terminal is written to without harm.
+    /// `None` for anything but a regular file: writing to a pipe or a terminal destroys nothing.
     fn of(path: &Path, meta: &Metadata) -> Option<Self> {
         if !meta.is_file() {
             return None;
@@ -56,12 +56,12 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Notes a file that belongs to what is read and need not be opened itself: a model's tokenizer.
+/// Notes a file that belongs to the model but is not opened, such as its tokenizer.
 pub(crate) fn note(path: &Path) {
     noted().extend(fs::metadata(path).ok().and_then(|meta| Identity::of(path, &meta)));
 }
 
-/// Whether a result may go to a file: not over what this process has read, and not over a model or tensors.
+/// Whether a result may be written to a file: it must not overwrite an input of this process, a model or tensors.
 ///
 /// # Errors
 /// When it is one of these, or a folder.
@@ -69,7 +69,7 @@ pub fn check_output(path: &Path) -> Result<(), Error> {
     let refused = |what: String, help: &str| {
         Err(Error::new(path, ErrorKind::Unsupported { what, help: help.to_owned() }))
     };
-    // What is not there, or cannot be looked at, is the writer's concern.
+    // A file that does not exist or cannot be read is left to the writer.
     let Ok(meta) = fs::metadata(path) else { return Ok(()) };
     if meta.is_dir() {
         return refused(
@@ -79,12 +79,12 @@ pub fn check_output(path: &Path) -> Result<(), Error> {
     }
     let Some(identity) = Identity::of(path, &meta) else { return Ok(()) };
     if noted().contains(&identity) {
-        let what = "it is an input of this command or a file of its model, and is not written over";
+        let what = "it is an input of this command or a file of its model, and is not overwritten";
         return refused(what.into(), "give another name for the output");
     }
     match format::tensors_in(path) {
         Some(format) => refused(
-            format!("it holds a model or tensors ({format}), and is not written over"),
+            format!("it holds a model or tensors ({format}), and is not overwritten"),
             "give another name for the output, or move that file away first",
         ),
         None => Ok(()),

@@ -5,7 +5,7 @@ use crate::error::ErrorKind;
 /// Values in a header, an index or a config. Tables of a hundred thousand tensors stay below.
 pub const MAX_JSON_VALUES: usize = 1 << 20;
 
-/// Refuses JSON with more values than `most`, which is `place` to the user.
+/// Refuses JSON with more values than `most`. Errors call it `place`.
 ///
 /// # Errors
 /// When there are more.

@@ -1,7 +1,7 @@
 //! Opens checkpoints by content, lists their tensors without reading them, and reads one tensor at a time.
 //!
-//! A checkpoint comes from a stranger: every size, offset and count is checked before it is believed, a pickle is
-//! interpreted by a machine that can build values and call nothing, and what a header may cost is bounded.
+//! Checkpoints are untrusted: every size, offset and count is checked before it is used, a pickle is interpreted by a machine
+//! that builds values and calls nothing, and the memory that a header may take is bounded.
 
 mod checkpoint;
 mod contents;
@@ -20,6 +20,7 @@ mod memory;
 mod pread;
 mod quant;
 mod read;
+mod remedy;
 mod source;
 mod stats;
 mod tensor;
@@ -36,7 +37,8 @@ pub use inputs::{check_output, open_input};
 pub use json::{MAX_JSON_VALUES, check_json_values};
 pub use list::List;
 pub use listing::{Check, CheckState, Config, Placeholder};
-pub use memory::{Limit, Shortage, allow_memory, check_memory, check_memory_assuming};
+pub use memory::{Limit, Shortage, allow_memory, check_memory, check_memory_assuming, check_memory_within};
+pub use remedy::Remedy;
 pub use stats::Stats;
 pub use tensor::{Identity, TensorInfo};
 pub use unfinished::{Abandoned, Purpose, Unfinished, abandon_all};

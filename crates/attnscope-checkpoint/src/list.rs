@@ -19,9 +19,9 @@ pub(crate) struct StoredList {
 /// The elements of such an array.
 #[derive(Debug, Clone, PartialEq)]
 pub enum List {
-    /// Texts; what is no UTF-8 in them is replaced.
+    /// Texts; bytes that are not UTF-8 are replaced.
     Texts(Vec<String>),
-    /// Numbers, and true and false as 1 and 0.
+    /// Numbers; true and false are 1 and 0.
     Numbers(Vec<f64>),
 }
 

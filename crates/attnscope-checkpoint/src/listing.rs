@@ -17,7 +17,7 @@ pub(crate) struct Listing {
     pub(crate) left_out: Vec<String>,
 }
 
-/// Facts that somebody wrote down: config.json, a header's metadata, a pickled dictionary of sizes.
+/// Facts about the model: config.json, a header's metadata, a pickled dictionary of sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Where they were found, as shown to the user: `config.json`, `metadata`, `dims`.
@@ -42,11 +42,11 @@ pub struct Placeholder {
 pub struct Check {
     /// What it covers: `header`, `whole file`.
     pub what: &'static str,
-    /// How it stands. A sum that is wrong is an error, not a state.
+    /// Its state. A wrong checksum is an error, not a state.
     pub state: CheckState,
 }
 
-/// How a checksum stands.
+/// The state of a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckState {
     /// Computed and equal.

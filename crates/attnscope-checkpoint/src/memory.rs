@@ -1,46 +1,47 @@
-//! What memory this process may still use: the least of what the machine has free, what its control groups and
-//! limits allow, and what the user allows.
+//! How much memory this process may still use: the least of what the machine has free, what its control groups and limits
+//! allow, and what the user allows.
 //!
-//! Linux gives memory on credit, and takes it back by killing the process. So what a run needs is computed before it starts
-//! and held against this; an allocation that fails comes too late.
+//! Linux promises more memory than it has, and kills the process when it runs out. So the need of a run is computed before it
+//! starts and compared with this limit; a failing allocation would come too late.
 
+use crate::remedy::Remedy;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ErrorKind;
 
-/// Needs below this are not worth asking the system about.
+/// For needs below this the system is not asked.
 const SMALL: u64 = 64 << 20;
 
 /// The user's limit; `u64::MAX` where there is none.
 static ALLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Allows this process to use so many bytes in all, as far as [`check_memory`] is asked.
+/// Limits the memory of this process to so many bytes, wherever [`check_memory`] is called.
 pub fn allow_memory(bytes: u64) {
     ALLOWED.store(bytes, Ordering::Relaxed);
 }
 
-/// A need that is larger than what there is.
+/// A need that is larger than the available memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("needs {} of memory, and {} {limit}", Bytes(*.need), Bytes(*.have))]
 pub struct Shortage {
-    /// Bytes that are needed beside what is in use.
+    /// Bytes that are needed in addition to those in use.
     pub need: u64,
     /// Bytes that may still be used.
     pub have: u64,
-    /// Who says so.
+    /// Where the limit comes from.
     pub limit: Limit,
 }
 
 impl Shortage {
     /// What to do about it, whatever the memory was for.
-    pub fn help(&self) -> &'static str {
+    pub fn remedy(&self) -> Remedy {
         match self.limit {
-            Limit::Allowed => "allow more with --memory",
-            Limit::Assumed => "say with --memory what there is",
-            Limit::Process => "raise the limit with `ulimit -v` and `ulimit -d`, or free some memory",
-            Limit::Group => "give the container or job more memory",
-            Limit::Machine => "free some memory, or run it on a machine with more",
+            Limit::Allowed => Remedy::AllowMemory,
+            Limit::Assumed => Remedy::SayMemory,
+            Limit::Process => "raise the limit with `ulimit -v` and `ulimit -d`, or free some memory".into(),
+            Limit::Group => "give the container or job more memory".into(),
+            Limit::Machine => "free some memory, or run it on a machine with more".into(),
         }
     }
 }
@@ -56,7 +57,7 @@ pub enum Limit {
     Process,
     /// The machine.
     Machine,
-    /// Nobody: the system does not say what there is.
+    /// None: the system does not tell.
     Assumed,
 }
 
@@ -87,19 +88,29 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Refuses a need that this process has no room for.
+/// Refuses a need that exceeds the available memory.
 ///
 /// # Errors
 /// When there is less, with both numbers.
 pub fn check_memory(need: u64) -> Result<(), Shortage> {
-    // The user is always asked; the system only about what matters to it.
-    match if need < SMALL { allowed() } else { available() } {
+    check_memory_within(need, None)
+}
+
+/// The same where the process may use no more than so many bytes for this, with what it uses already.
+///
+/// # Errors
+/// When there is less, with both numbers.
+pub fn check_memory_within(need: u64, budget: Option<u64>) -> Result<(), Shortage> {
+    // The user's limit is always checked; the system's only for larger needs.
+    let process = if need < SMALL { allowed() } else { available() };
+    let budget = budget.map(|budget| (budget.saturating_sub(system::in_use()), Limit::Allowed));
+    match [process, budget].into_iter().flatten().min_by_key(|(left, _)| *left) {
         Some((have, limit)) if have < need => Err(Shortage { need, have, limit }),
         _ => Ok(()),
     }
 }
 
-/// The same for a need that a file alone asks for: where the system says nothing about its memory, no more than `assumed` bytes.
+/// The same for a need that a file claims: where the system does not tell its memory, at most `assumed` bytes.
 ///
 /// # Errors
 /// When there is less, with both numbers.
@@ -116,7 +127,7 @@ fn within_assumed(need: u64, known: Option<(u64, Limit)>, assumed: u64) -> Resul
     }
 }
 
-/// Room for so many values, of what is `place` to the user. More than there is memory for is an error, not an abort.
+/// An empty vector with capacity for so many values. Too little memory is an error about `place`, not an abort.
 pub(crate) fn room<T>(values: u64, place: impl fmt::Display) -> Result<Vec<T>, ErrorKind> {
     let need = values.saturating_mul(size_of::<T>() as u64);
     check_memory(need).map_err(|shortage| ErrorKind::Shortage { place: place.to_string(), shortage })?;
@@ -127,7 +138,7 @@ pub(crate) fn room<T>(values: u64, place: impl fmt::Display) -> Result<Vec<T>, E
     }
 }
 
-/// What is left of what the user allows, if that is limited.
+/// What is left of the user's limit, if there is one.
 fn allowed() -> Option<(u64, Limit)> {
     let allowed = ALLOWED.load(Ordering::Relaxed);
     (allowed < u64::MAX).then(|| (allowed.saturating_sub(system::in_use()), Limit::Allowed))
@@ -209,13 +220,13 @@ mod system {
         value.unwrap_or(0)
     }
 
-    /// Version 2; "max" is no number and no limit.
+    /// Version 2; "max" means no limit.
     fn second(folder: &Path) -> Option<u64> {
         let (limit, used) = (number(&folder.join("memory.max"))?, number(&folder.join("memory.current"))?);
         Some(limit.saturating_sub(used.saturating_sub(droppable(folder, "inactive_file "))))
     }
 
-    /// Version 1; no limit is a number larger than any machine.
+    /// Version 1; a number larger than any machine means no limit.
     fn first(folder: &Path) -> Option<u64> {
         let limit = number(&folder.join("memory.limit_in_bytes"))?;
         let used = number(&folder.join("memory.usage_in_bytes"))?;
@@ -276,7 +287,7 @@ mod tests {
         let found = within_assumed(9, None, 8).unwrap_err();
         assert_eq!((found.have, found.limit), (8, Limit::Assumed));
         within_assumed(8, None, 8).unwrap();
-        // What is known counts, and was asked before.
+        // Where the system tells its memory, that was checked above.
         within_assumed(9, Some((100, Limit::Machine)), 8).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! Reads of large files through one small buffer a thread.
+//! Reads large files through one small buffer per thread.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -6,7 +6,8 @@ use std::ops::Range;
 use crate::error::ErrorKind;
 use crate::source::Source;
 
-/// How much is read at once: it fits in a core's own cache, and a system call costs nothing beside it.
+/// How much is read at once: it fits in a core's own cache, and is large enough that the cost of the system call does not
+/// matter.
 pub(crate) const BLOCK: usize = 256 << 10;
 
 thread_local! {
@@ -14,7 +15,7 @@ thread_local! {
 }
 
 /// Gives `use_bytes` the bytes of `range`, of which there are at most [`BLOCK`], in this thread's buffer or as
-/// they lie in memory. `use_bytes` must not come back here.
+/// they lie in memory. `use_bytes` must not call this function.
 pub(crate) fn with<T>(
     source: &Source,
     range: Range<u64>,

@@ -1,7 +1,7 @@
 //! The bytes of one file: read when they are asked for, or in memory from the start.
 //!
 //! Nothing is mapped. A mapped file that another program truncates kills this process by SIGBUS when a page of it is
-//! touched; a read that comes up short is an error that says so.
+//! touched; a read that is too short is an error with a message.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -28,7 +28,7 @@ enum Bytes {
     Memory(Cow<'static, [u8]>),
 }
 
-/// What a file looked like when it was opened: another stamp later means that somebody has written to it.
+/// What a file looked like when it was opened: a different stamp later means that the file was written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     len: u64,
@@ -48,7 +48,7 @@ impl Source {
         Self::open_with(path, open_input)
     }
 
-    /// Opens a file that is no input, to see what it is.
+    /// Opens a file that is not an input, to recognise its format.
     pub(crate) fn look(path: &Path) -> Result<Self, Error> {
         Self::open_with(path, |path| File::open(path))
     }
@@ -90,8 +90,8 @@ impl Source {
         matches!(self.bytes, Bytes::Memory(_))
     }
 
-    /// The bytes of a range, which is `place` to the user: borrowed where they are in memory, else read. The caller has
-    /// bounded the length by something that it believes.
+    /// The bytes of a range, which errors call `place`: borrowed where they are in memory, else read. The caller has checked
+    /// the length.
     pub(crate) fn read(&self, range: Range<u64>, place: impl Display) -> Result<Cow<'_, [u8]>, ErrorKind> {
         let have = self.len();
         if range.start > range.end || range.end > have {
@@ -117,7 +117,7 @@ impl Source {
         match &self.bytes {
             Bytes::File { file, opened } => {
                 let read = read_exact_at(file, out, at);
-                // Also after a read that succeeded: what was written over in place is of two minds.
+                // Checked also after a successful read: a file that was overwritten in place may be half old, half new.
                 let now = Stamp::of(file)?;
                 match read {
                     _ if now != *opened => Err(ErrorKind::Changed { was: opened.len, now: now.len }),
@@ -149,7 +149,7 @@ impl Source {
     }
 }
 
-/// Zeros to read into; more than there is memory for is an error, not an abort.
+/// A buffer of zeros; too little memory is an error, not an abort.
 pub(crate) fn buffer(len: u64, place: impl Display) -> Result<Vec<u8>, ErrorKind> {
     let mut bytes = room(len, place)?;
     // It fits: there is room for as many.
@@ -184,7 +184,7 @@ impl rawzip::ReaderAt for &Source {
     }
 }
 
-/// For interfaces that know no other errors; [`from_io`] takes it out again.
+/// Wraps an error as an I/O error, for interfaces that know no others; [`from_io`] unwraps it.
 fn into_io(kind: ErrorKind) -> io::Error {
     match kind {
         ErrorKind::Io(e) => e,
@@ -255,7 +255,7 @@ mod tests {
         on_disk.as_file().set_len(10).unwrap();
         let error = source.read(0..100, "it").unwrap_err();
         assert!(matches!(error, ErrorKind::Changed { was: 100, now: 10 }), "{error}");
-        // Also where the bytes that are asked for are still there.
+        // An error also where the bytes of this read still exist.
         assert!(matches!(source.read(0..5, "it"), Err(ErrorKind::Changed { .. })));
         let through = source.stream(0..5).read(&mut [0; 5]).unwrap_err();
         assert!(matches!(from_io(through), ErrorKind::Changed { .. }));

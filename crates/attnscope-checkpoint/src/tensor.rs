@@ -1,4 +1,4 @@
-//! What is known of a tensor before any of its values is read.
+//! What is known about a tensor before its values are read.
 
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ impl TensorInfo {
         self.shape.iter().product()
     }
 
-    /// Equal for two tensors that are the same values under two names: a tied table, not a view into one.
+    /// Equal for two names of the same values, such as a tied table; not for a view into one.
     pub fn identity(&self) -> Identity<'_> {
         Identity { dtype: self.dtype, shape: &self.shape, place: &self.place }
     }

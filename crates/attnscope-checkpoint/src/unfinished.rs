@@ -1,12 +1,11 @@
-//! Files and folders that are not whole yet. They have hidden names until they are whole, and all of them stand in one
-//! registry, so that a process that is asked to end can remove them first.
+//! Files and folders that are not whole yet. They have hidden names until they are whole, and are listed in one registry, so
+//! that a process that is asked to end can remove them first.
 //!
 //! One lock covers beginning, committing and removing: a signal cannot come between a file's creation and its entry in the
 //! registry, nor in the middle of a rename.
 //!
-//! A process that is killed outright leaves its part behind. Each part is locked by the process that writes it, and the
-//! system takes that lock back when the process ends; whoever next begins something in the same folder removes the parts
-//! that nobody holds.
+//! A process that is killed leaves its part behind. Each part is locked by the process that writes it, and the system releases
+//! that lock when the process ends. The next process that writes to the same folder removes parts without a lock.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// What the names of all parts begin with, before what they are for.
+/// The prefix of the names of all parts.
 const PREFIX: &str = ".attnscope-";
 
 /// A part this young may belong to a process that has not locked it yet.
@@ -23,7 +22,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// The parts of this process.
 static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// What a part is for, which is in its name.
+/// The purpose of a part, which is in its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A file that is written.
@@ -64,8 +63,7 @@ impl Unfinished {
         Self::begin(folder, Purpose::File, |path| File::options().write(true).create_new(true).open(path))
     }
 
-    /// A new empty folder in a folder. Others may read a trace's, as far as the user's mask lets them; the rest is
-    /// nobody else's business.
+    /// A new empty folder in a folder. Others may read a trace's folder, as far as the umask allows; other folders are private.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -87,7 +85,7 @@ impl Unfinished {
         purpose: Purpose,
         create: impl Fn(&Path) -> io::Result<File>,
     ) -> io::Result<Self> {
-        // Asked first: an error about the part would speak of a name that nobody gave.
+        // Checked first, because an error about the part would mention a name that the user does not know.
         fs::metadata(folder)?;
         remove_abandoned(folder);
         let mut parts = lock();
@@ -98,7 +96,7 @@ impl Unfinished {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
                 Ok(handle) => {
-                    // Not every file system has locks; without one, a part that is left behind stays.
+                    // Not every file system has locks; without a lock, a part that is left behind is never removed.
                     let _ = handle.try_lock();
                     parts.push(path.clone());
                     return Ok(Self { path, handle: Some(handle) });
@@ -135,14 +133,14 @@ impl Unfinished {
         File::create(path)
     }
 
-    /// Gives it its name, in place of a file that has it now.
+    /// Renames it to its final name, and replaces a file of that name.
     ///
     /// # Errors
     /// The system's; then it is removed.
     pub fn commit(mut self, target: &Path) -> io::Result<()> {
         let mut parts = lock();
         if cfg!(windows) {
-            // It does not rename what is open. Elsewhere the lock is held until the name is there.
+            // Windows does not rename an open file. Elsewhere the lock is kept until the rename is done.
             self.handle = None;
         }
         fs::rename(&self.path, target)?;
@@ -170,9 +168,9 @@ pub struct Abandoned {
     _parts: Option<MutexGuard<'static, Vec<PathBuf>>>,
 }
 
-/// Removes all that is not whole, for a process that is about to end. It ends while it holds the result.
+/// Removes all unfinished parts, for a process that is about to end. The caller keeps the result until then.
 pub fn abandon_all() -> Abandoned {
-    // A rename takes a moment. Whoever takes longer is the one that cannot go on, and holds the lock for good.
+    // A rename takes a moment. A thread that holds the lock for longer is blocked and will not release it.
     for _ in 0..200 {
         let parts = match PARTS.try_lock() {
             Ok(parts) => Some(parts),
@@ -193,13 +191,13 @@ fn lock() -> MutexGuard<'static, Vec<PathBuf>> {
 }
 
 fn remove(part: &Path) {
-    // A file or a folder; what is not there need not be removed, and there is nobody to tell of the rest.
+    // A file or a folder. Errors are ignored: the process ends, and nobody would read them.
     if fs::remove_file(part).is_err() {
         let _ = fs::remove_dir_all(part);
     }
 }
 
-/// Removes parts in a folder whose process is gone. What cannot be removed is somebody else's.
+/// Removes parts in a folder whose process is gone. What cannot be removed belongs to another user.
 fn remove_abandoned(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -213,7 +211,7 @@ fn remove_abandoned(folder: &Path) {
 }
 
 fn is_abandoned(entry: &fs::DirEntry) -> bool {
-    // Of the entry itself, not of what it may link to. To open anything but a file or a folder could wait for ever.
+    // The type of the entry itself, not of what it links to. Opening anything but a file or a folder could block for ever.
     let Ok(meta) = entry.metadata() else { return false };
     let old = meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG));
     // Its process holds the lock for as long as it lives.

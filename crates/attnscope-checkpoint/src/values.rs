@@ -17,8 +17,8 @@ use crate::tensor::{Packing, TensorInfo};
 
 /// A deflate stream cannot grow by more.
 const MAX_INFLATION: u64 = 1032;
-/// A view that repeats elements (a stride of 0) may claim any size; one that is this large is spelled out only
-/// if the file has a fair part of the bytes.
+/// A view that repeats elements (a stride of 0) may claim any size; from this size on it is read only if the file has a fair
+/// share of its bytes.
 const LARGE_VIEW: u64 = 1 << 30;
 const MAX_REPEATS: u64 = 64;
 
@@ -37,7 +37,7 @@ pub(crate) fn raw<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [
     Ok(Cow::Owned(out))
 }
 
-/// The bytes of the tensor's place, strided as they may be.
+/// The bytes of the tensor in the file, possibly strided.
 pub(crate) fn unpacked<'a>(source: &'a Source, info: &TensorInfo) -> Result<Cow<'a, [u8]>, Error> {
     let bytes = match info.place.packing {
         Packing::Stored => source.read(info.place.range.clone(), tensor(info)),
@@ -56,7 +56,7 @@ pub(crate) fn to_f32(source: &Source, info: &TensorInfo) -> Result<Vec<f32>, Err
     Ok(out)
 }
 
-/// How errors speak of a tensor.
+/// The name of a tensor in errors.
 fn tensor(info: &TensorInfo) -> String {
     format!("tensor {:?}", info.name)
 }
@@ -115,7 +115,7 @@ pub(crate) fn for_each_raw(source: &Source, info: &TensorInfo, sink: &mut Sink<'
             let mut buffer = Vec::new();
             for range in layout.pieces(info.bytes()) {
                 let start = info.place.range.start;
-                // Copied out of the thread's buffer: the sink may read other tensors.
+                // Copied out of the thread's buffer, because the sink may read other tensors.
                 buffer.clear();
                 pread::with(source, start + range.start..start + range.end, |bytes| {
                     buffer.extend_from_slice(bytes);
@@ -321,7 +321,7 @@ fn short(info: &TensorInfo, need: u64, have: u64) -> ErrorKind {
     ErrorKind::Truncated { place: format!("deflated tensor {:?}", info.name), need, have }
 }
 
-/// Pours a strided view in row-major order, in pieces of at most [`pread::BLOCK`] bytes.
+/// Gives a strided view in row-major order, in pieces of at most [`pread::BLOCK`] bytes.
 fn gather(
     source: &Source,
     bytes: &[u8],
@@ -368,7 +368,7 @@ pub(crate) fn gather_range(
     }
 }
 
-/// Checks that the view's last element is inside `bytes`, so that indices need not be; gives its size.
+/// Checks that the view's last element is inside `bytes`, so that single indices need no check; returns its size.
 pub(crate) fn check_view(bytes: &[u8], info: &TensorInfo, strides: &[usize]) -> Result<usize, ErrorKind> {
     let place = || format!("strides of tensor {:?}", info.name);
     if !info.dtype.is_plain() || strides.len() != info.shape.len() {

@@ -16,7 +16,7 @@ fn one(name: &str) -> Vec<u8> {
 
 fn refused(path: &Path, because: &str) {
     let error = Checkpoint::open(path).unwrap_err();
-    let shown = format!("{error} / {}", error.help());
+    let shown = format!("{error} / {}", error.remedy());
     assert!(shown.contains(because), "{shown} does not mention {because:?}");
 }
 

@@ -19,7 +19,7 @@ fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
 fn refused(bytes: Vec<u8>, because: &str) {
     let error = open(bytes).unwrap_err();
     assert!(error.to_string().contains(because), "{error} does not mention {because:?}");
-    assert!(!error.help().is_empty());
+    assert!(!error.remedy().to_string().is_empty());
 }
 
 #[test]

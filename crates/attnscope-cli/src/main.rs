@@ -1,22 +1,28 @@
 //! The `attnscope` binary: parses the command line, runs one command, sets the exit code.
 
-mod attention;
+mod allocator;
 mod command;
-mod explain;
-mod near;
 mod text_file;
 mod thresholds_file;
 
 use std::process::ExitCode;
 use std::thread;
 
-/// What the first thread usually has. It gets that by `ulimit -s`, which may be too little to read a command line with.
+#[global_allocator]
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
+
+/// The usual stack of the main thread. Its own, by `ulimit -s`, may be too small even to read a command line.
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
     match thread::Builder::new().stack_size(STACK).spawn(command::main) {
-        Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
-        // A limit on processes or addresses: this thread has to do.
+        // A defect is neither a finding nor a difference, so the exit code is not 1.
+        Ok(thread) => thread.join().unwrap_or_else(|_| {
+            eprintln!("error: attnscope ended in the middle of its work");
+            eprintln!("help: this is a defect of attnscope: please report what it was run on");
+            ExitCode::from(2)
+        }),
+        // No thread could be started (a limit on processes or addresses): use this one.
         Err(_) => command::main(),
     }
 }

@@ -1,4 +1,4 @@
-//! Small text files that a user writes: read whole, and never more than makes sense.
+//! Small text files of the user: read whole, up to a limit.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -7,7 +7,7 @@ use attnscope_checkpoint::{limit_help, open_input};
 
 use attnscope::Failure;
 
-/// What stands for standard input where a file is asked for.
+/// The file name that means standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Whether a file is standard input, which can be read once.
@@ -20,10 +20,10 @@ pub(crate) fn opened_as(file: &Path) -> &Path {
     if is_standard_input(file) { Path::new("/dev/stdin") } else { file }
 }
 
-/// What to do where the system does not let us read; what should be in the file is no help then.
+/// The help where the system refuses to read; the expected contents would not help then.
 fn how_to_read(e: &std::io::Error) -> Option<&'static str> {
     match e.kind() {
-        ErrorKind::NotFound => Some("check the path: there is nothing of that name"),
+        ErrorKind::NotFound => Some("check the path: it does not exist"),
         ErrorKind::PermissionDenied => {
             Some("you may not read it: check the permissions of the file and of the folders above it")
         }
@@ -46,6 +46,6 @@ pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Fa
     let text = String::from_utf8(bytes).map_err(|e| {
         refused(format!("expected UTF-8, found other bytes at byte {}", e.utf8_error().valid_up_to() + 1))
     })?;
-    // A byte order mark is no part of a text.
+    // A byte order mark is not part of the text.
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }

@@ -219,7 +219,7 @@ fn texts_come_from_files_and_standard_input() {
     let empty = file("empty.txt", "");
     for (args, part) in [
         (&["trace", "--src-file", &empty][..], "there is no line in it"),
-        (&["trace", "--src-file", "-", "--tgt-file", "-"], "can be read once"),
+        (&["trace", "--src-file", "-", "--tgt-file", "-"], "can be read only once"),
         (&["trace", "--src-file", &sources, "--src", "A man."], "cannot be used with"),
         (&["trace", "--src-file", &sources, "--tgt-file", &targets, "--tgt-ids", "1"], "cannot be used with"),
         (&["trace", "--src-file", "nowhere.txt"], "nowhere.txt"),

@@ -350,9 +350,9 @@ fn one_node_is_not_called_nodes() {
 #[test]
 fn usage_errors_end_with_a_help_line() {
     for (args, help) in [
-        (&["diff", "--nosuch", "a", "b"][..], "help: `attnscope diff --help` says what it takes"),
-        (&["trace", "demo", "--heads", "0"], "help: `attnscope trace --help` says what it takes"),
-        (&["nosuchcommand"], "help: `attnscope --help` says what it takes"),
+        (&["diff", "--nosuch", "a", "b"][..], "help: `attnscope diff --help` lists its options"),
+        (&["trace", "demo", "--heads", "0"], "help: `attnscope trace --help` lists its options"),
+        (&["nosuchcommand"], "help: `attnscope --help` lists its options"),
     ] {
         let output = attnscope(args);
         let text = stderr(&output);
@@ -379,5 +379,28 @@ fn a_cut_zip_file_is_called_cut_short() {
     let file = folder.path().join("cut.pt");
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     let text = refused(&["inspect", &file.display().to_string()], "cut.pt");
-    assert!(text.contains("cut short: its zip directory, which stands at its end, is not there"), "{text}");
+    assert!(text.contains("cut short: its zip directory, which belongs at its end, is missing"), "{text}");
+}
+
+#[test]
+fn every_shell_gets_a_script_and_every_command_a_page() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = stdout(&attnscope(&["completions", shell]));
+        assert!(script.contains("generate") && script.contains("align-heads"), "{shell}: {script}");
+    }
+    let manual = stdout(&attnscope(&["man"]));
+    assert!(manual.starts_with(".ie"), "{manual}");
+    let commands = [
+        "inspect", "flow", "summary", "trace", "generate", "masks", "explain", "check", "doctor", "diff",
+        "convert",
+    ];
+    for command in commands {
+        assert!(manual.contains(command), "{command}");
+        let page = stdout(&attnscope(&["man", command]));
+        assert!(page.contains(&format!(".TH attnscope-{command} 1")), "{page}");
+        assert!(page.contains("\\-\\-help"), "{command}: {page}");
+    }
+    let wrong = attnscope(&["man", "nosuch"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("there are: inspect, flow"), "{}", stderr(&wrong));
 }

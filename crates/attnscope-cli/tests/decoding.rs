@@ -4,11 +4,12 @@
 
 mod common;
 
-use attnscope::graph::{Model, NodeId, Positions, Recognised, Side, Switch, build};
-use attnscope::run::generate::{Decode, Uncached, Watched};
+use attnscope::graph::{Model, Positions, Recognised, Side, Switch, build};
+use attnscope::run::generate::Watched;
 use attnscope::run::{
-    Input, Keep, Kept, Native, Report, Rows, RunError, Sequence, Sink, Values, Weights, position_room,
+    CheckedInput, Decode, Input, Kept, Limits, Reference, Rows, RunError, Sequence, Weights, position_limit,
 };
+use common::run::{Keep, prepare, run, session};
 use common::trace::Trace;
 use common::{MODELS, fixture, open};
 
@@ -19,7 +20,7 @@ const LENGTH: usize = 40;
 fn input(path: &str, model: &Model) -> (Sequence, Vec<Vec<u32>>) {
     let input = Trace::open(path).input();
     let tokens = input.rows(Side::Target).unwrap().tokens();
-    let length = position_room(model, Side::Target).map_or(LENGTH, |room| LENGTH.min(room));
+    let length = position_limit(model, Side::Target).map_or(LENGTH, |room| LENGTH.min(room));
     let targets = tokens.iter().map(|row| row.iter().cycle().take(length).copied().collect()).collect();
     (input.sequence(Side::Source).unwrap().clone(), targets)
 }
@@ -29,8 +30,13 @@ fn whole(model: &Model, weights: &Weights, source: &Sequence, targets: &[Vec<u32
     let node = model.graph.find(path).unwrap();
     let mut sink = Keep::new(|id| id == node);
     let input = Input::pair(source.clone(), Rows::new(targets, 0));
-    Native::new().run(model, weights, &input, &mut sink).unwrap();
+    run(model, weights, &input, &mut sink).unwrap();
     sink.tensors.remove(&node).unwrap()
+}
+
+/// What a decoding begins with.
+fn given(model: &Model, source: &Sequence) -> CheckedInput {
+    CheckedInput::to_decode(model, Input::of(Side::Source, source.clone())).unwrap()
 }
 
 /// The columns of a step.
@@ -69,17 +75,15 @@ fn token_by_token_and_in_pieces_equal_the_whole() {
         let length = targets[0].len();
         outgrown += usize::from(length == LENGTH);
         let expected = whole(model, &weights, &source, &targets, "logits");
-        let mut native = Native::new();
+        let mut session = session(model, &weights);
         // Buffers of the first decoding are used again by the second.
         for ends in [(1..=length).collect::<Vec<_>>(), vec![1, 4, length]] {
-            let mut decoding =
-                native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
+            let mut decoding = session.decode(&given(model, &source)).unwrap();
             let mut from = 0;
             for to in ends {
                 let logits = decoding.advance(&slice(&targets, from, to)).unwrap();
                 agree(path, logits, &expected, &rows, to - 1);
                 from = to;
-                assert_eq!(decoding.position(), to);
             }
         }
     }
@@ -96,8 +100,8 @@ fn rows_are_taken_in_any_order_and_more_than_once() {
         let (source, targets) = input(path, model);
         let length = targets[0].len();
         let expected = whole(model, &weights, &source, &targets, "logits");
-        let mut native = Native::new();
-        let mut decoding = native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
+        let mut session = session(model, &weights);
+        let mut decoding = session.decode(&given(model, &source)).unwrap();
         let last = targets.len() - 1;
         // Each row twice before anything is read; then some of them, more than there is room for.
         let twice: Vec<usize> = (0..targets.len()).flat_map(|row| [row, row]).collect();
@@ -116,45 +120,6 @@ fn rows_are_taken_in_any_order_and_more_than_once() {
 }
 
 #[test]
-fn a_step_hands_over_what_is_wanted() {
-    let opened = open(&fixture("t5"), None);
-    let model = opened.model().unwrap();
-    let weights = Weights::load(model, &opened.checkpoint).unwrap();
-    let (source, targets) = input("t5", model);
-    for path in
-        ["decoder.1.cross_attn.weights", "decoder.1.self_attn.masked_scores", "decoder.0.self_attn.k_heads"]
-    {
-        let node = model.graph.find(path).unwrap();
-        let expected = whole(model, &weights, &source, &targets, path);
-        let mut native = Native::new();
-        let mut decoding = native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
-        for (from, to) in [(0, 1), (1, 5), (5, 6)] {
-            let mut sink = Keep::new(|id| id == node);
-            decoding.advance_into(&slice(&targets, from, to), &mut sink).unwrap();
-            let step = &sink.tensors[&node];
-            let &[batch, heads, queries, width] = &step.shape[..] else { panic!("{:?}", step.shape) };
-            assert_eq!(queries, to - from, "{path}");
-            for (n, row) in step.values.chunks(width).enumerate() {
-                let (part, query) = (n / queries, from + n % queries);
-                assert!(part < batch * heads);
-                let full = &expected.values[(part * expected.shape[2] + query) * expected.shape[3]..];
-                for (a, b) in row.iter().zip(full) {
-                    assert!(a == b || (a - b).abs() <= 2e-5, "{path} {query}: {a} and {b}");
-                }
-            }
-        }
-    }
-    let logits = model.graph.find("logits").unwrap();
-    let expected = whole(model, &weights, &source, &targets, "logits");
-    let rows: Vec<usize> = (0..targets.len()).collect();
-    let mut native = Native::new();
-    let mut decoding = native.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
-    let mut sink = Keep::new(|id| id == logits);
-    agree("t5", decoding.advance_into(&slice(&targets, 0, 4), &mut sink).unwrap(), &expected, &rows, 3);
-    assert_eq!(sink.tensors[&logits].shape, [targets.len(), 4, expected.shape[2]]);
-}
-
-#[test]
 fn without_a_causal_mask_nothing_old_is_believed() {
     let opened = open(&fixture("bart"), None);
     let Recognised::Model(mut model) = opened.recognised else { panic!("bart") };
@@ -163,8 +128,8 @@ fn without_a_causal_mask_nothing_old_is_believed() {
     model.graph = build(&model.architecture, &model.wiring);
     let (source, targets) = input("bart", &model);
     let rows: Vec<usize> = (0..targets.len()).collect();
-    let mut native = Native::new();
-    let mut decoding = native.start(&model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
+    let mut session = session(&model, &weights);
+    let mut decoding = session.decode(&given(&model, &source)).unwrap();
     for position in 0..4 {
         let expected = whole(&model, &weights, &source, &slice(&targets, 0, position + 1), "logits");
         let logits = decoding.advance(&slice(&targets, position, position + 1)).unwrap();
@@ -181,12 +146,12 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let (source, targets) = input("bart", model);
     let expected = whole(model, &weights, &source, &targets, "logits");
     let rows: Vec<usize> = (0..targets.len()).collect();
-    let (mut first, mut second) = (Native::new(), Native::new());
-    let mut decoding = first.start(model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
-    let mut watched =
-        Watched::new(&mut second, model, &weights, Input::of(Side::Source, source.clone())).unwrap();
-    let mut uncached = Uncached::new(model, &weights, Input::of(Side::Source, source.clone()));
-    let decoders: [&mut dyn Decode; 3] = [&mut decoding, &mut watched, &mut uncached];
+    let [mut first, mut second] = [0; 2].map(|_| session(model, &weights));
+    let mut third = prepare(&Reference, model, &weights).session(&Limits::default());
+    let mut decoding = first.decode(&given(model, &source)).unwrap();
+    let mut watched = Watched::new(&mut *second, Input::of(Side::Source, source.clone()), None).unwrap();
+    let mut uncached = third.decode(&given(model, &source)).unwrap();
+    let decoders: [&mut dyn Decode; 3] = [&mut *decoding, &mut watched, &mut *uncached];
     for decoder in decoders {
         decoder.advance(&slice(&targets, 0, 2)).unwrap();
         let batch = targets.len();
@@ -198,56 +163,5 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         assert!(decoder.advance(&[vec![vec![5, 6]], vec![vec![5]; batch - 1]].concat()).is_err());
         assert!(decoder.reorder(&[batch]).is_err() && decoder.reorder(&[]).is_err());
         agree("bart", decoder.advance(&slice(&targets, 2, 3)).unwrap(), &expected, &rows, 2);
-    }
-    assert_eq!(decoding.position(), 3);
-}
-
-/// Refuses one tensor.
-struct Refuse(NodeId);
-
-impl Sink for Refuse {
-    fn wants(&self, node: NodeId) -> bool {
-        node == self.0
-    }
-
-    fn held(&self, _: NodeId) -> u64 {
-        0
-    }
-
-    fn put(&mut self, _: NodeId, _: &[usize], _: Values<'_>) -> Result<(), RunError> {
-        Err(RunError::Obstacle("refused".into()))
-    }
-}
-
-/// A source row of nothing but padding: cross-attention has nothing to see, whoever counts it.
-#[test]
-fn what_is_blind_is_counted_once() {
-    for causal in [Switch::On, Switch::Off] {
-        let opened = open(&fixture("bart"), None);
-        let Recognised::Model(mut model) = opened.recognised else { panic!("bart") };
-        let weights = Weights::load(&model, &opened.checkpoint).unwrap();
-        model.wiring.causal_mask = causal;
-        model.graph = build(&model.architecture, &model.wiring);
-        let source = Sequence::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
-        let targets = vec![vec![2, 5, 6]; 2];
-        let input = Input::pair(source.clone(), Rows::new(&targets, 1));
-        let whole = Native::new().run(&model, &weights, &input, &mut Keep::new(|_| false)).unwrap();
-        let mut native = Native::new();
-        let mut decoding = native.start(&model, &weights, &Input::of(Side::Source, source.clone())).unwrap();
-        let logits = model.graph.find("logits").unwrap();
-        for position in 0..3 {
-            let step = slice(&targets, position, position + 1);
-            let before = decoding.report().clone();
-            assert!(decoding.advance_into(&step, &mut Refuse(logits)).is_err());
-            assert_eq!(*decoding.report(), before);
-            decoding.advance(&step).unwrap();
-        }
-        let sorted = |report: &Report| {
-            let mut blind = report.blind.clone();
-            blind.sort();
-            blind
-        };
-        assert!(!whole.blind.is_empty());
-        assert_eq!(sorted(decoding.report()), sorted(&whole), "{causal:?}");
     }
 }

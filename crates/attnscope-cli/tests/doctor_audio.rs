@@ -7,8 +7,9 @@ mod common;
 use std::path::Path;
 
 use attnscope::Ready;
-use attnscope::run::{Input, Keep, Native, Rows, Sequence, audio};
-use common::faults::Patient;
+use attnscope::run::{Input, Rows, Sequence, audio};
+use common::faults::FaultyModel;
+use common::run::{Keep, run};
 use common::{attnscope, fixture, open, stderr, stdout};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ const PAIRS: usize = 20;
 
 /// A tiny Whisper with a tokenizer of ten words, whose window has 0.6 s.
 fn model(folder: &Path) -> String {
-    let path = Patient::of(&fixture("whisper")).save(&folder.join("model"));
+    let path = FaultyModel::of(&fixture("whisper")).save(&folder.join("model"));
     let special = |id: u32, name: &str| {
         json!({ "id": id, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
                 "normalized": false, "special": true })
@@ -92,7 +93,7 @@ fn clips(folder: &Path) -> (String, Vec<(String, String)>) {
 fn nll(model: &str, folder: &Path, pairs: &[(String, String)]) -> f64 {
     let opened = open(model, None);
     let ready = Ready::new(&opened).unwrap();
-    let (mels, frames) = ready.window("").unwrap();
+    let (mels, frames) = ready.window(attnscope::Argument::Audio).unwrap();
     let (mut sum, mut count) = (0.0, 0);
     for (name, text) in pairs {
         let (features, _) = audio::features_from_file(&folder.join(name), mels, frames).unwrap();
@@ -102,7 +103,7 @@ fn nll(model: &str, folder: &Path, pairs: &[(String, String)]) -> f64 {
         let input = Input::pair(Sequence::Features(features), Rows::new(&[read], 96));
         let logits = ready.model.graph.find("logits");
         let mut kept = Keep::new(|id| Some(id) == logits);
-        Native::new().run(ready.model, &ready.weights, &input, &mut kept).unwrap();
+        run(ready.model, ready.weights(), &input, &mut kept).unwrap();
         let logits = kept.tensors.into_values().next().unwrap();
         // The second token of the prompt is the first that predicts a label.
         for (row, label) in logits.values.chunks(logits.shape[2]).skip(1).zip(&labels) {
@@ -135,6 +136,29 @@ fn transcripts_are_scored_behind_the_prompt() {
     assert!(judged.contains(&"source-ignored") && judged.contains(&"padding-leak"), "{report:#}");
 }
 
+/// Other wirings of an audio model are limited as repairs are, and the report says how many there was no time for.
+#[test]
+fn a_search_without_time_says_what_was_not_tried() {
+    let folder = TempDir::new().unwrap();
+    let model = model(folder.path());
+    let (list, pairs) = clips(folder.path());
+    let rules = ["--rules", "wiring-mismatch,source-ignored"];
+    let with_time = |seconds| {
+        let limit = ["--pairs", &list, "--repair-time", seconds, "--fail-on", "never"];
+        doctor(&[&[&model[..]][..], &limit, &rules].concat()).0
+    };
+    let none = with_time("0");
+    // What the declared model costs is measured in any case.
+    let (found, expected) = (none["wiring"]["nll"].as_f64().unwrap(), nll(&model, folder.path(), &pairs));
+    assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+    assert_eq!(none["wiring"]["trials"], json!([]), "{none:#}");
+    let why = none["not_checked"][0]["why"].as_str().unwrap();
+    assert!(why.contains("there was no time for any of "), "{why}");
+    let all = with_time("1200");
+    assert!(!all["wiring"]["trials"].as_array().unwrap().is_empty(), "{all:#}");
+    assert!(!all.to_string().contains("no time"), "{all:#}");
+}
+
 #[test]
 fn clips_that_do_not_fit_are_named() {
     let folder = TempDir::new().unwrap();
@@ -153,5 +177,5 @@ fn clips_that_do_not_fit_are_named() {
     let (_, code, said) = doctor(&[&model, "--pairs", &list]);
     assert_eq!(code, 2);
     assert!(said.contains("clips.tsv: line 21: ") && said.contains("none.wav"), "{said}");
-    assert!(said.contains("a tab and what is said in it a line"), "{said}");
+    assert!(said.contains("a tab and its transcript per line"), "{said}");
 }

@@ -8,7 +8,7 @@ mod common;
 use std::io::Read;
 use std::path::Path;
 
-use common::faults::{Fault, Patient, transpose};
+use common::faults::{Fault, FaultyModel, transpose};
 use common::{attnscope, root, shared, stderr, stdout};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -70,10 +70,8 @@ fn pairs_that_do_not_fit_accuse_nobody() {
         })
         .collect();
     let cases = [
-        ("other direction", map(&|a, b| (b.into(), a.into())), true),
         ("copied", map(&|a, _| (a.into(), a.into())), true),
         ("shuffled", shuffled, true),
-        ("reversed", map(&|a, b| (a.into(), reversed(b))), true),
         ("upper case", map(&|a, b| (a.to_uppercase(), b.to_uppercase())), true),
         ("three a line", joined, false),
     ];
@@ -85,6 +83,7 @@ fn pairs_that_do_not_fit_accuse_nobody() {
             !is_finding || why(&report, "wiring-mismatch").contains("left undecided"),
             "{what}: {report:#}"
         );
+        assert!(!is_finding || report["findings"][0]["edit"].is_null(), "{what}: {report:#}");
     }
     let report = judged("demo", &right, JUDGES);
     assert!(found(&report).is_empty() && report["not_checked"] == json!([]), "{report:#}");
@@ -92,14 +91,44 @@ fn pairs_that_do_not_fit_accuse_nobody() {
     assert!(fit["nll"].as_f64() < fit["expected"].as_f64().map(|h| 1.2 * h), "{fit:#}");
 }
 
+/// A mistake that was made with the pairs is named: undone, they fit.
+#[test]
+fn what_is_wrong_with_pairs_is_said() {
+    let right = demo_pairs(21);
+    let map = |change: &dyn Fn(&str, &str) -> (String, String)| -> Vec<(String, String)> {
+        right[..20].iter().map(|(a, b)| change(a, b)).collect()
+    };
+    let slipped = right.iter().zip(&right[1..]).map(|(a, b)| (a.0.clone(), b.1.clone())).collect();
+    let cases = [
+        (map(&|a, b| (b.into(), a.into())), json!({ "kind": "exchange_sides" })),
+        (map(&|a, b| (reversed(a), b.into())), json!({ "kind": "reverse_words", "sides": "source" })),
+        (map(&|a, b| (a.into(), reversed(b))), json!({ "kind": "reverse_words", "sides": "target" })),
+        (map(&|a, b| (a.to_uppercase(), b.into())), json!({ "kind": "lower_case", "sides": "source" })),
+        (slipped, json!({ "kind": "slip_lines", "source_from": "line after" })),
+    ];
+    for (pairs, edit) in cases {
+        let report = judged("demo", &pairs, JUDGES);
+        assert_eq!(found(&report), ["ill-fitting-pairs"], "{edit}: {report:#}");
+        let finding = &report["findings"][0];
+        assert_eq!(finding["edit"], edit, "{report:#}");
+        let number = |key: &str| finding[key].as_f64().unwrap();
+        assert!(number("nll_best") < 0.7 && number("nll_declared") > 1.0, "{finding:#}");
+        assert!(number("p") > 0.0 && number("p") <= 0.01, "{finding:#}");
+        assert!(why(&report, "wiring-mismatch").contains("left undecided"), "{report:#}");
+    }
+}
+
 #[test]
 fn a_pair_that_is_repeated_counts_once() {
     let report = judged("demo", &vec![demo_pairs(1).remove(0); 40], "wiring-mismatch,ill-fitting-pairs");
     assert!(found(&report).is_empty(), "{report:#}");
     assert!(
-        why(&report, "wiring-mismatch").contains("only 1 of 40 sentence pairs are distinct"),
+        why(&report, "wiring-mismatch").contains("of 40 sentence pairs only 1 is distinct"),
         "{report:#}"
     );
+    let basis =
+        "run on 40 sentence pairs, 1 of them distinct; at least 20 are needed to judge wiring and weights";
+    assert_eq!(report["basis"], basis);
     let twice = [demo_pairs(20), demo_pairs(20)].concat();
     assert_eq!(judged("demo", &twice, "wiring-mismatch")["wiring"]["pairs"], 20);
 }
@@ -117,9 +146,9 @@ fn damaged_weights_are_given_no_wiring() {
     ];
     for Fault { what, apply } in faults {
         let folder = TempDir::new().unwrap();
-        let mut patient = Patient::of("demo");
-        apply(&mut patient);
-        let report = judged(&patient.save(folder.path()), &demo_pairs(20), "wiring-mismatch");
+        let mut faulty = FaultyModel::of("demo");
+        apply(&mut faulty);
+        let report = judged(&faulty.save(folder.path()), &demo_pairs(20), "wiring-mismatch");
         assert!(found(&report).is_empty(), "{what}: {report:#}");
     }
 }
@@ -144,9 +173,9 @@ fn a_stack_is_judged_by_itself() {
         ("decoder_attention_heads", "decoder_heads", "decoder"),
     ] {
         let folder = TempDir::new().unwrap();
-        let mut patient = Patient::of("demo");
-        patient.config.insert(key.into(), json!(64));
-        let report = judged(&patient.save(folder.path()), &captions, "wiring-mismatch");
+        let mut faulty = FaultyModel::of("demo");
+        faulty.config.insert(key.into(), json!(64));
+        let report = judged(&faulty.save(folder.path()), &captions, "wiring-mismatch");
         let finding = &report["findings"][0];
         assert_eq!(finding["declared"], json!({ field: 64 }), "{report:#}");
         let possible = finding["possible"][field].as_array().unwrap();

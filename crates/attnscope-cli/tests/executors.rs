@@ -4,10 +4,13 @@
 
 mod common;
 
-use attnscope::graph::{Dim, Model, Node, NodeId, Op, Side};
+use attnscope::graph::{Dim, Model, Node, NodeId, Normaliser, Op, Side};
+use attnscope::run::generate::Watched;
 use attnscope::run::{
-    Hold, Input, Instructions, Keep, Kept, Native, Rows, Sequence, Shared, Weights, run_reference,
+    Capture, CheckedInput, Decode, Executor, Input, Instructions, Intervention, Kept, Limits, Native,
+    Reference, Request, Rows, RunError, Sequence, SourceTensors, Tensor, Weights,
 };
+use common::run::{Keep, prepare, run, run_reference, session};
 use common::trace::Trace;
 use common::{ONE_STACK, fixture, models_and_variants, open};
 
@@ -22,12 +25,13 @@ fn every_tensor_equals_the_original_s() {
         let input = trace.input();
         let mut reference = Keep::new(|_| true);
         run_reference(model, &weights, &input, &mut reference).unwrap();
-        let mut executor = Native::new();
+        let mut session = session(model, &weights);
+        let checked = CheckedInput::new(model, input.clone()).unwrap();
         // The second run finds buffers that hold something.
         for run in ["first", "second"] {
             let mut native = Keep::new(|_| true);
-            let report = executor.run(model, &weights, &input, &mut native).unwrap();
-            assert!(report.blind.is_empty(), "{path}");
+            let report = session.run(&Request::new(&checked), &mut native).unwrap();
+            assert!(report.fully_masked.is_empty(), "{path}");
             agree(&format!("{path}, {run} run"), model, &native.tensors, &reference.tensors);
         }
         let mut compared = 0;
@@ -51,12 +55,13 @@ fn fewer_instructions_give_the_same_tensors() {
         let mut reference = Keep::new(|_| true);
         run_reference(model, &weights, &input, &mut reference).unwrap();
         for instructions in [Instructions::Avx2, Instructions::Scalar] {
-            let Some(mut executor) = Native::with_instructions(instructions) else {
+            let Some(executor) = Native::with_instructions(instructions) else {
                 println!("skipped: the machine has no {instructions:?}");
                 continue;
             };
             let mut native = Keep::new(|_| true);
-            executor.run(model, &weights, &input, &mut native).unwrap();
+            let checked = CheckedInput::new(model, input.clone()).unwrap();
+            prepare(&executor, model, &weights).run(&checked, &mut native).unwrap();
             agree(&format!("{path}, {instructions:?}"), model, &native.tensors, &reference.tensors);
         }
     }
@@ -73,7 +78,7 @@ fn a_long_text_equals_the_original_s() {
         let input = trace.input();
         let (mut native, mut reference) = (Keep::new(|_| true), Keep::new(|_| true));
         run_reference(model, &weights, &input, &mut reference).unwrap();
-        Native::new().run(model, &weights, &input, &mut native).unwrap();
+        run(model, &weights, &input, &mut native).unwrap();
         agree(path, model, &native.tensors, &reference.tensors);
         let mut compared = 0;
         for tensor in trace.0.tensors() {
@@ -108,9 +113,10 @@ fn what_nobody_wants_is_not_kept_and_changes_nothing() {
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let logits = model.graph.find("logits").unwrap();
     let (mut all, mut one) = (Keep::new(|_| true), Keep::new(|id| id == logits));
-    let mut executor = Native::new();
-    executor.run(model, &weights, &trace.input(), &mut all).unwrap();
-    executor.run(model, &weights, &trace.input(), &mut one).unwrap();
+    let mut session = session(model, &weights);
+    let input = CheckedInput::new(model, trace.input()).unwrap();
+    session.run(&Request::new(&input), &mut all).unwrap();
+    session.run(&Request::new(&input), &mut one).unwrap();
     assert_eq!(one.tensors.len(), 1);
     assert_eq!(all.tensors[&logits], one.tensors[&logits]);
 }
@@ -124,10 +130,11 @@ fn a_query_with_nothing_to_see_is_reported() {
     let source = Sequence::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
     let input = Input::pair(source, Rows::new(&[vec![2, 5], vec![2, 5]], 1));
     let (mut native, mut reference) = (Keep::new(|_| true), Keep::new(|_| true));
-    let report = Native::new().run(model, &weights, &input, &mut native).unwrap();
+    let report = run(model, &weights, &input, &mut native).unwrap();
     assert_eq!(run_reference(model, &weights, &input, &mut reference).unwrap(), report);
-    let blind: Vec<&str> = report.blind.iter().map(|(id, _)| model.graph.node(*id).path.as_str()).collect();
-    assert!(blind.contains(&"decoder.0.cross_attn.weights"), "{blind:?}");
+    let fully_masked: Vec<&str> =
+        report.fully_masked.iter().map(|(id, _)| model.graph.node(*id).path.as_str()).collect();
+    assert!(fully_masked.contains(&"decoder.0.cross_attn.weights"), "{fully_masked:?}");
     agree("bart with an empty row", model, &native.tensors, &reference.tensors);
     let logits = &native.tensors[&model.graph.find("logits").unwrap()];
     assert!(logits.values.iter().all(|x| x.is_finite()));
@@ -192,19 +199,160 @@ fn a_run_from_known_tensors_ends_the_same() {
         let logits = model.graph.find("logits").unwrap();
         let is_made =
             |id: NodeId| matches!(model.graph.node(id).op, Op::Linear | Op::Norm { .. } | Op::MergeHeads(_));
-        let mut executor = Native::new();
-        let mut all = Hold::new(|id| id == logits || is_made(id));
-        executor.run(model, &weights, &input, &mut all).unwrap();
-        let made: Vec<NodeId> = all.tensors.keys().copied().filter(|id| *id != logits).collect();
-        for count in (0..=made.len()).step_by(3) {
-            let known: Vec<(NodeId, Shared)> =
-                made[..count].iter().map(|id| (*id, all.tensors[id].1.clone())).collect();
-            let mut one = Hold::new(|id| id == logits);
-            executor.run_from(model, &weights, &input, &known, &mut one).unwrap();
-            assert_eq!(*one.tensors[&logits].1, *all.tensors[&logits].1, "{path}, {count} known");
+        for executor in [&Native::new() as &dyn Executor, &Reference] {
+            let mut session = prepare(executor, model, &weights).session(&Limits::default());
+            let input = CheckedInput::new(model, input.clone()).unwrap();
+            let request = Request::new(&input);
+            let mut all = Capture::new(|id| id == logits || is_made(id));
+            session.run(&request, &mut all).unwrap();
+            let made: Vec<NodeId> = all.tensors.keys().copied().filter(|id| *id != logits).collect();
+            for count in (0..=made.len()).step_by(3) {
+                let known: Vec<(NodeId, Tensor)> =
+                    made[..count].iter().map(|id| (*id, all.tensors[id].clone())).collect();
+                let mut one = Capture::new(|id| id == logits);
+                session.run(&request.known(&known), &mut one).unwrap();
+                let logits = [&one.tensors, &all.tensors].map(|tensors| tensors[&logits].to_f64());
+                assert_eq!(logits[0], logits[1], "{path}, {count} known");
+            }
+            let known = [(made[0], Tensor::new(vec![3], vec![0.0; 3]))];
+            let refused = session.run(&request.known(&known), &mut all).unwrap_err().to_string();
+            assert!(refused.contains(model.graph.node(made[0]).path.as_str()), "{refused}");
         }
-        let known = [(made[0], Shared::from(vec![0.0; 3]))];
-        let refused = executor.run_from(model, &weights, &input, &known, &mut all).unwrap_err().to_string();
-        assert!(refused.contains(model.graph.node(made[0]).path.as_str()), "{refused}");
     }
+}
+
+/// A flag that is raised ends every run of a session, and says so.
+#[test]
+fn a_run_can_be_cancelled() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.model().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let input = CheckedInput::new(model, Trace::open("bart").input()).unwrap();
+    for executor in [&Native::new() as &dyn Executor, &Reference] {
+        let limits = Limits::default();
+        let mut session = prepare(executor, model, &weights).session(&limits);
+        let mut keep = Keep::new(|_| true);
+        session.run(&Request::new(&input), &mut keep).unwrap();
+        assert_eq!(keep.tensors.len(), model.graph.nodes().len());
+        limits.cancel.cancel();
+        let mut keep = Keep::new(|_| true);
+        let error = session.run(&Request::new(&input), &mut keep).unwrap_err();
+        assert!(matches!(error, RunError::Cancelled) && keep.tensors.is_empty(), "{error}");
+    }
+}
+
+/// An input that was checked for one model is not believed by another that reads less.
+#[test]
+fn an_input_of_another_model_is_checked_again() {
+    let (demo, opened) = (open("demo", None), open(&fixture("bart"), None));
+    let (demo, model) = (demo.model().unwrap(), opened.model().unwrap());
+    let vocabulary = |model: &Model| model.sizes.get(Dim::Vocab(Side::Source)).unwrap() as u32;
+    assert!(vocabulary(demo) > vocabulary(model));
+    let source = Sequence::Tokens(Rows::new(&[vec![vocabulary(demo) - 1]], 1));
+    let input = CheckedInput::new(demo, Input::pair(source, Rows::new(&[vec![2]], 1))).unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    for executor in [&Native::new() as &dyn Executor, &Reference] {
+        let ran = prepare(executor, model, &weights).run(&input, &mut Keep::new(|_| true));
+        assert!(matches!(ran, Err(RunError::Tokens(_))), "{ran:?}");
+    }
+}
+
+/// What depends on the source alone, then the rest: together every tensor of the whole run, each handed over once.
+#[test]
+fn a_run_in_two_portions_is_the_whole_run() {
+    for path in ["bart", "t5", "whisper"] {
+        let opened = open(&fixture(path), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = Trace::open(path).input();
+        let source = Input::of(Side::Source, input.sequence(Side::Source).unwrap().clone());
+        let source = CheckedInput::to_decode(model, source).unwrap();
+        let input = CheckedInput::new(model, input).unwrap();
+        for executor in [&Native::new() as &dyn Executor, &Reference] {
+            let mut session = prepare(executor, model, &weights).session(&Limits::default());
+            let [mut whole, mut first, mut rest] = [0; 3].map(|_| Keep::new(|_| true));
+            session.run(&Request::new(&input), &mut whole).unwrap();
+            let (tensors, _) = SourceTensors::compute(&mut *session, &source, &mut first).unwrap();
+            tensors.run_after(&mut *session, &input, &mut rest).unwrap();
+            let (source_nodes, target_nodes) = (first.tensors.len(), rest.tensors.len());
+            assert!(source_nodes > 20 && target_nodes > 20, "{path}: {source_nodes} and {target_nodes}");
+            first.tensors.append(&mut rest.tensors);
+            assert_eq!(first.tensors.len(), source_nodes + target_nodes, "{path}: a tensor came twice");
+            assert!(first.tensors == whole.tensors, "{path}, {executor:?}");
+        }
+    }
+}
+
+/// A decoding after tensors of its source is a decoding of that source; of another one it does not begin with them.
+#[test]
+fn a_decoding_goes_on_from_its_source() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.model().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let rows = |ids: Vec<u32>| Input::of(Side::Source, Sequence::Tokens(Rows::new(&[ids], 1)));
+    let given = |ids| CheckedInput::to_decode(model, rows(ids)).unwrap();
+    let mut session = session(model, &weights);
+    let (tensors, _) =
+        SourceTensors::compute(&mut *session, &given(vec![5, 6, 7]), &mut Keep::new(|_| false)).unwrap();
+    for (ids, known) in [(vec![5, 6, 7], true), (vec![5, 6, 8], false)] {
+        assert_eq!(tensors.is_of(&given(ids.clone())), known);
+        let plain = session.decode(&given(ids.clone())).unwrap().advance(&[vec![2]]).unwrap().to_vec();
+        let mut after = Watched::new(&mut *session, rows(ids.clone()), Some(&tensors)).unwrap();
+        assert_eq!(after.advance(&[vec![2]]).unwrap(), plain, "{ids:?}");
+        drop(after);
+        let pair = CheckedInput::new(model, rows(ids).with_target(Rows::new(&[vec![2]], 1))).unwrap();
+        assert_eq!(tensors.run_after(&mut *session, &pair, &mut Keep::new(|_| true)).is_ok(), known);
+    }
+}
+
+/// What a run cannot be given, or would drop, is refused: tensors within an attention, of another shape, and interventions on what is
+/// not computed. A target that was not looked at is not believed.
+#[test]
+fn what_a_request_cannot_keep_is_refused() {
+    let opened = open(&fixture("bart"), None);
+    let model = opened.model().unwrap();
+    let weights = Weights::load(model, &opened.checkpoint).unwrap();
+    let input = CheckedInput::new(model, Trace::open("bart").input()).unwrap();
+    for executor in [&Native::new() as &dyn Executor, &Reference] {
+        let mut session = prepare(executor, model, &weights).session(&Limits::default());
+        let mut all = Capture::new(|_| true);
+        session.run(&Request::new(&input), &mut all).unwrap();
+        for (id, node) in model.graph.iter() {
+            let known = [(id, all.tensors[&id].clone())];
+            let ran = session.run(&Request::new(&input).known(&known), &mut Keep::new(|_| true));
+            assert_eq!(ran.is_ok(), node.op.facets().can_be_given, "{}: {ran:?}", node.path);
+        }
+        let find = |path: &str| model.graph.find(path).unwrap();
+        let out = find("encoder.0.self_attn.out");
+        let mut shape = all.tensors[&out].shape().to_vec();
+        shape.swap(1, 2);
+        let turned = [(out, Tensor::new(shape, all.tensors[&out].values().to_f32()))];
+        assert!(session.run(&Request::new(&input).known(&turned), &mut Keep::new(|_| true)).is_err());
+        let known = [(out, all.tensors[&out].clone())];
+        let intervention =
+            [Intervention { node: find("encoder.0.self_attn.q"), first: 0, values: vec![1.0] }];
+        let request = Request::new(&input).known(&known).with_interventions(&intervention);
+        let dropped = session.run(&request, &mut Keep::new(|id| id == find("logits"))).unwrap_err();
+        assert!(dropped.to_string().contains("encoder.0.self_attn.q"), "{dropped}");
+        let outside =
+            input.input().clone().with_target(Rows::new(&vec![vec![u32::MAX]; input.input().batch()], 1));
+        let unchecked = CheckedInput::to_decode(model, outside).unwrap();
+        assert!(session.run(&Request::new(&unchecked), &mut Keep::new(|_| true)).is_err());
+    }
+    assert!(CheckedInput::to_decode(model, Input::empty(0)).is_err());
+}
+
+/// A query without a visible key is counted whichever way weights are normalised, by both executors.
+#[test]
+fn fully_masked_rows_are_counted_with_sigmoid_weights() {
+    let opened = open(&fixture("bart"), None);
+    let mut wiring = opened.model().unwrap().wiring;
+    wiring.normaliser = Normaliser::Sigmoid;
+    let model = opened.model().unwrap().rewired(&wiring, None);
+    let weights = Weights::load(&model, &opened.checkpoint).unwrap();
+    let source = Sequence::Tokens(Rows::new(&[vec![5, 6, 7], vec![]], 1));
+    let input = Input::pair(source, Rows::new(&[vec![2, 5], vec![2, 5]], 1));
+    let native = run(&model, &weights, &input, &mut Keep::new(|_| false)).unwrap();
+    assert!(!native.fully_masked.is_empty());
+    assert_eq!(native, run_reference(&model, &weights, &input, &mut Keep::new(|_| false)).unwrap());
 }

@@ -6,8 +6,10 @@
 mod common;
 
 use attnscope::diagnose::cell::{CellError, Cells, needed};
-use attnscope::run::{Keep, Native, run_reference, sizes_of};
+use attnscope::diagnose::rounding::Precision;
+use attnscope::run::CheckedInput;
 use attnscope::{Opened, Ready};
+use common::run::{Keep, run, run_reference};
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
 use serde_json::Value;
@@ -38,15 +40,16 @@ fn every_cell_of_every_family_adds_up_to_what_was_stored() {
         let opened = open(&fixture(name), heads);
         let ready = Ready::new(&opened).unwrap();
         let input = Trace::open(name).input();
-        let sizes = sizes_of(ready.model, &input).unwrap();
+        let sizes = CheckedInput::new(ready.model, input.clone()).unwrap().sizes().clone();
         let (mut keep, mut judge) = (Keep::new(|_| true), Keep::new(|_| true));
-        Native::new().run(ready.model, &ready.weights, &input, &mut keep).unwrap();
-        run_reference(ready.model, &ready.weights, &input, &mut judge).unwrap();
+        run(ready.model, ready.weights(), &input, &mut keep).unwrap();
+        run_reference(ready.model, ready.weights(), &input, &mut judge).unwrap();
         let cells = Cells {
             model: ready.model,
-            weights: &ready.weights,
+            weights: ready.weights(),
             input: &input,
             sizes: &sizes,
+            precision: Precision::F32,
             tensors: &keep.tensors,
         };
         for (id, node) in ready.model.graph.iter() {
@@ -73,9 +76,9 @@ fn a_cell_that_was_tampered_with_is_accused_and_a_cancelled_sum_is_not() {
     let opened = open(&fixture("bart"), None);
     let ready = Ready::new(&opened).unwrap();
     let input = Trace::open("bart").input();
-    let sizes = sizes_of(ready.model, &input).unwrap();
+    let sizes = CheckedInput::new(ready.model, input.clone()).unwrap().sizes().clone();
     let mut keep = Keep::new(|_| true);
-    Native::new().run(ready.model, &ready.weights, &input, &mut keep).unwrap();
+    run(ready.model, ready.weights(), &input, &mut keep).unwrap();
     let mut accused = Vec::new();
     for leaf in ["scores", "mask", "weights", "context", "norm"] {
         let id = ready.model.graph.find(&format!("decoder.0.self_attn.{leaf}")).unwrap();
@@ -84,9 +87,10 @@ fn a_cell_that_was_tampered_with_is_accused_and_a_cancelled_sum_is_not() {
         kept.values[0] += 1e-3;
         let cells = Cells {
             model: ready.model,
-            weights: &ready.weights,
+            weights: ready.weights(),
             input: &input,
             sizes: &sizes,
+            precision: Precision::F32,
             tensors: &tensors,
         };
         let told = cells.arithmetic(id, &vec![0; kept_rank(&tensors, id)]).unwrap();
@@ -96,19 +100,20 @@ fn a_cell_that_was_tampered_with_is_accused_and_a_cancelled_sum_is_not() {
     // Two large products that nearly cancel: what is left of them may be off by what they were rounded to.
     let id = ready.model.graph.find("decoder.0.ffn.out").unwrap();
     let node = ready.model.graph.node(id);
-    let w = ready.weights.get(node.weights[0]);
+    let w = ready.weights().get(node.weights[0]);
     let told = |terms: [f64; 2], off: f64| {
         let mut tensors = keep.tensors.clone();
         let x = tensors.get_mut(&node.inputs[0]).unwrap();
         x.values.fill(0.0);
         (x.values[0], x.values[1]) = (terms[0] / f64::from(w[0]), terms[1] / f64::from(w[1]));
-        let bias = f64::from(ready.weights.get(node.weights[1])[0]);
+        let bias = f64::from(ready.weights().get(node.weights[1])[0]);
         tensors.get_mut(&id).unwrap().values[0] = terms[0] + terms[1] + bias + off;
         let cells = Cells {
             model: ready.model,
-            weights: &ready.weights,
+            weights: ready.weights(),
             input: &input,
             sizes: &sizes,
+            precision: Precision::F32,
             tensors: &tensors,
         };
         cells.arithmetic(id, &[0, 0, 0]).unwrap().agrees()
@@ -169,13 +174,14 @@ fn cells_that_do_not_exist_are_refused() {
     let opened = open(&fixture("bart"), None);
     let ready = Ready::new(&opened).unwrap();
     let input = Trace::open("bart").input();
-    let sizes = sizes_of(ready.model, &input).unwrap();
+    let sizes = CheckedInput::new(ready.model, input.clone()).unwrap().sizes().clone();
     let tensors = std::collections::BTreeMap::new();
     let cells = Cells {
         model: ready.model,
-        weights: &ready.weights,
+        weights: ready.weights(),
         input: &input,
         sizes: &sizes,
+        precision: Precision::F32,
         tensors: &tensors,
     };
     let logits = ready.model.graph.find("logits").unwrap();
@@ -215,7 +221,7 @@ fn answers_hold_the_numbers_of_the_model() {
     let t5 = fixture("t5");
     let scaled = stdout(&attnscope(&["explain", "scaled-dot-product", &t5]));
     assert!(scaled.contains("does not scale"), "{scaled}");
-    assert!(scaled.contains("nothing was run"), "{scaled}");
+    assert!(scaled.contains("the model was not run"), "{scaled}");
     let relative =
         stdout(&attnscope(&["explain", "relative-bias", &t5, "--src-ids", "5,6,1", "--tgt-ids", "0,7"]));
     assert!(relative.contains("key − query"), "{relative}");

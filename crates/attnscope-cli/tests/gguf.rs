@@ -6,7 +6,8 @@ mod common;
 
 use attnscope::graph::{Activation, LogitScale, Side};
 use attnscope::run::generate::{Generator, Limit, Settings};
-use attnscope::run::{Input, Keep, Native, Rows, Sequence, Tokenizer, Weights};
+use attnscope::run::{Input, Rows, Sequence, Tokenizer, Weights};
+use common::run::{Keep, run, session};
 use common::{fixture, open};
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ fn logits_and_sentences_are_hugging_face_s() {
         let input = Input::pair(source, Rows::new(&[ids(&expected["target"])], 0));
         let logits = model.graph.find("logits").unwrap();
         let mut kept = Keep::new(|id| id == logits);
-        Native::new().run(model, &weights, &input, &mut kept).unwrap();
+        run(model, &weights, &input, &mut kept).unwrap();
         let theirs: Vec<f64> =
             expected["logits"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
         let ours = &kept.tensors[&logits].values;
@@ -50,8 +51,8 @@ fn logits_and_sentences_are_hugging_face_s() {
         let mut settings = Settings::of(model, opened.checkpoint.configs()).unwrap();
         assert_eq!((settings.start.as_slice(), settings.ends.as_slice()), (&[1][..], &[2][..]), "{name}");
         settings.limit = Limit::New(12);
-        let generator = Generator { model, weights: &weights, settings: &settings };
-        let made = generator.from_tokens(&mut Native::new(), &sources).unwrap();
+        let generator = Generator::new(&settings);
+        let made = generator.from_tokens(&mut *session(model, &weights), &sources).unwrap();
         for (made, theirs) in made.iter().zip(expected["greedy"].as_array().unwrap()) {
             assert_eq!([&[1][..], &made[0].tokens].concat(), ids(theirs), "{name}");
         }

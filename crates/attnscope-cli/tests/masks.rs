@@ -4,10 +4,11 @@
 
 mod common;
 
-use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict, masks};
+use attnscope::diagnose::masks::{Claim, Padding, PerturbationRig, Proof, Verdict, masks};
 use attnscope::graph::{CrossMask, Model, PositionCount, Recognised, Side, Switch, Wiring, build};
-use attnscope::run::{Input, Keep, Native, PadSide, Rows, Sequence, Weights};
-use common::faults::Patient;
+use attnscope::run::{Input, Native, PadSide, Rows, Sequence, Weights};
+use common::faults::FaultyModel;
+use common::run::{Keep, prepare, run};
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
 use serde_json::Value;
@@ -24,7 +25,8 @@ fn fixture_model(path: &str, heads: Option<usize>, edit: impl Fn(&mut Wiring)) -
 }
 
 fn prove((model, weights, input): &(Model, Weights, Input), side: PadSide) -> Vec<Proof> {
-    Bench::new(model, weights, input, Padding { id: 1, side }).unwrap().prove_all().unwrap()
+    let prepared = prepare(&Native::new(), model, weights);
+    PerturbationRig::new(&*prepared, input, Padding { id: 1, side }).unwrap().prove_all().unwrap()
 }
 
 /// The claims that do not hold, with the tensor that is named.
@@ -90,7 +92,8 @@ fn a_broken_mask_fails_and_the_first_tensor_is_named() {
 #[test]
 fn a_leak_says_how_far_and_where() {
     let model = fixture_model("bart", None, |w| w.causal_mask = Switch::Off);
-    let proof = Bench::new(&model.0, &model.1, &model.2, Padding { id: 1, side: PadSide::Right })
+    let prepared = prepare(&Native::new(), &model.0, &model.1);
+    let proof = PerturbationRig::new(&*prepared, &model.2, Padding { id: 1, side: PadSide::Right })
         .unwrap()
         .prove(Claim::Causal)
         .unwrap();
@@ -123,7 +126,7 @@ fn masks_are_what_the_model_adds() {
     for &(path, _, heads) in MODELS {
         let (model, weights, input) = fixture_model(path, heads, |_| {});
         let mut kept = Keep::new(|_| true);
-        Native::new().run(&model, &weights, &input, &mut kept).unwrap();
+        run(&model, &weights, &input, &mut kept).unwrap();
         for mask in masks(&model, &input).unwrap() {
             let Some(id) = model.graph.find(&mask.attention.path("0", "mask")) else {
                 assert!(mask.kind.is_none() && mask.cells.iter().all(Option::is_none), "{path}");
@@ -233,16 +236,16 @@ fn mistakes_are_shown_on_the_models_own_scores() {
         assert!(share < 1.0 - 1e-6, "query {q}: padding took some of it");
     }
     let leaked = |one: &Value, q: usize| one["rows"][q]["leaked"].as_f64().unwrap();
-    // Query 0 has one open key with score x and seven shut ones with score 0: 7 / (7 + exp(x)).
-    let shut = &matrix(&before["wrong"])[0];
+    // Query 0 has one visible key with score x and seven masked ones with score 0: 7 / (7 + exp(x)).
+    let masked = &matrix(&before["wrong"])[0];
     assert!(
-        shut[1..].iter().all(|w| (w - shut[1]).abs() < 1e-9)
-            && (leaked(before, 0) - 7.0 * shut[1]).abs() < 1e-9
+        masked[1..].iter().all(|w| (w - masked[1]).abs() < 1e-9)
+            && (leaked(before, 0) - 7.0 * masked[1]).abs() < 1e-9
     );
     assert!((leaked(future, 0) - (1.0 - matrix(&future["wrong"])[0][0])).abs() < 1e-9);
-    assert_eq!(leaked(future, 5), 0.0, "the last token has no future, and padding stays shut");
-    let blind = matrix(&cross["wrong"]);
-    assert!((0..6).all(|q| (q + 1..6).all(|k| blind[q].get(k) == Some(&0.0))));
+    assert_eq!(leaked(future, 5), 0.0, "the last token has no future, and padding stays masked");
+    let hidden = matrix(&cross["wrong"]);
+    assert!((0..6).all(|q| (q + 1..6).all(|k| hidden[q].get(k) == Some(&0.0))));
     assert!(
         cross["difference"].as_str().unwrap().starts_with("4 of 6 queries cannot see the end of the source")
     );
@@ -309,9 +312,9 @@ fn what_cannot_be_shown_is_refused() {
 #[test]
 fn nothing_is_proved_of_what_is_not_a_number() {
     let folder = tempfile::tempdir().unwrap();
-    let mut patient = Patient::of(&fixture("marian"));
-    patient.edit("encoder.0.ffn.hidden.weight", |w| w[0] = f32::NAN);
-    let model = patient.save(folder.path());
+    let mut faulty = FaultyModel::of(&fixture("marian"));
+    faulty.edit("encoder.0.ffn.hidden.weight", |w| w[0] = f32::NAN);
+    let model = faulty.save(folder.path());
     let args = ["masks", &model, "--src-ids", "5,6,7", "--tgt-ids", "98,4,5"];
     let value = json(&args);
     assert_eq!(value["not_finite"]["node"], "encoder.0.ffn.hidden");
@@ -412,13 +415,13 @@ fn a_saturated_softmax_is_not_called_a_mask() {
 #[test]
 fn what_decides_nothing_is_said_and_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
-    let mut patient = Patient::of(&fixture("marian"));
-    for weight in patient.weights_under("decoder") {
+    let mut faulty = FaultyModel::of(&fixture("marian"));
+    for weight in faulty.weights_under("decoder") {
         if weight.ends_with("cross_attn.out.weight") {
-            patient.edit(&weight, |w| w.fill(0.0));
+            faulty.edit(&weight, |w| w.fill(0.0));
         }
     }
-    let model = patient.save(folder.path());
+    let model = faulty.save(folder.path());
     let args = ["masks", &model, "--src-ids", "5,6,7", "--tgt-ids", "98,4,5", "--width", "200"];
     let output = attnscope(&args);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

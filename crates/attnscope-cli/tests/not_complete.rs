@@ -6,7 +6,8 @@ mod common;
 
 use attnscope::checkpoint::Checkpoint;
 use attnscope::graph::{ASSUMED, OtherKind, Recognised};
-use attnscope::run::{Input, Keep, Native, Rows, Sequence, Weights};
+use attnscope::run::{Input, Rows, Sequence, Weights};
+use common::run::{Keep, run};
 use common::{attnscope, fixture, open, stderr, stdout};
 
 /// The two lines of a command that could not be carried out.
@@ -37,25 +38,11 @@ fn an_adapter_is_called_one_and_its_base_model_is_named() {
     assert!(other.because.contains("lora_"), "{}", other.because);
 }
 
-/// Encoder and decoder run; the head is named as what it is.
-#[test]
-fn a_classification_head_is_no_unused_weight() {
-    let path = fixture("bart-classifier");
-    let inspected = stdout(&attnscope(&["inspect", &path, "--width", "120"]));
-    assert!(inspected.contains("0 missing, 0 of the wrong shape; 0 tensors unused"), "{inspected}");
-    assert!(inspected.contains("head  classification_head.out_proj.weight"), "{inspected}");
-    let drawn = attnscope(&["flow", &path]);
-    assert!(stderr(&drawn).contains("a classification head: dense, tanh and out_proj"), "{}", stderr(&drawn));
-    assert!(stderr(&drawn).contains("(3 outputs)"), "{}", stderr(&drawn));
-    let args = ["trace", &path, "--src-ids", "5,6,2", "--tgt-ids", "2,5", "--layer", "decoder.out"];
-    assert_eq!(attnscope(&args).status.code(), Some(0));
-}
-
 #[test]
 fn speech2text_is_told_from_whisper() {
     let said = refused(&["flow", &fixture("speech2text")]);
     assert!(
-        said.contains("model_type is \"speech_to_text\"") && said.contains("only Whisper is run"),
+        said.contains("model_type is \"speech_to_text\"") && said.contains("only Whisper can be run"),
         "{said}"
     );
 }
@@ -99,7 +86,7 @@ fn what_a_file_of_nn_transformer_does_not_say_is_assumed_and_can_be_set() {
     let args = ["trace", &path, "--heads", "4", "--src-ids", "4,5", "--tgt-ids", "4", "--layer", "logits"];
     let note = stderr(&attnscope(&args));
     assert!(
-        note.contains("assumed, since the file does not say: activation=relu, norm_place=post"),
+        note.contains("assumed, because the file does not say: activation=relu, norm_place=post"),
         "{note}"
     );
     let theirs = Checkpoint::open(fixture("torch-nn-pre/logits.safetensors").as_ref()).unwrap();
@@ -111,7 +98,7 @@ fn what_a_file_of_nn_transformer_does_not_say_is_assumed_and_can_be_set() {
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let logits = model.graph.find("logits").unwrap();
         let mut kept = Keep::new(|id| id == logits);
-        Native::new().run(model, &weights, &input, &mut kept).unwrap();
+        run(model, &weights, &input, &mut kept).unwrap();
         let pairs = kept.tensors[&logits].values.iter().zip(read("logits"));
         pairs.fold(0f64, |worst, (a, b)| worst.max((a - f64::from(b)).abs()))
     };

@@ -5,10 +5,11 @@
 mod common;
 
 use attnscope::diagnose::cell::Cells;
-use attnscope::diagnose::masks::{Bench, Claim, Padding, Proof, Verdict};
+use attnscope::diagnose::masks::{Claim, Padding, PerturbationRig, Proof, Verdict};
+use attnscope::diagnose::rounding::Precision;
 use attnscope::graph::{Architecture, Stack, Switch, build, snapshots};
-use attnscope::run::generate::{Decode, Uncached};
-use attnscope::run::{Input, Keep, Native, PadSide, Weights, sizes_of};
+use attnscope::run::{CheckedInput, Decode, Input, Native, PadSide, Uncached, Weights};
+use common::run::{Keep, prepare, run, session};
 use common::trace::Trace;
 use common::{ONE_STACK, attnscope, fixture, open, root, shared, stderr, stdout};
 use serde_json::Value;
@@ -74,7 +75,7 @@ fn files_with_the_oldest_names_of_the_hub_give_the_same_logits() {
         let input = Input::of(side, attnscope::run::Sequence::Tokens(tokens));
         let logits = model.graph.find("logits").unwrap();
         let mut kept = Keep::new(|id| id == logits);
-        Native::new().run(model, &weights, &input, &mut kept).unwrap();
+        run(model, &weights, &input, &mut kept).unwrap();
         let (_, theirs) = read("logits").unwrap();
         let most = theirs.iter().fold(0f32, |most, x| most.max(x.abs()));
         for (a, b) in kept.tensors[&logits].values.iter().zip(&theirs) {
@@ -103,9 +104,10 @@ fn a_cache_of_rotated_and_shared_keys_changes_nothing() {
         let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let rows = [vec![5, 9, 17, 33, 8, 21, 40], vec![7, 7, 12, 50, 3, 60, 11]];
-        let mut native = Native::new();
-        let mut cached = native.start(model, &weights, &Input::empty(2)).unwrap();
-        let mut whole = Uncached::new(model, &weights, Input::empty(2));
+        let [mut first, mut second] = [0; 2].map(|_| session(model, &weights));
+        let given = CheckedInput::to_decode(model, Input::empty(2)).unwrap();
+        let mut cached = first.decode(&given).unwrap();
+        let mut whole = Uncached::new(&mut *second, &given);
         // Several tokens, one, then the rows in another order.
         for (from, to, order) in [(0, 3, [0, 1]), (3, 4, [1, 0]), (4, 7, [0, 1])] {
             let new: Vec<Vec<u32>> = rows.iter().map(|row| row[from..to].to_vec()).collect();
@@ -163,7 +165,8 @@ fn proofs(path: &str, edit: impl Fn(&mut attnscope::graph::Wiring)) -> Vec<Proof
     model.graph = build(&model.architecture, &model.wiring);
     let input = Trace::open(path).input();
     let padding = Padding { id: 0, side: PadSide::Right };
-    Bench::new(&model, &weights, &input, padding).unwrap().prove_all().unwrap()
+    let prepared = prepare(&Native::new(), &model, &weights);
+    PerturbationRig::new(&*prepared, &input, padding).unwrap().prove_all().unwrap()
 }
 
 #[test]
@@ -193,9 +196,11 @@ fn cells_explain_themselves() {
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let input = Trace::open(path).input();
         let mut kept = Keep::new(|_| true);
-        Native::new().run(model, &weights, &input, &mut kept).unwrap();
-        let sizes = sizes_of(model, &input).unwrap();
-        let cells = Cells { model, weights: &weights, input: &input, sizes: &sizes, tensors: &kept.tensors };
+        run(model, &weights, &input, &mut kept).unwrap();
+        let sizes = CheckedInput::new(model, input.clone()).unwrap().sizes().clone();
+        let precision = Precision::F32;
+        let (weights, input, sizes, tensors) = (&weights, &input, &sizes, &kept.tensors);
+        let cells = Cells { model, weights, input, sizes, precision, tensors };
         for (id, node) in model.graph.iter() {
             let shape = &kept.tensors[&id].shape;
             // A place that is not the same along any two dimensions.
@@ -333,4 +338,29 @@ fn layers_of_a_stack_that_is_not_there_are_none() {
     let opened = open(&fixture("gpt2"), None);
     let architecture = &opened.model().unwrap().architecture;
     assert_eq!((architecture.layers(Stack::Encoder), architecture.layers(Stack::Decoder)), (0, 3));
+}
+
+#[test]
+fn who_asks_for_a_part_that_is_not_there_is_told() {
+    let (llama, bert) = (fixture("llama"), fixture("bert"));
+    for args in [
+        &["flow", &llama, "--component", "cross_attn"][..],
+        &["flow", &llama, "--component", "encoder"],
+        &["flow", &bert, "--component", "decoder", "--format", "svg"],
+        &["masks", &llama, "--tgt-ids", "5,6", "--wrong", "causal-cross"],
+    ] {
+        let ran = attnscope(args);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&ran).contains("-only"), "{args:?}: {}", stderr(&ran));
+    }
+}
+
+/// A gated feed-forward has three maps, and rotary positions are found by their name.
+#[test]
+fn explanations_are_of_this_model() {
+    let llama = fixture("llama");
+    let feed_forward = stdout(&attnscope(&["explain", "ffn", &llama]));
+    assert!(feed_forward.contains("Three linear maps"), "{feed_forward}");
+    assert!(stdout(&attnscope(&["explain", "ffn", &fixture("gpt2")])).contains("Two linear maps"));
+    assert!(stdout(&attnscope(&["explain", "rotary", &llama])).contains("rotated by their position"));
 }

@@ -20,7 +20,7 @@ fn spares(file: &Path, folder: &Path, args: &[&str]) -> String {
     assert!(before == (std::fs::read(file).unwrap(), names()), "{args:?}: the folder has changed");
     let name = file.file_name().unwrap().to_string_lossy();
     let error = text.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
-    assert!(error.contains(&*name) && error.contains("not written over"), "{args:?}: {text}");
+    assert!(error.contains(&*name) && error.contains("not overwritten"), "{args:?}: {text}");
     assert!(text.contains("help: give another name for the output"), "{args:?}: {text}");
     text
 }
@@ -162,7 +162,7 @@ fn a_limit_on_files_is_answered_with_room_and_not_with_permissions() {
     if Path::new("/dev/full").exists() {
         let output = attnscope(&["convert", "demo", "/dev/full", "--to", "safetensors"]);
         let text = stderr(&output);
-        assert!(text.contains("help: make room on that disk"), "{text}");
+        assert!(text.contains("help: free some space on that disk"), "{text}");
     }
     let text = limited("-n 4", &format!("inspect {}", fixture("bart-sharded")));
     assert!(text.contains("ulimit -n"), "{text}");

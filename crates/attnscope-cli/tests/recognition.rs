@@ -215,7 +215,7 @@ fn cross_attention_under_unknown_names_is_not_denied() {
     let rename = |n: &str| Some(n.replace("encoder_attn", "crossattention").replace("layers", "stages"));
     let path = rewrite(&fixture("bart"), folder.path(), rename, same, None);
     let text = common::stdout(&common::attnscope(&["inspect", &path]));
-    assert!(text.contains("an encoder-decoder of a family that is not known"), "{text}");
+    assert!(text.contains("an encoder-decoder of an unknown family"), "{text}");
     assert!(!text.contains("without cross-attention"), "{text}");
 }
 
@@ -268,12 +268,9 @@ fn the_boxes_of_the_overview_add_up() {
     for &(path, _, heads) in common::MODELS {
         let opened = open(&fixture(path), heads);
         let model = opened.model().unwrap();
-        let options = attnscope_render::FlowOptions {
-            component: attnscope_render::Component::Full,
-            layer: None,
-            symbolic: false,
-        };
-        let overview = attnscope_render::flow(model, &options).unwrap().remove(0);
+        let flow =
+            attnscope::Model::from(open(&fixture(path), heads)).flow(&attnscope::FlowOptions::default());
+        let overview = attnscope_render::flow::diagrams(&flow.unwrap()).remove(0);
         let number = |words: &str| words.split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap();
         let mut sum = 0;
         for block in &overview.blocks {

@@ -13,9 +13,13 @@ fn check(schema: &Validator, args: &[&str]) {
     let output = attnscope(&[args, &["--format", "json"]].concat());
     let value: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", stderr(&output)));
+    validate(schema, &value, &format!("{args:?}"));
+}
+
+fn validate(schema: &Validator, value: &Value, what: &str) {
     let errors: Vec<String> =
-        schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
-    assert!(errors.is_empty(), "{args:?}: {errors:#?}");
+        schema.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path)).collect();
+    assert!(errors.is_empty(), "{what}: {errors:#?}");
 }
 
 fn schema(name: &str) -> Validator {
@@ -30,10 +34,64 @@ fn a_schema_refuses_what_is_no_answer() {
 }
 
 #[test]
+fn check_examples() {
+    let schema = schema("check");
+    let folder = root().join("examples/worked");
+    let files = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path().display().to_string());
+    let files: Vec<String> = files.filter(|file| file.ends_with(".toml")).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    check(&schema, &[&["check"], &files[..]].concat());
+}
+
+#[test]
+fn check_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace").display().to_string();
+    let ids = ["--src-ids", "5,6,7,2", "--tgt-ids", "2,5"];
+    assert!(
+        attnscope(&[&["trace", &fixture("marian"), "--save", &trace], &ids[..]].concat()).status.success()
+    );
+    check(&schema("check-trace"), &["check", "--trace", &trace]);
+    let about = std::fs::read(folder.path().join("trace/trace.json")).unwrap();
+    validate(&schema("trace-file"), &serde_json::from_slice(&about).unwrap(), "trace.json");
+}
+
+#[test]
+fn diff() {
+    let schema = schema("diff");
+    let (trace, hooks) = (fixture("marian/trace.safetensors"), fixture("dumps/hooks.npz"));
+    check(&schema, &["diff", &trace, &hooks, "--model", &fixture("marian")]);
+    // Other weights; and a file that is no model's.
+    check(&schema, &["diff", &fixture("marian"), &fixture("marian-untied"), "--checkpoint"]);
+    check(&schema, &["diff", &trace, &fixture("bart/trace.safetensors"), "--model", &fixture("marian")]);
+}
+
+#[test]
 fn doctor() {
     let schema = schema("doctor");
     check(&schema, &["doctor", "demo", "--src", "Two dogs play in the snow."]);
     check(&schema, &["doctor", &fixture("torch-nn/model.pt")]);
+}
+
+#[test]
+fn explain() {
+    let schema = schema("explain");
+    let topics = ["34", "softmax", "causal-leak", "questions", "decoder.0.cross_attn.weights"];
+    for topic in topics {
+        check(&schema, &["explain", topic]);
+    }
+    check(&schema, &["explain"]);
+    check(&schema, &["explain", "--walk", &fixture("t5")]);
+    check(&schema, &["explain", "decoder.0.cross_attn.masked_scores", "--at", "0,1,2,3"]);
+}
+
+#[test]
+fn flow() {
+    let schema = schema("flow");
+    for (path, ..) in MODELS {
+        check(&schema, &["flow", &fixture(path)]);
+    }
+    check(&schema, &["flow", "demo", "--layer", "decoder.1"]);
 }
 
 #[test]
@@ -76,4 +134,19 @@ fn summary() {
         let heads = heads.unwrap_or(4).to_string();
         check(&schema, &["summary", &fixture(path), "--heads", &heads]);
     }
+}
+
+#[test]
+fn trace() {
+    let schema = schema("trace");
+    check(&schema, &["trace", "demo", "--src", "A dog."]);
+    // With values, those of masks among them.
+    check(&schema, &["trace", "demo", "--layer", "decoder.0.self_attn", "--payload"]);
+    check(
+        &schema,
+        &["trace", &fixture("t5"), "--src-ids", "5,6,1;7,1", "--tgt-ids", "0,5;0", "--snapshots", "1-12"],
+    );
+    let tone = fixture("audio/tone.wav");
+    check(&schema, &["trace", &fixture("whisper"), "--audio", &tone, "--tgt-ids", "2,5,6"]);
+    check(&schema, &["trace", &fixture("gpt2"), "--tgt-ids", "5,6,7"]);
 }

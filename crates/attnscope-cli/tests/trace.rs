@@ -179,7 +179,7 @@ fn a_saved_trace_can_be_read_back() {
     let trace = attnscope::run::trace::Trace::open(&folder).unwrap();
     assert!(trace.nodes.iter().all(|n| n.saved));
     let bytes: u64 = trace.tensors().tensors().iter().map(|t| t.bytes()).sum();
-    assert!(said.contains(&attnscope_render::thousands(bytes)), "{said}");
+    assert!(said.contains(&attnscope::figures::thousands(bytes)), "{said}");
     let logits = trace.read("logits").unwrap().unwrap();
     let shown = json(&["trace", "toy", "--snapshots", "42", "--payload", "--format", "json"]);
     // As f32: a JSON reader may miss an f64 by its last bit.
@@ -262,7 +262,7 @@ fn what_cannot_be_run_is_refused_with_a_way_out() {
         (vec!["trace", "toy", "--layer-index", "2"], "2 encoder and 2 decoder layers"),
         (vec!["trace", "toy", "--row", "1"], "the batch has 1 row"),
         (vec!["trace", "toy", "--src", ""], "nothing"),
-        (vec!["trace", "demo", "--audio", "x.wav"], "--audio is for models that hear"),
+        (vec!["trace", "demo", "--audio", "x.wav"], "--audio is for audio models"),
         (vec!["trace", "demo", "--pairs", "/nowhere.tsv"], "/nowhere.tsv"),
         (vec!["trace", &marian], "nothing to read"),
         (vec!["trace", &marian, "--src", "a"], "tokenizer"),

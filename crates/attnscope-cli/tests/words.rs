@@ -6,8 +6,9 @@ mod common;
 
 use attnscope::diagnose::rules;
 use attnscope::graph::Positions;
-use attnscope::run::{Input, Keep, Rows, Sequence, Weights, run_reference};
+use attnscope::run::{Input, Rows, Sequence, Weights};
 use attnscope::{Opened, Ready};
+use common::run::{Keep, run_reference};
 use common::{attnscope, fixture, root, stderr, stdout};
 use serde_json::Value;
 
@@ -70,16 +71,16 @@ fn norms_have_the_bias_and_the_place_that_they_have() {
         (&post, "adds a learned bias", "no bias"),
         (&pre, "adds a learned bias", "no bias"),
         (&without, "it has no bias", "adds a learned bias"),
-        (&post, "there is no straight way through the layers", "one straight way"),
-        (&pre, "one straight way", "no straight way"),
-        (&without, "one straight way", "no straight way"),
+        (&post, "Every sum is normed", "only through additions"),
+        (&pre, "only through additions", "Every sum is normed"),
+        (&without, "only through additions", "Every sum is normed"),
     ] {
         let said = page(&["residual-and-norm", model]);
         assert!(said.contains(has) && !said.contains(has_not), "{model}: {said}");
     }
     // Two norms a layer in the encoder, three in the decoder.
     let demo = page(&["residual-and-norm"]);
-    assert!(demo.contains("gradients pass 6 norms in the decoder's and 4 in the encoder's"), "{demo}");
+    assert!(demo.contains("gradients pass through 6 norms in the decoder and 4 in the encoder"), "{demo}");
     assert!(page(&["15"]).contains("× g + b"));
     let rms = page(&["15", &without]);
     assert!(rms.contains("× g") && !rms.contains("+ b"), "{rms}");
@@ -88,7 +89,7 @@ fn norms_have_the_bias_and_the_place_that_they_have() {
 #[test]
 fn what_heads_cost_is_counted() {
     let demo = page(&["heads"]);
-    assert!(demo.contains("4 × 32 = 128 a pair of positions, as with one head of 128"), "{demo}");
+    assert!(demo.contains("4 × 32 = 128 per pair of positions, as with one head of 128"), "{demo}");
     let run: Value = serde_json::from_str(&stdout(&attnscope(&["trace", "--format", "json"]))).unwrap();
     let weights =
         run["nodes"].as_array().unwrap().iter().find(|n| n["path"] == "decoder.0.cross_attn.weights");
@@ -104,7 +105,7 @@ fn a_stack_is_not_followed_by_another_layer() {
     assert!(page(&["41"]).contains("The decoder's result, which the output projection reads."));
     assert!(page(&["encoder.out"]).contains("which every cross-attention reads"));
     for last in ["decoder.1.out", "encoder.1.out"] {
-        assert!(page(&[last]).contains("for what comes after it"), "{last}");
+        assert!(page(&[last]).contains("The residual stream after this layer."), "{last}");
     }
 }
 
@@ -147,7 +148,7 @@ fn without_positions_another_order_permutes_the_weights() {
 #[test]
 fn the_tour_promises_what_the_commands_do() {
     let tour = stdout(&attnscope(&[]));
-    assert!(tour.contains("a run in 43 snapshots; --save DIR keeps every tensor"), "{tour}");
+    assert!(tour.contains("a run in 43 snapshots; --save DIR saves every tensor"), "{tour}");
     let commands = tour.lines().filter_map(|line| line.trim().strip_prefix("attnscope "));
     let mut tried = 0;
     for command in commands.filter(|c| !c.starts_with('-')).filter_map(|c| c.split_whitespace().next()) {

@@ -1,5 +1,5 @@
-//! What the weights of an attention look like, head by head. Descriptions, never verdicts: a decoder that ignores its
-//! source can look like one that does not.
+//! What the weights of an attention look like, head by head. These are descriptions, not verdicts: a decoder that ignores its
+//! source can look like one that uses it.
 
 /// The weights of one row of a batch: some queries, some keys, and which of the keys are tokens.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ pub struct Weights<'a> {
     pub stride: usize,
     /// What is a token and what is padding, for each key.
     pub open: &'a [bool],
-    /// Keys that end a sentence: many models park attention there.
+    /// Keys that end a sentence: many heads put unused weight there.
     pub end: &'a [usize],
     /// A query sees no key after it.
     pub causal: bool,
@@ -31,7 +31,7 @@ pub struct HeadMeasures {
     pub end_share: Option<f64>,
 }
 
-/// Fewer keys than this have no entropy worth the name.
+/// With fewer keys than this, entropy means little.
 const LEAST_KEYS: usize = 4;
 
 /// The measures of every head. Empty where there is nothing to measure.
@@ -48,14 +48,13 @@ fn measure(head: &[f64], weights: &Weights<'_>) -> HeadMeasures {
     let keys = weights.open.len();
     let rows = || head.chunks(keys).take(weights.queries);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // What is not a number is no number in any measure either.
+    // A NaN makes every measure NaN.
     if rows().flatten().any(|a| a.is_nan()) {
         return HeadMeasures { entropy: Some(f64::NAN), peak: f64::NAN, end_share: Some(f64::NAN) };
     }
     let entropy = |(query, row): (usize, &[f64])| {
         let visible = weights.visible(query);
-        let nats = -row.iter().filter(|&&a| a > 0.0).map(|a| a * a.ln()).sum::<f64>();
-        (visible >= LEAST_KEYS).then(|| nats / (visible as f64).ln())
+        normalised_entropy(row.iter().copied(), visible)
     };
     let peak = |(query, row): (usize, &[f64])| {
         row.iter().copied().fold(0.0, f64::max) * weights.visible(query) as f64
@@ -67,6 +66,12 @@ fn measure(head: &[f64], weights: &Weights<'_>) -> HeadMeasures {
         peak: mean(&rows().enumerate().map(peak).collect::<Vec<_>>()),
         end_share: (!weights.end.is_empty()).then(|| mean(&rows().map(end).collect::<Vec<_>>())),
     }
+}
+
+/// −Σ a ln a / ln S of a row of weights with S visible keys; `None` where they are too few.
+pub(crate) fn normalised_entropy(row: impl Iterator<Item = f64>, visible: usize) -> Option<f64> {
+    let nats = -row.filter(|&a| a > 0.0).map(|a| a * a.ln()).sum::<f64>();
+    (visible >= LEAST_KEYS).then(|| nats / (visible as f64).ln())
 }
 
 impl Weights<'_> {

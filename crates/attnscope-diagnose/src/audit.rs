@@ -1,13 +1,17 @@
-//! A run's own audit: every captured tensor computed again in f64 from the tensors it was made of, and the difference
-//! held against what rounding can explain.
+//! The audit of a run: every captured tensor is computed again in f64 from its inputs, and the difference is compared with the
+//! bound of rounding.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use attnscope_checkpoint::Remedy;
 use attnscope_graph::{Model, Node, NodeId, Op};
 use attnscope_run::trace::{Trace, TraceError};
-use attnscope_run::{Formula, Input, Kept, RunError, Weights, sizes_of};
+use attnscope_run::{CheckedInput, Counted, Formula, Input, Kept, Limits, RunError, Weights};
+use rayon::prelude::*;
 
-use crate::rounding::{Computed, Precision, Reading, Rounding};
+use crate::rounding::{BoundedInput, Computed, Precision, Rounding};
 
 /// What was checked, and what could not be.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +22,7 @@ pub struct Audit {
     pub unchecked: Vec<Unchecked>,
 }
 
-/// A tensor and how far it is from what its inputs give.
+/// A tensor and its distance from the value computed from its inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     /// The node.
@@ -27,20 +31,20 @@ pub struct Checked {
     pub error: f64,
     /// The largest value of the tensor.
     pub largest: f64,
-    /// The largest share that an error has of what rounding explains: beyond 1, rounding does not explain it.
+    /// The largest error divided by its rounding bound: above 1, rounding does not explain it.
     pub share: f64,
-    /// The cell with that share.
+    /// The cell with that ratio.
     pub worst: Option<WorstCell>,
 }
 
 /// One cell of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorstCell {
-    /// An index a dimension.
+    /// One index per dimension.
     pub at: Vec<usize>,
     /// What was captured.
     pub captured: f64,
-    /// What its inputs give.
+    /// The value computed from its inputs.
     pub derived: f64,
 }
 
@@ -60,14 +64,14 @@ pub enum Why {
     NotSaved,
     /// A tensor that it is computed from is not in the trace.
     InputNotSaved(NodeId),
-    /// It is what the run was given.
+    /// It is the input of the run.
     Given,
 }
 
-/// Why there is no audit.
+/// Why the audit failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The trace is of another model or input.
+    /// The trace belongs to another model or input.
     #[error("{path}: expected {expected}, found {found}")]
     Foreign {
         /// The node.
@@ -86,12 +90,12 @@ pub enum AuditError {
 }
 
 impl AuditError {
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
-            Self::Foreign { .. } => "give the model that was traced: check --trace DIR MODEL".into(),
-            Self::Run(e) => e.help(),
-            Self::Trace(e) => e.help(),
+            Self::Foreign { .. } => Remedy::TracedModel(None),
+            Self::Run(e) => e.remedy(),
+            Self::Trace(e) => e.remedy(),
         }
     }
 }
@@ -106,25 +110,42 @@ impl Checked {
 /// Computes every captured tensor again. `precision` is that of the run.
 ///
 /// # Errors
-/// When the trace is not one of this model on this input.
+/// When the trace is not one of this model on this input, or it is cancelled.
 pub fn audit(
     model: &Model,
     weights: &Weights,
     trace: &Trace,
     input: &Input,
     precision: Precision,
+    limits: &Limits,
 ) -> Result<Audit, AuditError> {
-    let formula = Formula::new(&model.graph, sizes_of(model, input)?, input)?;
+    let checked = CheckedInput::new(model, input.clone())?;
+    let formula = Formula::new(&model.graph, checked.sizes().clone(), input)?.with_cancel(&limits.cancel);
     let cells = trace.nodes.iter().map(|node| node.shape.iter().product::<usize>()).sum();
-    let auditor = Auditor { model, weights, trace, formula, rounding: Rounding::new(precision, cells) };
+    let rounding = Rounding::new(precision, cells);
+    let last_reader = last_readers(model);
+    let mut auditor = Auditor { model, weights, trace, formula, rounding, last_reader, held: HashMap::new() };
     let mut audit = Audit { checked: Vec::new(), unchecked: Vec::new() };
-    for (id, node) in model.graph.iter() {
+    let total = model.graph.nodes().len();
+    for (done, (id, node)) in model.graph.iter().enumerate() {
+        limits.cancel.check()?;
+        limits.progress.tell(Counted::Compared, done, total);
         match auditor.node(id, node)? {
             Ok(checked) => audit.checked.push(checked),
             Err(why) => audit.unchecked.push(Unchecked { node: id, why }),
         }
+        auditor.forget(id);
     }
     Ok(audit)
+}
+
+/// For each node the last node that reads it, or the node itself.
+fn last_readers(model: &Model) -> Vec<NodeId> {
+    let mut last: Vec<NodeId> = model.graph.iter().map(|(id, _)| id).collect();
+    for (id, node) in model.graph.iter() {
+        node.inputs.iter().for_each(|input| last[input.index()] = id);
+    }
+    last
 }
 
 struct Auditor<'a> {
@@ -133,10 +154,13 @@ struct Auditor<'a> {
     trace: &'a Trace,
     formula: Formula<'a>,
     rounding: Rounding,
+    last_reader: Vec<NodeId>,
+    /// Tensors that are still needed: each is read from the file once.
+    held: HashMap<NodeId, Arc<Kept>>,
 }
 
 impl Auditor<'_> {
-    fn node(&self, id: NodeId, node: &Node) -> Result<Result<Checked, Why>, AuditError> {
+    fn node(&mut self, id: NodeId, node: &Node) -> Result<Result<Checked, Why>, AuditError> {
         let Some(captured) = self.captured(id)? else { return Ok(Err(Why::NotSaved)) };
         if node.op == Op::Features {
             return Ok(Err(Why::Given));
@@ -144,25 +168,37 @@ impl Auditor<'_> {
         let mut inputs = Vec::new();
         for &input in &node.inputs {
             match self.captured(input)? {
-                Some(kept) => inputs.push(Arc::new(kept)),
+                Some(kept) => inputs.push(kept),
                 None => return Ok(Err(Why::InputNotSaved(input))),
             }
         }
-        let weights: Vec<&[f32]> = node.weights.iter().map(|&w| self.weights.get(w)).collect();
+        let held: Vec<Cow<'_, [f32]>> = node.weights.iter().map(|&w| self.weights.get(w)).collect();
+        let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         let derived = self.formula.compute(node, &inputs, &weights)?;
-        let readings: Vec<Reading<'_>> = inputs.iter().map(|kept| Reading::exact(kept)).collect();
+        let readings: Vec<BoundedInput<'_>> = inputs.iter().map(|kept| BoundedInput::exact(kept)).collect();
         let computed =
             Computed { formula: &self.formula, node, inputs: &readings, weights: &weights, output: &derived };
         let bounds = self.rounding.bounds(computed).all();
         Ok(Ok(compare(id, &captured, &derived, &bounds)))
     }
 
+    /// Drops the tensors that no later node reads.
+    fn forget(&mut self, id: NodeId) {
+        let last_reader = &self.last_reader;
+        self.held.retain(|held, _| last_reader[held.index()] > id);
+    }
+
     /// A tensor of the trace, in the shape that the model gives it.
-    fn captured(&self, id: NodeId) -> Result<Option<Kept>, AuditError> {
+    fn captured(&mut self, id: NodeId) -> Result<Option<Arc<Kept>>, AuditError> {
+        if let Some(kept) = self.held.get(&id) {
+            return Ok(Some(kept.clone()));
+        }
         let path = self.model.graph.node(id).path.as_str();
         let Some(kept) = self.trace.read(path)? else { return Ok(None) };
         let expected = self.formula.sizes().shape(&self.model.graph.node(id).dims).unwrap_or_default();
         if kept.shape == expected {
+            let kept = Arc::new(kept);
+            self.held.insert(id, kept.clone());
             return Ok(Some(kept));
         }
         let (expected, found) = (format!("a tensor of shape {expected:?}"), format!("{:?}", kept.shape));
@@ -170,33 +206,57 @@ impl Auditor<'_> {
     }
 }
 
-/// What is masked has no magnitude.
+/// Masked scores have no magnitude.
 fn finite(x: f64) -> f64 {
     if x.is_finite() { x } else { 0.0 }
 }
 
 fn compare(node: NodeId, captured: &Kept, derived: &Kept, bounds: &[f64]) -> Checked {
-    let mut checked = Checked { node, error: 0.0, largest: 0.0, share: 0.0, worst: None };
-    for (i, (&a, &b)) in captured.values.iter().zip(&derived.values).enumerate() {
-        checked.largest = checked.largest.max(finite(b.abs()));
-        // The same infinity, or not a number on both sides, is no error.
+    let cell = |(i, (&a, &b)): (usize, (&f64, &f64))| {
+        // The same infinity, or NaN on both sides, is no error.
         let error = match a == b || (a.is_nan() && b.is_nan()) {
             true => 0.0,
             false if (a - b).is_nan() => f64::INFINITY,
             false => (a - b).abs(),
         };
         let bound = bounds.get(i).copied().unwrap_or(0.0);
-        let share = if error == 0.0 { 0.0 } else { error / bound };
-        checked.error = checked.error.max(error);
-        if share > checked.share {
-            checked.share = share;
-            checked.worst = Some(WorstCell { at: index(i, &captured.shape), captured: a, derived: b });
+        Worst {
+            error,
+            largest: finite(b.abs()),
+            share: if error == 0.0 { 0.0 } else { error / bound },
+            at: i,
         }
-    }
-    checked
+    };
+    let cells = captured.values.par_iter().zip(&derived.values).enumerate().map(cell);
+    let Worst { error, largest, share, at } = cells.reduce(Worst::default, Worst::with);
+    let worst = (share > 0.0).then(|| WorstCell {
+        at: index(at, &captured.shape),
+        captured: captured.values[at],
+        derived: derived.values[at],
+    });
+    Checked { node, error, largest, share, worst }
 }
 
-/// A place in memory as an index a dimension.
+/// The worst of some cells.
+#[derive(Default)]
+struct Worst {
+    error: f64,
+    largest: f64,
+    share: f64,
+    /// The first cell with that ratio.
+    at: usize,
+}
+
+impl Worst {
+    /// The worst of these cells and of later ones.
+    fn with(self, after: Self) -> Self {
+        let (share, at) =
+            if after.share > self.share { (after.share, after.at) } else { (self.share, self.at) };
+        Self { error: self.error.max(after.error), largest: self.largest.max(after.largest), share, at }
+    }
+}
+
+/// An offset in memory as one index per dimension.
 fn index(mut i: usize, shape: &[usize]) -> Vec<usize> {
     let mut at: Vec<usize> = Vec::with_capacity(shape.len());
     for &n in shape.iter().rev() {

@@ -1,22 +1,22 @@
-//! How sure a mean over sentences is: the paired bootstrap (Koehn 2004), which resamples whole sentences.
+//! The confidence of a mean over sentences: the paired bootstrap (Koehn 2004), which resamples whole sentences.
 
 use attnscope_run::SplitMix;
 
-/// A mean a token over resampled sentences.
+/// A mean per token over resampled sentences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// Of the sentences as they are.
+    /// The mean over the given sentences.
     pub mean: f64,
     /// 2.5 % of the resamples lie below.
     pub low: f64,
     /// 2.5 % lie above.
     pub high: f64,
-    /// The share of resamples whose mean is not above 0: how likely the effect is none. Never below 2⁻ⁿ for n sentences,
-    /// which is how often a coin falls n times on the same side: fewer cannot be surer, however often they are drawn.
+    /// The share of resamples whose mean is not above 0: the one-sided p. At least 2⁻ⁿ for n sentences, the chance that a coin
+    /// falls n times on the same side: resampling cannot make few sentences more certain.
     pub p: f64,
 }
 
-/// The mean of a sum a sentence, a token. The same numbers give the same estimate.
+/// The mean per token of a sum per sentence. The same numbers give the same estimate.
 pub fn bootstrap(sums: &[f64], tokens: &[usize], resamples: usize) -> Estimate {
     let n = sums.len().min(tokens.len());
     let all: f64 = sums.iter().take(n).sum();
@@ -73,7 +73,7 @@ mod tests {
         assert!(((estimate.high - estimate.low) / expected - 1.0).abs() < 0.15, "{estimate:?}");
     }
 
-    /// However large an effect is, few sentences do not make it sure.
+    /// However large an effect is, few sentences do not prove it.
     #[test]
     fn few_sentences_are_never_sure() {
         for (n, least) in [(1, 0.5), (2, 0.25), (5, 0.03125)] {

@@ -1,17 +1,14 @@
-//! How much of what the decoder ends with came from the source, by the norms of what each token adds: ALTI (Ferrando et
-//! al. 2022), with norms taken as they are and feed-forward layers as changes of a position by itself.
+//! How much of the decoder's final state comes from the source, measured by the norms of each token's contribution: ALTI
+//! (Ferrando et al. 2022), with norm layers taken as they are and feed-forward layers as acting on each position alone.
 
 use std::collections::BTreeMap;
 
 use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, Model, NodeId, Op, Side, Stack};
-use attnscope_run::{Input, Keep, Kept, Native, RunError, Weights};
+use attnscope_run::{Capture, CheckedInput, Input, Kept, Prepared, RunError, Weights};
 
 /// The source's share, from 0 to 1, the mean over target tokens. `None` where there is nothing to measure.
-pub(crate) fn source_contribution(
-    model: &Model,
-    weights: &Weights,
-    input: &Input,
-) -> Result<Option<f64>, RunError> {
+pub(crate) fn source_contribution(prepared: &dyn Prepared, input: &Input) -> Result<Option<f64>, RunError> {
+    let model = prepared.model();
     let graph = &model.graph;
     let mut wanted = Vec::new();
     let mut sublayers = Vec::new();
@@ -24,12 +21,16 @@ pub(crate) fn source_contribution(
         }
     }
     let Some(target) = input.rows(Side::Target) else { return Ok(None) };
-    let mut keep = Keep::new(|id| wanted.contains(&id));
-    Native::new().run(model, weights, input, &mut keep)?;
+    let mut keep = Capture::new(|id| wanted.contains(&id));
+    prepared.run(&CheckedInput::new(model, input.clone())?, &mut keep)?;
+    let kept: BTreeMap<NodeId, Kept> =
+        keep.tensors.iter().map(|(&id, tensor)| (id, tensor.to_f64())).collect();
     // [batch, target]
     let mut shares = vec![0.0; target.batch() * target.length()];
     for (is_cross, sublayer) in &sublayers {
-        let Some(mixed) = sublayer.mix(&keep.tensors, weights, &shares, *is_cross) else { return Ok(None) };
+        let Some(mixed) = sublayer.mix(&kept, prepared.weights(), &shares, *is_cross) else {
+            return Ok(None);
+        };
         shares = mixed;
     }
     let open: Vec<f64> =
@@ -81,7 +82,7 @@ impl Sublayer {
         let out = weights.get(self.out);
         let mut mixed = Vec::with_capacity(batch * queries);
         for b in 0..batch {
-            let added = project(&values.values[b * heads * keys * size..], out, [heads, keys, size, width]);
+            let added = project(&values.values[b * heads * keys * size..], &out, [heads, keys, size, width]);
             for q in 0..queries {
                 let own = &stream.values[(b * queries + q) * width..][..width];
                 let key = |k: usize| -> Vec<f64> {
@@ -103,7 +104,7 @@ impl Sublayer {
     }
 }
 
-/// What each key of each head adds to the stream when it is looked at alone, [head, key, width].
+/// What each key of each head would add to the stream with weight 1, [head, key, width].
 fn project(values: &[f64], out: &[f32], [heads, keys, size, width]: [usize; 4]) -> Vec<f64> {
     let mut added = vec![0.0; heads * keys * width];
     for (n, row) in added.chunks_mut(width.max(1)).enumerate() {
@@ -117,7 +118,7 @@ fn project(values: &[f64], out: &[f32], [heads, keys, size, width]: [usize; 4]) 
     added
 }
 
-/// The share of one position: each part counts by how much shorter the sum would be without it.
+/// The source's share of one position: each part counts by how much the sum would shrink without it.
 fn share(own: &[f64], parts: &[Vec<f64>], before: &[f64], query: usize, is_cross: bool) -> f64 {
     let mut sum = own.to_vec();
     for part in parts {
@@ -149,9 +150,9 @@ mod tests {
     fn parts_count_by_what_they_add() {
         // The stream and one source token add the same: half comes from the source.
         assert!((share(&[1.0, 0.0], &[vec![0.0, 1.0]], &[0.0], 0, true) - 0.5).abs() < 1e-12);
-        // A source token that adds nothing has no share.
+        // A source token that adds nothing has a share of 0.
         assert_eq!(share(&[1.0, 0.0], &[vec![0.0, 0.0]], &[0.0], 0, true), 0.0);
-        // In self-attention a share is handed on from the position that is looked at.
+        // In self-attention a share is passed on from the attended position.
         let parts = [vec![0.0, 1.0], vec![0.0, 0.0]];
         assert!((share(&[1.0, 0.0], &parts, &[1.0, 0.0], 1, false) - 0.5).abs() < 1e-12);
     }

@@ -1,22 +1,24 @@
-//! Pairs of a source, which is a sentence in token ids or a clip of audio, and a target; and what a decoder reads and
-//! should write for each.
+//! Pairs of a source, which is a sentence in token ids or a clip of audio, and a target; and the decoder's input and labels for
+//! each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use attnscope_graph::{Dim, Model, Side, Switch};
-use attnscope_run::{Features, PadSide, Rows, Sequence, Shift, SplitMix, position_room};
+use attnscope_run::{Features, PadSide, Rows, Sequence, Shift, SplitMix, position_limit};
 
-/// Fewer pairs than this are not judged by: what they show may be theirs and not the model's.
-pub(crate) const LEAST_PAIRS: usize = 20;
+use crate::score::Clip;
 
-/// What the encoder reads for one pair. Cheap to copy: a clip's features are large and shared.
+/// Models are not judged on fewer pairs than this, because the result may depend more on the pairs than on the model.
+pub const LEAST_PAIRS: usize = 20;
+
+/// What the encoder reads for one pair. Cheap to copy: a clip is large and shared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PairSource {
     /// A sentence.
     Tokens(Vec<u32>),
-    /// The features of one clip: a batch of 1.
-    Clip(Arc<Features>),
+    /// One clip of audio.
+    Clip(Arc<Clip>),
 }
 
 impl PairSource {
@@ -24,7 +26,7 @@ impl PairSource {
     pub fn length(&self) -> usize {
         match self {
             Self::Tokens(ids) => ids.len(),
-            Self::Clip(features) => features.frames,
+            Self::Clip(clip) => clip.features.frames,
         }
     }
 }
@@ -37,8 +39,17 @@ impl From<Vec<u32>> for PairSource {
 
 impl From<Features> for PairSource {
     fn from(features: Features) -> Self {
-        Self::Clip(Arc::new(features))
+        Self::Clip(Arc::new(features.into()))
     }
+}
+
+/// The texts of a pair, as the tokenizer reads them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairText {
+    /// Its source; absent where that is a clip.
+    pub source: Option<String>,
+    /// Its target.
+    pub target: String,
 }
 
 /// Pairs that a model is judged on.
@@ -46,9 +57,11 @@ impl From<Features> for PairSource {
 pub struct Corpus {
     /// What the encoder reads, a sentence or a clip each; all of one kind.
     pub sources: Vec<PairSource>,
-    /// What the decoder should write, each with its end.
+    /// The targets, each with its end token.
     pub targets: Vec<Vec<u32>>,
-    /// How the decoder's input is made from that.
+    /// The texts of each pair; empty where pairs were given as ids.
+    pub texts: Vec<PairText>,
+    /// How the decoder's input is made from a target.
     pub shift: Shift,
     /// What fills the shorter rows of a batch.
     pub pad: u32,
@@ -59,7 +72,7 @@ pub struct Corpus {
 pub(crate) struct Decoded {
     pub(crate) input: Vec<u32>,
     pub(crate) labels: Vec<u32>,
-    /// The position whose logits speak of the first label.
+    /// The position whose logits predict the first label.
     pub(crate) first: usize,
 }
 
@@ -79,6 +92,7 @@ impl Corpus {
         Self {
             sources: self.sources.iter().take(pairs).cloned().collect(),
             targets: self.targets.iter().take(pairs).cloned().collect(),
+            texts: self.texts.iter().take(pairs).cloned().collect(),
             ..self.clone()
         }
     }
@@ -88,6 +102,7 @@ impl Corpus {
         Self {
             sources: pairs.iter().filter_map(|&pair| self.sources.get(pair)).cloned().collect(),
             targets: pairs.iter().filter_map(|&pair| self.targets.get(pair)).cloned().collect(),
+            texts: pairs.iter().filter_map(|&pair| self.texts.get(pair)).cloned().collect(),
             ..self.clone()
         }
     }
@@ -113,7 +128,7 @@ impl Corpus {
         self.sources.iter().filter_map(tokens).map(<[u32]>::len).max().unwrap_or(0)
     }
 
-    /// Every pair once, in the order in which each comes first.
+    /// Every distinct pair, in the order of first occurrence.
     pub fn distinct(&self) -> Self {
         let mut seen: HashMap<&[u32], Vec<usize>> = HashMap::new();
         let mut kept = Vec::new();
@@ -127,8 +142,8 @@ impl Corpus {
         self.only(&kept)
     }
 
-    /// Every target behind another pair's source: of those sorted by length, each gets the next that differs from it. `None`
-    /// where all sources are the same.
+    /// Every target with another pair's source: of the sources sorted by length, each pair gets the next that differs from its
+    /// own. `None` where all sources are the same.
     pub(crate) fn with_swapped_sources(&self) -> Option<Self> {
         let n = self.len();
         let mut order: Vec<usize> = (0..n).collect();
@@ -139,10 +154,11 @@ impl Corpus {
             let other = (1..n).map(|step| order[(rank + step) % n]).find(differs)?;
             sources[pair].clone_from(&self.sources[other]);
         }
-        (n > 0).then(|| Self { sources, ..self.clone() })
+        (n > 0).then(|| Self { sources, texts: Vec::new(), ..self.clone() })
     }
 
-    /// Every target behind as many random tokens as its source has; its end stays. `None` where sources are clips.
+    /// Every target with random tokens as source, as many as its own source has, and its end token. `None` where sources are
+    /// clips.
     pub(crate) fn with_random_sources(&self, model: &Model) -> Option<Self> {
         let vocabulary = model.sizes.get(Dim::Vocab(Side::Source))?;
         let mut dice = SplitMix::new(0x5EED);
@@ -152,11 +168,11 @@ impl Corpus {
             Some(PairSource::Tokens(drawn.chain([*last]).collect()))
         };
         let sources = self.sources.iter().map(&mut random).collect::<Option<Vec<_>>>()?;
-        Some(Self { sources, ..self.clone() })
+        Some(Self { sources, texts: Vec::new(), ..self.clone() })
     }
 
-    /// Nats a label of knowing how often each token occurs in the other targets, a vocabulary of so many tokens smoothed as
-    /// Witten and Bell do.
+    /// NLL per label of the unigram distribution of the other targets, with Witten-Bell smoothing over a vocabulary of so many
+    /// tokens.
     pub(crate) fn unigram_cost(&self, vocabulary: usize) -> f64 {
         let labels: Vec<Vec<u32>> =
             (0..self.len()).map(|pair| self.decoded(pair, &self.shift, true).labels).collect();
@@ -182,12 +198,12 @@ impl Corpus {
         cost / total as f64
     }
 
-    /// What the decoder reads for a pair. `shift`: behind a start token, as it should be; else the target itself.
+    /// The decoder's input for a pair. `shift`: after a start token, as is right; else the target itself.
     pub(crate) fn decoded(&self, pair: usize, shift: &Shift, shifted: bool) -> Decoded {
         let target = self.targets.get(pair).map(Vec::as_slice).unwrap_or_default();
         let labels = target.to_vec();
         match shift {
-            // The sentence has its own start, which nobody has to write.
+            // The sentence contains its start, which is not predicted.
             Shift::AsIs => {
                 let input = if shifted {
                     &target[..target.len().saturating_sub(1)]
@@ -212,7 +228,7 @@ impl Corpus {
     /// Whether a model that begins its decoder in some way has a position for every token of every pair.
     pub(crate) fn fits(&self, model: &Model, shift: &Shift) -> bool {
         let shifted = model.wiring.decoder_shift == Switch::On;
-        let room = |side: Side| position_room(model, side).unwrap_or(usize::MAX);
+        let room = |side: Side| position_limit(model, side).unwrap_or(usize::MAX);
         let (source, target) = (room(Side::Source), room(Side::Target));
         self.longest_source() <= source
             && (0..self.len()).all(|pair| self.decoded(pair, shift, shifted).input.len() <= target)
@@ -234,7 +250,7 @@ fn tokens(source: &PairSource) -> Option<&[u32]> {
 fn clip(source: &PairSource) -> Option<&Features> {
     match source {
         PairSource::Tokens(_) => None,
-        PairSource::Clip(features) => Some(features),
+        PairSource::Clip(clip) => Some(&clip.features),
     }
 }
 
@@ -256,7 +272,8 @@ mod tests {
     }
 
     fn corpus(shift: Shift) -> Corpus {
-        Corpus { sources: vec![vec![7, 1].into()], targets: vec![vec![5, 6, 1]], shift, pad: 0 }
+        let (sources, targets) = (vec![vec![7, 1].into()], vec![vec![5, 6, 1]]);
+        Corpus { sources, targets, texts: Vec::new(), shift, pad: 0 }
     }
 
     #[test]
@@ -278,7 +295,8 @@ mod tests {
 
     fn of_sources(sources: Vec<Vec<u32>>) -> Corpus {
         let targets = (0..sources.len()).map(|i| vec![i as u32, 1]).collect();
-        Corpus { sources: of_ids(sources), targets, shift: Shift::Start(0), pad: 0 }
+        let texts = Vec::new();
+        Corpus { sources: of_ids(sources), targets, texts, shift: Shift::Start(0), pad: 0 }
     }
 
     #[test]
@@ -297,7 +315,7 @@ mod tests {
     fn a_source_that_is_everybodys_has_no_other() {
         assert!(of_sources(vec![vec![4, 5, 1]; 30]).with_swapped_sources().is_none());
         assert!(of_sources(Vec::new()).with_swapped_sources().is_none());
-        // One that differs is enough for all.
+        // One that differs is enough.
         let swapped = of_sources(vec![vec![4, 1], vec![4, 1], vec![5, 1]]).with_swapped_sources().unwrap();
         assert_eq!(swapped.sources, of_ids(vec![vec![5, 1], vec![5, 1], vec![4, 1]]));
     }

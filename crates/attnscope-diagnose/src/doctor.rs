@@ -1,12 +1,14 @@
-//! Every rule on one model: what was found, what was checked, what was not and why.
+//! Runs every rule on one model: what was found, what was checked, what was not and why.
 
-use crate::exam::{Exam, Patient};
+use attnscope_run::RunError;
+
 use crate::finding::{Finding, Severity};
 use crate::measure::Measure;
 use crate::rule::{NotChecked, Rule};
+use crate::rule_context::{RuleContext, RuleInput};
 use crate::wiring::Search;
 
-/// What came of an examination.
+/// The result of all rules.
 #[derive(Debug)]
 pub struct Diagnosis {
     /// What was found, the worst first.
@@ -17,7 +19,7 @@ pub struct Diagnosis {
     pub checked: Vec<&'static str>,
     /// Those that were not, and why.
     pub not_checked: Vec<(&'static str, NotChecked)>,
-    /// How the declared wiring and every other did, where that was looked at.
+    /// The results of the declared wiring and of all others, where they were tried.
     pub search: Option<Search>,
 }
 
@@ -33,9 +35,12 @@ impl Diagnosis {
     }
 }
 
-/// Checks the rules on a patient, in their order.
-pub fn examine(patient: &Patient<'_>, rules: &[&'static Rule]) -> Diagnosis {
-    let exam = Exam::new(patient);
+/// Checks the rules on a model, in their order.
+///
+/// # Errors
+/// When it is cancelled.
+pub fn examine(input: &RuleInput<'_>, rules: &[&'static Rule]) -> Result<Diagnosis, RunError> {
+    let context = RuleContext::new(input);
     let mut diagnosis = Diagnosis {
         findings: Vec::new(),
         measures: Vec::new(),
@@ -44,7 +49,10 @@ pub fn examine(patient: &Patient<'_>, rules: &[&'static Rule]) -> Diagnosis {
         search: None,
     };
     for rule in rules {
-        match (rule.check)(&exam) {
+        let checked = (rule.check)(&context);
+        // A rule whose runs were ended says that it was not checked: nothing of that is an answer.
+        input.cancel.check()?;
+        match checked {
             Ok(outcome) => {
                 diagnosis.checked.push(rule.id);
                 diagnosis.findings.extend(outcome.findings);
@@ -53,8 +61,8 @@ pub fn examine(patient: &Patient<'_>, rules: &[&'static Rule]) -> Diagnosis {
             Err(not_checked) => diagnosis.not_checked.push((rule.id, not_checked)),
         }
     }
-    diagnosis.search = exam.into_search();
-    // Within a severity, the order of the rules: causes come before what follows from them.
+    diagnosis.search = context.into_search();
+    // Within a severity, the order of the rules: causes come before their effects.
     diagnosis.findings.sort_by_key(|f| f.severity);
-    diagnosis
+    Ok(diagnosis)
 }

@@ -1,4 +1,4 @@
-//! What a rule has to say about a model: one value, whoever prints it.
+//! What a rule found in a model: one value for all renderers.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The model cannot give what it was made for.
+    /// The model cannot work as intended.
     Error,
-    /// Something is off, and the output may be the worse for it.
+    /// Something is wrong, and the output may suffer.
     Warning,
-    /// Worth knowing; no fault by itself.
+    /// Worth knowing, but not wrong by itself.
     Info,
 }
 
@@ -42,13 +42,13 @@ pub struct Finding {
     pub slice: Option<String>,
     /// What was measured.
     pub number: Option<f64>,
-    /// What it was measured against.
+    /// The threshold.
     pub threshold: Option<f64>,
     /// What was seen, in a sentence.
     pub evidence: String,
     /// What to do next.
     pub try_next: String,
-    /// More for programs, under keys of the rule's own.
+    /// More details for programs, under keys of the rule.
     pub extra: Map<String, Value>,
 }
 

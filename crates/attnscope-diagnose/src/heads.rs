@@ -1,4 +1,6 @@
-//! What the heads of an attention do, measured as its tensors go by.
+//! What the heads of an attention do, measured during a run.
+
+use crate::attention::normalised_entropy;
 
 /// The sizes of an attention, and which of its positions are tokens.
 pub(crate) struct Extent<'a> {
@@ -21,28 +23,25 @@ pub(crate) struct HeadSeen {
     pub(crate) entropy: Option<f64>,
     /// The position with the largest mean weight, and that weight.
     pub(crate) sink: (usize, f64),
-    /// Root mean square of the norm of what it adds to the stream.
+    /// Root mean square of the norm of its contribution to the stream.
     pub(crate) norm: f64,
 }
 
-/// How alike two heads of an attention are.
+/// How similar two heads of an attention are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pairwise {
     pub(crate) first: usize,
     pub(crate) second: usize,
     /// Jensen-Shannon divergence of their weights in nats, the mean over queries.
     pub(crate) divergence: f64,
-    /// Cosine of what they add to the stream.
+    /// Cosine of their contributions to the stream.
     pub(crate) cosine: f64,
 }
-
-/// Fewer keys than this have no entropy worth the name.
-const LEAST_KEYS: usize = 4;
-/// Queries that are looked at.
+/// The most queries that are measured.
 const MOST_QUERIES: usize = 256;
 
 impl Extent<'_> {
-    /// The queries that are tokens: (row of the batch, query). Of very many, some evenly spaced stand for all.
+    /// The queries that are tokens: (row of the batch, query). Of very many, an evenly spaced sample.
     fn tokens(&self) -> Vec<(usize, usize)> {
         let open = |b: usize, q: usize| self.query_open.is_none_or(|open| open[b * self.queries + q]);
         let all = (0..self.batch).flat_map(|b| (0..self.queries).map(move |q| (b, q)));
@@ -51,14 +50,14 @@ impl Extent<'_> {
         tokens.into_iter().step_by(step).collect()
     }
 
-    /// How many keys a query may see.
+    /// How many keys are visible to a query.
     fn visible(&self, b: usize, query: usize) -> usize {
         let last = if self.causal { (query + 1).min(self.keys) } else { self.keys };
         (0..last).filter(|&key| self.key_open.is_none_or(|open| open[b * self.keys + key])).count()
     }
 }
 
-/// Entropy, sink and likeness of heads from their weights, [batch, head, query, key].
+/// Entropy, sink and similarity of heads from their weights, [batch, head, query, key].
 pub(crate) fn weights_seen(extent: &Extent<'_>, values: &[f32]) -> (Vec<HeadSeen>, Vec<Pairwise>) {
     let Extent { heads, queries, keys, .. } = *extent;
     let row = |b: usize, h: usize, q: usize| &values[((b * heads + h) * queries + q) * keys..][..keys];
@@ -69,9 +68,9 @@ pub(crate) fn weights_seen(extent: &Extent<'_>, values: &[f32]) -> (Vec<HeadSeen
         for &(b, q) in &tokens {
             let row = row(b, h, q);
             mean.iter_mut().zip(row).for_each(|(m, &a)| *m += f64::from(a) / tokens.len() as f64);
-            let visible = extent.visible(b, q);
-            if visible >= LEAST_KEYS {
-                entropy += entropy_of(row) / (visible as f64).ln();
+            let weights = row.iter().map(|&a| f64::from(a));
+            if let Some(share) = normalised_entropy(weights, extent.visible(b, q)) {
+                entropy += share;
                 counted += 1;
             }
         }
@@ -85,10 +84,6 @@ pub(crate) fn weights_seen(extent: &Extent<'_>, values: &[f32]) -> (Vec<HeadSeen
     };
     let all = (0..heads).flat_map(|i| (i + 1..heads).map(move |j| (i, j)));
     ((0..heads).map(head).collect(), all.map(pair).collect())
-}
-
-fn entropy_of(row: &[f32]) -> f64 {
-    -row.iter().filter(|&&a| a > 0.0).map(|&a| f64::from(a) * f64::from(a).ln()).sum::<f64>()
 }
 
 /// Half the divergence of each from their mean.
@@ -117,7 +112,7 @@ pub(crate) fn head_outputs(
     let mut feature = vec![0f64; heads];
     for &(b, q) in &tokens {
         for weights in out.chunks(inner.max(1)) {
-            // One feature of the stream, as each head makes it.
+            // One feature of the stream, per head.
             for (h, feature) in feature.iter_mut().enumerate() {
                 let context = &context[((b * heads + h) * queries + q) * size..][..size];
                 *feature = context.iter().zip(&weights[h * size..]).map(|(&c, &w)| f64::from(c * w)).sum();
@@ -148,13 +143,13 @@ mod tests {
 
     #[test]
     fn entropy_is_of_the_keys_that_can_be_seen() {
-        // One head looks evenly, one at a single key.
+        // One head has uniform weights, one a single key.
         let values = [0.25f32, 0.25, 0.25, 0.25, 0.0, 1.0, 0.0, 0.0];
         let (heads, pairs) = weights_seen(&extent(2, 1, 4), &values);
         assert!((heads[0].entropy.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((heads[1].entropy, heads[1].sink), (Some(0.0), (1, 1.0)));
         assert!(pairs[0].divergence > 0.2);
-        // Two of four keys are padding: too few to speak of entropy.
+        // Two of four keys are padding: too few for an entropy.
         let open = [true, true, false, false];
         let narrow = Extent { key_open: Some(&open), ..extent(2, 1, 4) };
         assert_eq!(weights_seen(&narrow, &values).0[0].entropy, None);

@@ -1,4 +1,4 @@
-//! Says what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
+//! Finds what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
 
 mod attention;
 pub mod audit;
@@ -8,7 +8,6 @@ mod contribution;
 mod corpus;
 pub mod diff;
 mod doctor;
-mod exam;
 mod finding;
 mod fit;
 mod heads;
@@ -16,29 +15,35 @@ pub mod masks;
 mod measure;
 mod misconversion;
 mod observe;
-mod place;
+mod pair_edit;
 pub mod rounding;
 mod rule;
+mod rule_context;
 mod rules;
 mod score;
 mod student;
 mod thresholds;
+mod unravel;
+mod watched;
 mod wiring;
 pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};
-pub use corpus::{Corpus, PairSource};
+pub use corpus::{Corpus, LEAST_PAIRS, PairSource, PairText};
 pub use doctor::{Diagnosis, examine};
-pub use exam::{Patient, Sample, TooLong};
 pub use finding::{Finding, Severity};
 pub use fit::{Fit, Generated, Misfit};
 pub use measure::Measure;
 pub use misconversion::{
     BesideWiring, Loss, Refused, Repair, RepairSearch, RowOrder, WeightEdit, search_repairs,
 };
+pub use pair_edit::{EditedPairs, PairEdit, PairSides, Rival, Slip};
 pub use rule::{NotChecked, Rule};
+pub use rule_context::{RuleInput, Sample, TooLong};
 pub use rules::rules;
-pub use score::{Padding, Progress};
+pub use score::{Clip, Padding, Progress};
 pub use thresholds::{Thresholds, ThresholdsError};
+pub use unravel::unravel;
+pub use watched::{WatchedAttention, WatchedHead, watch_attention};
 pub use wiring::{Better, Search, Singled, Trial, WiringEdit, search};

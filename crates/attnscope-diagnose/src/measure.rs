@@ -1,4 +1,4 @@
-//! What a rule measured: reported whether or not it is a finding, so that a healthy model gets its numbers, too.
+//! What a rule measured: reported whether or not it is a finding, so that a healthy model has numbers, too.
 
 use serde_json::{Map, Value};
 
@@ -17,12 +17,12 @@ pub struct Measure {
     pub slice: Option<String>,
     /// The number.
     pub number: f64,
-    /// What the rule holds it against.
+    /// The rule's threshold.
     pub threshold: Option<f64>,
-    /// The same in words, for the one measure of a rule that a report prints; the others, one a head or a sublayer, are
-    /// printed on demand and have none.
+    /// The same in words, for the one measure of a rule that a report prints; the others, one per head or sublayer, are printed
+    /// on demand and have no words.
     pub words: Option<String>,
-    /// What else there is to know of it, for programs.
+    /// More details, for programs.
     pub fields: Map<String, Value>,
 }
 
@@ -53,7 +53,7 @@ impl Measure {
     }
 }
 
-/// What came of a rule that was checked.
+/// The result of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) findings: Vec<Finding>,

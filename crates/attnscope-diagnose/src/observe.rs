@@ -1,18 +1,18 @@
-//! One run of the sample, looked at as it goes by: where numbers end, what heads do, how branches stand to their stream.
+//! One run of the sample, measured on the way: the first NaN, what heads do, the size of each branch relative to its stream.
 
 use std::collections::BTreeMap;
 
 use attnscope_graph::{
     AttentionKind, AttentionPlace, AttentionStep, Dim, Graph, Model, NodeId, Op, Role, Side,
 };
-use attnscope_run::{Input, Native, Report, Rows, RunError, Sink, Values, Weights};
+use attnscope_run::{CheckedInput, Input, Prepared, Report, Rows, RunError, Sink, Tensor, Weights};
 
 use crate::heads::{Extent, HeadSeen, Pairwise, head_outputs, weights_seen};
 
-/// What one run has shown.
+/// What one run showed.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
-    /// The first tensor with a value that is none.
+    /// The first tensor with a NaN or an infinity.
     pub(crate) broken: Option<Broken>,
     /// The largest magnitude of the run, and where: how far it is from overflow.
     pub(crate) largest: Option<(NodeId, f32)>,
@@ -20,8 +20,8 @@ pub(crate) struct Observed {
     pub(crate) attentions: Vec<AttentionSeen>,
     /// Norms of the stream and of the branch that joins it, by the residual's path.
     pub(crate) residuals: Vec<Joined>,
-    /// Attentions with queries that had nothing to see.
-    pub(crate) blind: Report,
+    /// Attentions with fully masked queries.
+    pub(crate) report: Report,
 }
 
 /// The first tensor that is not finite.
@@ -39,10 +39,10 @@ pub(crate) struct Broken {
 #[derive(Debug, Clone)]
 pub(crate) struct AttentionSeen {
     pub(crate) place: AttentionPlace,
-    /// The place as it is shown.
+    /// Its name for a reader.
     pub(crate) path: String,
     pub(crate) heads: Vec<HeadSeen>,
-    /// How alike two heads are.
+    /// How similar two heads are.
     pub(crate) pairs: Vec<Pairwise>,
 }
 
@@ -64,14 +64,15 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// The norm of what the branch adds, of the stream's.
+    /// The norm of the branch's output divided by the stream's.
     pub(crate) fn ratio(&self) -> f64 {
         self.branch / self.stream
     }
 }
 
-/// Runs the sample and looks.
-pub(crate) fn observe(model: &Model, weights: &Weights, input: &Input) -> Result<Observed, RunError> {
+/// Runs the sample and measures.
+pub(crate) fn observe(prepared: &dyn Prepared, input: &Input) -> Result<Observed, RunError> {
+    let (model, weights) = (prepared.model(), prepared.weights());
     let graph = &model.graph;
     let mut watch = Watch {
         model,
@@ -81,7 +82,7 @@ pub(crate) fn observe(model: &Model, weights: &Weights, input: &Input) -> Result
         seen: Observed::default(),
         open: BTreeMap::new(),
     };
-    let blind = Native::new().run(model, weights, input, &mut watch)?;
+    let report = prepared.run(&CheckedInput::new(model, input.clone())?, &mut watch)?;
     let norms = watch.norms;
     let joined = |(_, node): (NodeId, &attnscope_graph::Node)| match (node.op, &node.inputs[..]) {
         (Op::Residual { gain }, &[stream, branch]) => Some(Joined {
@@ -93,7 +94,7 @@ pub(crate) fn observe(model: &Model, weights: &Weights, input: &Input) -> Result
         _ => None,
     };
     let residuals = graph.iter().filter_map(joined).collect();
-    Ok(Observed { residuals, blind, attentions: watch.open.into_values().collect(), ..watch.seen })
+    Ok(Observed { residuals, report, attentions: watch.open.into_values().collect(), ..watch.seen })
 }
 
 struct Watch<'a> {
@@ -112,12 +113,12 @@ impl Sink for Watch<'_> {
         true
     }
 
-    fn held(&self, _: NodeId) -> u64 {
+    fn held(&self, _: NodeId, _: u64) -> u64 {
         0
     }
 
-    fn put(&mut self, id: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
-        let Values::F32(values) = values else { return Ok(()) };
+    fn put(&mut self, id: NodeId, tensor: &Tensor) -> Result<(), RunError> {
+        let (shape, values) = (tensor.shape(), &*tensor.values().as_f32());
         let node = self.model.graph.node(id);
         if self.seen.broken.is_none() {
             self.seen.broken = broken(id, &node.op, shape, values);
@@ -132,7 +133,7 @@ impl Sink for Watch<'_> {
             self.norms.insert(id, self.norm(side, shape, values));
         }
         match node.op {
-            Op::Squash(_) => self.look_at_weights(id, shape, values),
+            Op::Normalise(_) => self.look_at_weights(id, shape, values),
             Op::Context => self.look_at_context(id, shape, values),
             _ => {}
         }
@@ -141,7 +142,7 @@ impl Sink for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// Which positions of a side are tokens, [batch, length]; all where there are none to tell.
+    /// Which positions of a side are tokens, [batch, length]; all where the side has no tokens.
     fn is_token(&self, side: Side) -> Option<&[bool]> {
         self.input.rows(side).map(Rows::open)
     }
@@ -164,7 +165,7 @@ impl Watch<'_> {
             AttentionKind::SelfAttention => stack.side(),
         };
         let &[batch, heads, queries, _] = shape else { return None };
-        // What a query may see is what the model's own masks leave, not what they should.
+        // Visible keys are those of the model's own masks, not those of the right masks.
         let mask = graph.mask_of(place);
         let causal = mask.is_some_and(|mask| mask.causal);
         let masked = mask.is_some_and(|mask| mask.padding);
@@ -197,7 +198,7 @@ impl Watch<'_> {
         let Some(out) = out.map(|&id| self.weights.get(id)) else { return };
         let Some(extent) = self.extent(graph, id, shape, 0) else { return };
         let size = shape.last().copied().unwrap_or(1);
-        let (norms, cosines) = head_outputs(&extent, size, values, out);
+        let (norms, cosines) = head_outputs(&extent, size, values, &out);
         let heads = extent.heads;
         let Some(seen) = self.open.get_mut(&weights) else { return };
         seen.heads.iter_mut().zip(norms).for_each(|(head, norm)| head.norm = norm);
@@ -207,17 +208,11 @@ impl Watch<'_> {
     }
 }
 
-/// The first value of a tensor that has no place there. A mask is −∞ by design, and so is what it hides.
+/// The first NaN or infinity of a tensor. Masks and masked scores are −∞ by design.
 pub(crate) fn broken(node: NodeId, op: &Op, shape: &[usize], values: &[f32]) -> Option<Broken> {
     let hides = matches!(op, Op::Mask(_) | Op::AddMask { .. });
     let bad = |x: &f32| !(x.is_finite() || (hides && *x == f32::NEG_INFINITY));
     let first = values.iter().position(bad)?;
     let count = values.iter().filter(|x| bad(x)).count();
-    Some(Broken {
-        node,
-        at: crate::place::place(first, shape),
-        value: values[first],
-        count,
-        total: values.len(),
-    })
+    Some(Broken { node, at: crate::unravel(first, shape), value: values[first], count, total: values.len() })
 }

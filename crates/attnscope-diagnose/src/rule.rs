@@ -1,10 +1,11 @@
 //! A rule: what it reports, why, how it is measured, by which number it decides, what to try; and its check.
 
+use attnscope_checkpoint::Remedy;
 use serde_json::Map;
 
-use crate::exam::Exam;
 use crate::finding::{Finding, Severity};
 use crate::measure::{Measure, Outcome};
+use crate::rule_context::RuleContext;
 
 /// One rule. Its texts are what `explain RULE` says and what the rules' page is made of.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub struct Rule {
     pub threshold: &'static str,
     /// What to try.
     pub try_next: &'static str,
-    pub(crate) check: for<'a> fn(&Exam<'a>) -> Checked,
+    pub(crate) check: for<'a> fn(&RuleContext<'a>) -> Checked,
 }
 
 /// What a check gives: findings, perhaps none, and what was measured; or why it could not be made.
@@ -35,11 +36,11 @@ pub struct NotChecked {
     /// What is missing.
     pub why: String,
     /// How to have it checked.
-    pub how: String,
+    pub how: Remedy,
 }
 
 impl NotChecked {
-    pub(crate) fn new(why: impl Into<String>, how: impl Into<String>) -> Self {
+    pub(crate) fn new(why: impl Into<String>, how: impl Into<Remedy>) -> Self {
         Self { why: why.into(), how: how.into() }
     }
 
@@ -51,12 +52,12 @@ impl NotChecked {
 
 impl From<&attnscope_run::RunError> for NotChecked {
     fn from(e: &attnscope_run::RunError) -> Self {
-        Self::new(e.to_string(), e.help())
+        Self::new(e.to_string(), e.remedy())
     }
 }
 
 impl Rule {
-    /// A number that this rule computed, to be reported beside its findings.
+    /// A number that this rule computed, reported with its findings.
     pub(crate) fn measure(&self, name: &'static str, number: f64) -> Measure {
         Measure {
             rule: self.id,

@@ -1,10 +1,10 @@
 //! The tail of Student's t, so that a p-value can be as small as a correction for many hypotheses needs: resampling cannot
 //! show less than one in the number of resamples.
 
-/// What each pair gains, a token.
+/// The gain of each pair, per token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PairedTest {
-    /// Mean gain, nats a token.
+    /// Mean gain in nats per token.
     pub(crate) mean: f64,
     /// How likely so large a mean is by chance if there is no gain. Not corrected for the number of hypotheses.
     pub(crate) p: f64,
@@ -13,7 +13,7 @@ pub(crate) struct PairedTest {
 }
 
 /// A one-sided test of a ratio of sums (gains over tokens) with its standard error by the delta method. `p` is 1 where nothing
-/// can be said, and never below 2⁻ⁿ for n pairs: a coin falls n times on the same side as often.
+/// can be said, and at least 2⁻ⁿ for n pairs, the chance that a coin falls n times on the same side.
 pub(crate) fn paired_test(gains: &[f64], tokens: &[usize]) -> PairedTest {
     let n = gains.len().min(tokens.len());
     let count: usize = tokens.iter().take(n).sum();
@@ -129,7 +129,7 @@ mod tests {
         assert!(paired_test(&lost, &tokens).p > 0.999);
     }
 
-    /// However large a gain is, few pairs do not make it sure; and what is not finite is nothing.
+    /// However large a gain is, few pairs do not prove it; a NaN counts as no gain.
     #[test]
     fn few_pairs_and_no_numbers_are_never_sure() {
         assert_eq!(paired_test(&[9.0; 5], &[1; 5]).p, 0.03125);

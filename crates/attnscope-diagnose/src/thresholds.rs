@@ -10,17 +10,19 @@ use toml::de::DeTable;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
-    /// wiring-mismatch: nats a token that another wiring must gain.
+    /// wiring-mismatch: nats per token that another wiring must gain.
     pub wiring_gain: f64,
     /// wiring-mismatch: the largest p, corrected for the number of hypotheses.
     pub wiring_p: f64,
-    /// misconverted-weight: nats a token that a repair of the weights must gain.
+    /// misconverted-weight: nats per token that a repair of the weights must gain.
     pub repair_gain: f64,
-    /// source-ignored: nats a token that a foreign source must cost.
+    /// ill-fitting-pairs: nats per token that an edit of the pairs must gain.
+    pub pairs_gain: f64,
+    /// source-ignored: nats a token that swapping the sources must cost.
     pub source_cost: f64,
     /// dead-head: output norm, of the mean over the heads beside it.
     pub dead_norm: f64,
-    /// dead-head: nats a token that its absence may change.
+    /// dead-head: nats per token that its removal may change.
     pub dead_cost: f64,
     /// duplicate-heads: Jensen-Shannon divergence of their weights, in nats.
     pub duplicate_divergence: f64,
@@ -36,11 +38,11 @@ pub struct Thresholds {
     pub drowned_branch: f64,
     /// drowning-branch: the same, from above.
     pub drowning_branch: f64,
-    /// position-ignored: how far logits move when words change places, of their spread.
+    /// position-ignored: how far logits move when words are exchanged, as a share of their spread.
     pub position_effect: f64,
 }
 
-/// A text that is no file of thresholds.
+/// A text that is not a valid file of thresholds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{why}", Place(*.place))]
 pub struct ThresholdsError {
@@ -74,7 +76,7 @@ impl Thresholds {
     /// Reads a TOML file's text.
     ///
     /// # Errors
-    /// When a key is not known or a value is no number that can be compared with; the error says where.
+    /// When a key is unknown or a value is not a usable number; the error says where.
     pub fn parse(text: &str) -> Result<Self, ThresholdsError> {
         let thresholds: Self = toml::from_str(text).map_err(|e| {
             ThresholdsError::at(text, e.span().map(|span| span.start), e.message().replace('\n', " "))
@@ -86,7 +88,7 @@ impl Thresholds {
         Err(ThresholdsError::at(text, span.map(|span| span.start), why))
     }
 
-    /// The first key whose value nothing can be measured against: NaN, an infinity, or less than 0.
+    /// The first key with an unusable value: NaN, infinite or negative.
     pub fn unusable(&self) -> Option<String> {
         let values = serde_json::to_value(self).ok()?;
         let fits = |value: &serde_json::Value| value.as_f64().is_some_and(|x| x.is_finite() && x >= 0.0);
@@ -106,6 +108,7 @@ impl Default for Thresholds {
             wiring_gain: 0.01,
             wiring_p: 0.01,
             repair_gain: 0.02,
+            pairs_gain: 0.1,
             source_cost: 0.05,
             dead_norm: 0.1,
             dead_cost: 0.001,

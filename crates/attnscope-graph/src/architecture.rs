@@ -1,12 +1,15 @@
-//! Which stacks a model has, which sequences they work on, who reads whom: data, not code paths.
+//! Which stacks a model has, which sequences they work on, and which stack reads which: data, not code paths.
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
+use crate::block::Block;
 use crate::dim::{Side, Stack};
 use crate::graph::NodePath;
 use crate::role::{AttentionKind, HeadStep, Role};
 
-/// A stack of layers as a family has it, before its layers are counted.
+/// A stack of layers of a family, before the number of its layers is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackShape {
     /// Which stack. It names the nodes and says which sequence the stack works on.
@@ -30,8 +33,11 @@ pub const DECODER_ONLY: &[StackShape] = &[StackShape { stack: Stack::Decoder, ca
 /// An encoder alone.
 pub const ENCODER_ONLY: &[StackShape] = &[ENCODER];
 
+/// No stack at all: a classifier whose blocks read the embeddings.
+pub const NO_STACK: &[StackShape] = &[];
+
 /// What turns the last stack's output into logits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Head {
     /// Nothing: the last stack's output is the model's.
     None,
@@ -39,10 +45,25 @@ pub enum Head {
     Projection,
     /// A projection of the same width, the activation and a norm, then the output projection, as BERT has.
     Transform,
+    /// Blocks, then a score for each class. Where there is no stack, the blocks read the embeddings.
+    Classifier(Classifier),
+}
+
+/// From positions to classes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Classifier {
+    /// What stands before the scores.
+    pub blocks: Vec<Block>,
+    /// How many classes there are.
+    pub classes: usize,
+    /// Every text is padded or cut to so many tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<usize>,
 }
 
 /// The stacks of one model, in the order in which data flows, with their layers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Architecture {
     /// Each stack with its number of layers.
     pub stacks: Vec<(StackShape, usize)>,
@@ -51,7 +72,7 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// Stacks of this shape with as many layers as `layers` says.
+    /// These stacks, with `layers` layers each.
     pub fn new(shape: &[StackShape], head: Head, layers: impl Fn(Stack) -> usize) -> Self {
         Self { stacks: shape.iter().map(|stack| (*stack, layers(stack.stack))).collect(), head }
     }
@@ -100,13 +121,27 @@ impl Architecture {
     }
 
     /// Its stacks, in the order in which data flows.
-    pub fn stacks(&self) -> impl DoubleEndedIterator<Item = Stack> + '_ {
+    pub fn stacks(&self) -> impl DoubleEndedIterator<Item = Stack> + Clone {
         self.stacks.iter().map(|(shape, _)| shape.stack)
     }
 
-    /// Its sequences, in the order in which they are read.
-    pub fn sides(&self) -> impl DoubleEndedIterator<Item = Side> + '_ {
-        self.stacks().map(Stack::side)
+    /// Its sequences, in the order in which they are read. Blocks without a stack read the source.
+    pub fn sides(&self) -> impl DoubleEndedIterator<Item = Side> + Clone {
+        let alone = self.stacks.is_empty().then_some(Side::Source);
+        self.stacks().map(Stack::side).chain(alone)
+    }
+
+    /// Whether it reads a sequence.
+    pub fn reads(&self, side: Side) -> bool {
+        self.sides().any(|own| own == side)
+    }
+
+    /// The classifier at its end, where it has one.
+    pub fn classifier(&self) -> Option<&Classifier> {
+        match &self.head {
+            Head::Classifier(classifier) => Some(classifier),
+            Head::None | Head::Projection | Head::Transform => None,
+        }
     }
 
     /// Whether it has a stack.
@@ -119,7 +154,7 @@ impl Architecture {
         self.stacks.iter().find(|(shape, _)| shape.stack == stack).map_or(0, |(_, layers)| *layers)
     }
 
-    /// Whether a stack reads another: what has no cross-attention has no source to ignore.
+    /// Whether a stack reads another one through cross-attention.
     pub fn has_cross_attention(&self) -> bool {
         self.stacks.iter().any(|(shape, _)| shape.reads.is_some())
     }
@@ -130,7 +165,7 @@ impl Architecture {
             (true, true) => "encoder-decoder",
             (false, true) => "decoder-only",
             (true, false) => "encoder-only",
-            (false, false) => "no stack",
+            (false, false) => "classifier",
         }
     }
 }

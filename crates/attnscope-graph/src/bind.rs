@@ -7,17 +7,17 @@ use crate::graph::{Graph, WeightId};
 use crate::names::{Found, Lookup, TensorSpec};
 use crate::op::Op;
 
-/// What became of every weight of the graph and of every tensor of the file.
+/// Which tensor each weight of the graph is bound to, and which tensors are left over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     slots: Vec<Slot>,
     /// Tensors that no node uses.
     pub unused: Vec<usize>,
-    /// Tensors that are another name of a weight that is bound already.
+    /// Tensors that are a second name of a bound weight.
     pub aliases: Vec<(usize, WeightId)>,
 }
 
-/// What became of one weight.
+/// The state of one weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
     /// Found, with the shape that the graph expects.
@@ -31,7 +31,7 @@ pub enum Slot {
     Mismatched {
         /// The tensor.
         found: Found,
-        /// What the rest of the model asks for.
+        /// The shape that the rest of the model needs.
         expected: Vec<usize>,
         /// What the file has.
         shape: Vec<usize>,
@@ -39,12 +39,12 @@ pub enum Slot {
 }
 
 impl Binding {
-    /// What became of a weight.
+    /// The state of a weight.
     pub fn slot(&self, weight: WeightId) -> &Slot {
         &self.slots[weight.index()]
     }
 
-    /// Each weight with what became of it.
+    /// Each weight with its state.
     pub fn iter(&self) -> impl Iterator<Item = (WeightId, &Slot)> {
         self.slots.iter().enumerate().map(|(i, s)| (WeightId(i), s))
     }
@@ -110,7 +110,7 @@ pub(crate) fn bind(graph: &Graph, sizes: &Sizes, lookup: &Lookup<'_>) -> Binding
     Binding { slots, unused, aliases }
 }
 
-/// Older files hold a table that several nodes share under the name that each of them would give it.
+/// Older files store a shared table several times, once under the name of each node that uses it.
 fn aliases(graph: &Graph, lookup: &Lookup<'_>, used: &HashSet<usize>) -> Vec<(usize, WeightId)> {
     let mut names: Vec<Vec<String>> =
         graph.weights().iter().map(|weight| vec![weight.path.clone()]).collect();
@@ -137,7 +137,7 @@ pub(crate) fn same_shape(a: &[usize], b: &[usize]) -> bool {
     a == b || a.iter().filter(|&&n| n != 1).eq(b.iter().filter(|&&n| n != 1))
 }
 
-/// The elements of a tensor or of the rows of it that are meant.
+/// The elements of a tensor, or of the bound rows of it.
 pub(crate) fn elements(found: &Found, tensors: &[TensorSpec]) -> u64 {
     // Readers refuse shapes whose product overflows.
     found.shape(tensors).iter().fold(1u64, |product, &n| product.saturating_mul(n as u64))
@@ -157,9 +157,9 @@ mod tests {
         let gone = listed.remove(at(&listed, "decoder.layers.0.fc2.weight")).name;
         let wrong = at(&listed, "encoder.layers.0.self_attn.k_proj.weight");
         listed[wrong].shape = vec![7, 7];
-        let table = at(&listed, "embed_tokens.weight");
-        let shared = TensorSpec { name: "shared.weight".into(), ..listed[table].clone() };
-        listed.push(shared);
+        let table = listed[at(&listed, "shared.weight")].clone();
+        let name = table.name.replace("shared", "encoder.embed_tokens");
+        listed.push(TensorSpec { name, ..table });
         let extra = TensorSpec { name: "decoder.layers.0.fc3.weight".into(), ..listed[0].clone() };
         listed.push(extra);
         let model = recognised(listed, marian, &[]);

@@ -1,12 +1,13 @@
-//! From an architecture and a wiring to a graph. Pure: a hypothesis about a model is `build` with another wiring.
+//! From an architecture and a wiring to a graph. A pure function: a hypothesis about a model is `build` with another wiring.
 
-use crate::architecture::{Architecture, Head, StackShape};
+use crate::architecture::{Architecture, Classifier, Head, StackShape};
+use crate::block::{Block, Convolutions, RecurrentCell};
 use crate::dim::{Dim, Side, Stack};
 use crate::graph::{Graph, NodeId, WeightId};
-use crate::op::{Factor, MaskKind, Op};
+use crate::op::{Factor, MaskKind, Op, Pooling};
 use crate::role::{
-    AttentionKind, AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, HeadStep, LayerStep,
-    Role,
+    AttentionKind, AttentionPlace, AttentionStep, AudioStep, BlockStep, Direction, EntryStep,
+    FeedForwardStep, HeadStep, LayerStep, RecurrentStep, Role,
 };
 use crate::wiring::{
     CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormPlace, Positions, RotaryPairs,
@@ -29,8 +30,12 @@ pub fn build(architecture: &Architecture, wiring: &Wiring) -> Graph {
         }
         outputs.push((shape.stack, b.finish(shape.stack, x)));
     }
-    if let Some(&(stack, out)) = outputs.last() {
-        b.head(stack, out);
+    match outputs.last() {
+        Some(&(stack, out)) => b.head(stack.side(), out),
+        None => {
+            let x = b.embed_tokens(Side::Source);
+            b.head(Side::Source, x);
+        }
     }
     b.graph
 }
@@ -79,7 +84,9 @@ impl Builder<'_> {
             let weight =
                 self.graph.add_weight(format!("{role}.weight"), vec![Dim::Model, channels, Dim::Fixed(3)]);
             let bias = self.graph.add_weight(format!("{role}.bias"), vec![Dim::Model]);
-            x = self.graph.add(role, Op::Conv1d { stride }, &[x], &[weight, bias]);
+            let length = if stride == 1 { Dim::Frames } else { Dim::Source };
+            let op = Op::Conv1d { kernel: 3, stride, padding: 1, length };
+            x = self.graph.add(role, op, &[x], &[weight, bias]);
             // The front end's activation is the exact GELU whatever the layers use.
             let act = Op::Activate(crate::wiring::Activation::Gelu);
             x = self.graph.add(Role::Audio(AudioStep::ConvAct(n)), act, &[x], &[]);
@@ -106,7 +113,16 @@ impl Builder<'_> {
             [_] => self.graph.add(summed, Op::Same, &[x], &[]),
             _ => self.graph.add(summed, Op::AddPositions, &terms, &[]),
         };
-        if normed_after { self.norm(done, x) } else { x }
+        let x = if normed_after { self.norm(done, x) } else { x };
+        self.dropped(Role::Entry(side, EntryStep::Dropout), x)
+    }
+
+    /// Dropout, where the wiring has some: a graph that is trained.
+    fn dropped(&mut self, role: Role, x: NodeId) -> NodeId {
+        match self.wiring.dropout {
+            0.0 => x,
+            p => self.graph.add(role, Op::Dropout { p }, &[x], &[]),
+        }
     }
 
     fn positions(&mut self, side: Side) -> Option<NodeId> {
@@ -151,6 +167,7 @@ impl Builder<'_> {
         let step = |step| Role::Layer(stack, n, LayerStep::FeedForward(step));
         let sublayer = Sublayer {
             norm: step(FeedForwardStep::Norm),
+            dropout: step(FeedForwardStep::Dropout),
             residual: step(FeedForwardStep::Residual),
             gain: 1.0,
         };
@@ -162,6 +179,7 @@ impl Builder<'_> {
     fn attention_sublayer(&mut self, attention: Attention, x: NodeId, memory: Option<NodeId>) -> NodeId {
         let sublayer = Sublayer {
             norm: attention.place.step(AttentionStep::Norm),
+            dropout: attention.place.step(AttentionStep::Dropout),
             residual: attention.place.step(AttentionStep::Residual),
             gain: self.gain(attention.place),
         };
@@ -180,17 +198,19 @@ impl Builder<'_> {
             NormPlace::Pre => {
                 let normed = self.norm(sublayer.norm, x);
                 let y = body(self, normed);
+                let y = self.dropped(sublayer.dropout, y);
                 self.graph.add(sublayer.residual, residual, &[x, y], &[])
             }
             NormPlace::Post => {
                 let y = body(self, x);
+                let y = self.dropped(sublayer.dropout, y);
                 let sum = self.graph.add(sublayer.residual, residual, &[x, y], &[]);
                 self.norm(sublayer.norm, sum)
             }
         }
     }
 
-    /// How often an attention is added to the stream: once, but where a wiring says otherwise.
+    /// The residual scale of an attention: 1, unless the wiring says otherwise.
     fn gain(&self, place: AttentionPlace) -> f32 {
         let here = match self.wiring.residual_gain_at {
             GainAt::EveryAttention => true,
@@ -217,8 +237,8 @@ impl Builder<'_> {
         let v = heads(self, [V, VHeads], shared, memory, biases.v);
         let (q, k) = (self.rotated(place, QRot, q), self.rotated(place, KRot, k));
         let masked = self.masked_scores(attention, q, k);
-        let squash = Op::Squash(self.wiring.squash);
-        let weights = self.graph.add(place.step(Weights), squash, &[masked], &[]);
+        let normaliser = Op::Normalise(self.wiring.normaliser);
+        let weights = self.graph.add(place.step(Weights), normaliser, &[masked], &[]);
         let context = self.graph.add(place.step(ContextHeads), Op::Context, &[weights, v], &[]);
         let merged = self.graph.add(place.step(Context), Op::MergeHeads(stack), &[context], &[]);
         self.linear(place.step(Out), merged, [Dim::Model, inner], biases.attn_out)
@@ -236,7 +256,7 @@ impl Builder<'_> {
         self.graph.add(place.step(step), Op::Rotate { side, base, pairs }, &[x], &[])
     }
 
-    /// scores (+ bias) (+ mask): what does not exist has no node.
+    /// scores (+ bias) (+ mask): a bias or a mask that the model lacks has no node.
     fn masked_scores(&mut self, attention: Attention, q: NodeId, k: NodeId) -> NodeId {
         let Attention { place, keys, causal } = attention;
         let AttentionPlace { stack, kind, .. } = place;
@@ -249,7 +269,7 @@ impl Builder<'_> {
         let mut sum = vec![scores];
         let has_bias = self.wiring.relative_bias && kind == AttentionKind::SelfAttention;
         if has_bias {
-            // One table a stack, kept by its first layer and used by all.
+            // One table per stack: its first layer owns it and all layers use it.
             let owner = AttentionPlace { layer: 0, ..place }.step(AttentionStep::Bias);
             let dims = vec![Dim::Buckets(stack), Dim::Heads(stack)];
             let table = self.graph.add_weight(format!("{owner}.weight"), dims);
@@ -295,19 +315,158 @@ impl Builder<'_> {
         }
     }
 
-    /// What follows the last stack, down to the logits.
-    fn head(&mut self, stack: Stack, x: NodeId) {
-        match self.architecture.head {
+    /// What follows the last stack, or the embeddings, down to the logits.
+    fn head(&mut self, side: Side, x: NodeId) {
+        match &self.architecture.head {
             Head::None => {}
-            Head::Projection => self.logits(stack.side(), x),
+            Head::Projection => self.logits(side, x),
+            Head::Classifier(classifier) => self.classifier(classifier, side, x),
             Head::Transform => {
                 let x = self.linear(Role::Head(HeadStep::Dense), x, [Dim::Model, Dim::Model], true);
                 let activate = Op::Activate(self.wiring.activation);
                 let x = self.graph.add(Role::Head(HeadStep::Act), activate, &[x], &[]);
                 let x = self.norm(Role::Head(HeadStep::Norm), x);
-                self.logits(stack.side(), x);
+                self.logits(side, x);
             }
         }
+    }
+
+    /// Blocks, then a score for each class.
+    fn classifier(&mut self, classifier: &Classifier, side: Side, x: NodeId) {
+        let mut chain = Chain { x, side, is_channels_first: false, convolutions: Convolutions::default() };
+        for (n, &block) in classifier.blocks.iter().enumerate() {
+            let takes_last = classifier.blocks.get(n + 1) == Some(&Block::LastState {});
+            self.block(n, block, takes_last, &mut chain);
+        }
+        let width = self.width(chain.x);
+        let classes = Dim::Fixed(classifier.classes);
+        let weight = self.graph.add_weight(format!("{}.weight", Role::Logits), vec![classes, width]);
+        let bias = self.graph.add_weight(format!("{}.bias", Role::Logits), vec![classes]);
+        self.graph.add(Role::Logits, Op::Logits { scale: Factor::One }, &[chain.x], &[weight, bias]);
+    }
+
+    /// The features of a node's tensor.
+    fn width(&self, x: NodeId) -> Dim {
+        self.graph.node(x).dims.last().copied().unwrap_or(Dim::Fixed(1))
+    }
+
+    fn block(&mut self, n: usize, block: Block, takes_last: bool, chain: &mut Chain) {
+        let role = |step| Role::Block(n, step);
+        match block {
+            Block::Rnn { hidden, bidirectional } => {
+                self.recurrent(n, RecurrentCell::Rnn, hidden, bidirectional, takes_last, chain);
+            }
+            Block::Lstm { hidden, bidirectional } => {
+                self.recurrent(n, RecurrentCell::Lstm, hidden, bidirectional, takes_last, chain);
+            }
+            // Taken where the recurrent layer before it was made.
+            Block::LastState {} => {}
+            Block::Conv1d { channels, kernel, stride } => {
+                self.order(n, chain, true);
+                let length = chain.convolutions.then(kernel, stride).unwrap_or(chain.convolutions);
+                chain.convolutions = length;
+                let from = self.graph.node(chain.x).dims.get(1).copied().unwrap_or(Dim::Fixed(1));
+                let dims = vec![Dim::Fixed(channels), from, Dim::Fixed(kernel)];
+                let path = role(BlockStep::Conv);
+                let weight = self.graph.add_weight(format!("{path}.weight"), dims);
+                let bias = self.graph.add_weight(format!("{path}.bias"), vec![Dim::Fixed(channels)]);
+                let op = Op::Conv1d { kernel, stride, padding: 0, length: Dim::Convolved(length) };
+                chain.x = self.graph.add(path, op, &[chain.x], &[weight, bias]);
+            }
+            Block::Activation { function } => {
+                chain.x = self.graph.add(role(BlockStep::Act), Op::Activate(function), &[chain.x], &[]);
+            }
+            Block::MaxPool {} => self.pool(n, Pooling::Max, chain),
+            Block::MeanPool {} => self.pool(n, Pooling::Mean, chain),
+            Block::FirstToken {} => self.pool(n, Pooling::First, chain),
+            Block::LastToken {} => self.pool(n, Pooling::Last, chain),
+            Block::Flatten { features } => {
+                let op = Op::Flatten { features };
+                chain.x = self.graph.add(role(BlockStep::Flatten), op, &[chain.x], &[]);
+                chain.is_channels_first = false;
+            }
+            Block::Linear { features } => {
+                self.order(n, chain, false);
+                let width = self.width(chain.x);
+                chain.x = self.linear(role(BlockStep::Linear), chain.x, [Dim::Fixed(features), width], true);
+            }
+            Block::Dropout { p } => {
+                chain.x = self.graph.add(role(BlockStep::Dropout), Op::Dropout { p }, &[chain.x], &[]);
+            }
+        }
+    }
+
+    /// Puts channels before positions, or behind them, as the next step reads them.
+    fn order(&mut self, n: usize, chain: &mut Chain, channels_first: bool) {
+        if chain.is_channels_first == channels_first || self.graph.node(chain.x).dims.len() < 3 {
+            return;
+        }
+        let step = if channels_first { BlockStep::ChannelsFirst } else { BlockStep::ChannelsLast };
+        chain.x = self.graph.add(Role::Block(n, step), Op::Transpose, &[chain.x], &[]);
+        chain.is_channels_first = channels_first;
+    }
+
+    fn pool(&mut self, n: usize, pooling: Pooling, chain: &mut Chain) {
+        let axis = if chain.is_channels_first { 2 } else { 1 };
+        // After a convolution no position is padding alone.
+        let is_token = self.graph.node(chain.x).dims.get(axis) == Some(&chain.side.length());
+        let padding_of = match pooling {
+            Pooling::Mean => Some(chain.side).filter(|_| is_token),
+            // A decoder that classifies reads its source again, shifted: the end is where the source ends.
+            Pooling::Last => Some(Side::Source),
+            Pooling::Max | Pooling::First => None,
+        };
+        let op = Op::Pool { pooling, axis, padding_of };
+        chain.x = self.graph.add(Role::Block(n, BlockStep::Pool), op, &[chain.x], &[]);
+        chain.is_channels_first = false;
+    }
+
+    /// A recurrent layer: one direction or both, all states or the last of each.
+    fn recurrent(
+        &mut self,
+        n: usize,
+        cell: RecurrentCell,
+        hidden: usize,
+        bidirectional: bool,
+        takes_last: bool,
+        chain: &mut Chain,
+    ) {
+        self.order(n, chain, false);
+        let from = chain.x;
+        let directions: &[Direction] = match bidirectional {
+            true => &[Direction::Forward, Direction::Backward],
+            false => &[Direction::Forward],
+        };
+        let mut ends = Vec::new();
+        for &direction in directions {
+            let role = |step| Role::Block(n, BlockStep::Recurrent(cell, direction, step));
+            let reverse = direction == Direction::Backward;
+            let width = self.width(from);
+            let gates = Dim::Fixed(cell.gates() * hidden);
+            let input = self.linear(role(RecurrentStep::Input), from, [gates, width], true);
+            let states = match cell {
+                RecurrentCell::Rnn => role(RecurrentStep::Hidden),
+                RecurrentCell::Lstm => role(RecurrentStep::States),
+            };
+            let weight = self.graph.add_weight(format!("{states}.weight"), vec![gates, Dim::Fixed(hidden)]);
+            let bias = self.graph.add_weight(format!("{states}.bias"), vec![gates]);
+            let mut x = self.graph.add(states, Op::Recur { cell, reverse }, &[input], &[weight, bias]);
+            if cell == RecurrentCell::Lstm {
+                x = self.graph.add(role(RecurrentStep::Hidden), Op::Hidden, &[x], &[]);
+            }
+            if takes_last {
+                x = self.graph.add(role(RecurrentStep::Last), Op::LastState { reverse }, &[x], &[]);
+            }
+            ends.push(x);
+        }
+        let both = match takes_last {
+            true => BlockStep::BothStates,
+            false => BlockStep::BothDirections(cell),
+        };
+        chain.x = match ends[..] {
+            [one] => one,
+            _ => self.graph.add(Role::Block(n, both), Op::Beside, &ends, &[]),
+        };
     }
 
     fn logits(&mut self, side: Side, x: NodeId) {
@@ -351,12 +510,23 @@ impl Builder<'_> {
     }
 }
 
-/// The norm and the residual sum around a sublayer.
+/// The norm, the dropout and the residual sum around a sublayer.
 struct Sublayer {
     norm: Role,
+    dropout: Role,
     residual: Role,
-    /// How often the sublayer's output is added.
+    /// What the sublayer's output is multiplied by before it is added.
     gain: f32,
+}
+
+/// Where a chain of blocks has come to.
+struct Chain {
+    x: NodeId,
+    /// The sequence whose positions they are.
+    side: Side,
+    /// [batch, channel, position], not [batch, position, feature].
+    is_channels_first: bool,
+    convolutions: Convolutions,
 }
 
 /// Which attention of a layer, and what it may see.
@@ -415,6 +585,76 @@ mod tests {
             let again = Architecture::of_paths(paths.iter().map(String::as_str));
             assert_eq!(again, *architecture, "{kind}");
         }
+    }
+
+    fn classifier(blocks: &[Block]) -> Architecture {
+        let classifier = Classifier { blocks: blocks.to_vec(), classes: 2, length: None };
+        Architecture::new(crate::architecture::NO_STACK, Head::Classifier(classifier), |_| 0)
+    }
+
+    #[test]
+    fn a_classifier_is_its_blocks() {
+        let wiring = Wiring { source_positions: Positions::None, ..Wiring::VASWANI };
+        let relu = Block::Activation { function: crate::wiring::Activation::Relu };
+        let lstm = Block::Lstm { hidden: 64, bidirectional: true };
+        let conv = Block::Conv1d { channels: 256, kernel: 7, stride: 3 };
+        type Shapes<'a> = &'a [(&'a str, &'a [usize])];
+        let cases: &[(&[Block], Shapes<'_>)] = &[
+            (
+                &[conv, relu, conv, Block::MaxPool {}, Block::Linear { features: 128 }],
+                &[
+                    ("classifier.0.channels_first", &[3, 128, 500]),
+                    ("classifier.0.conv", &[3, 256, 165]),
+                    ("classifier.2.conv", &[3, 256, 53]),
+                    ("classifier.3.pool", &[3, 256]),
+                    ("classifier.4.linear", &[3, 128]),
+                    ("logits", &[3, 2]),
+                ],
+            ),
+            (
+                &[lstm, lstm, Block::LastState {}],
+                &[
+                    ("classifier.0.lstm.backward.states", &[3, 500, 128]),
+                    ("classifier.0.lstm.backward.hidden", &[3, 500, 64]),
+                    ("classifier.0.lstm.out", &[3, 500, 128]),
+                    ("classifier.1.lstm.forward.last", &[3, 64]),
+                    ("classifier.1.last", &[3, 128]),
+                    ("logits", &[3, 2]),
+                ],
+            ),
+            (&[Block::Flatten { features: 64000 }, Block::Linear { features: 8 }], &[("logits", &[3, 2])]),
+            (
+                &[conv, Block::Rnn { hidden: 5, bidirectional: false }, Block::LastState {}],
+                &[("logits", &[3, 2])],
+            ),
+        ];
+        let mut sizes = crate::dim::Sizes::default().with_lengths(3, 500, 0);
+        sizes.set(Dim::Model, 128);
+        for (blocks, shapes) in cases {
+            let graph = build(&classifier(blocks), &wiring);
+            for (path, shape) in *shapes {
+                let node = graph.node(graph.find(path).unwrap_or_else(|| panic!("no {path}")));
+                assert_eq!(sizes.shape(&node.dims).as_deref(), Some(*shape), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn dropout_stands_before_every_sum_of_a_graph_that_is_trained() {
+        let wiring = Wiring { dropout: 0.1, ..Wiring::VASWANI };
+        let paths = paths(&Architecture::encoder_decoder(1, 1), &wiring);
+        let dropped: Vec<&str> =
+            paths.iter().map(String::as_str).filter(|path| path.ends_with(".dropout")).collect();
+        let expected = [
+            "src.dropout",
+            "encoder.0.self_attn.dropout",
+            "encoder.0.ffn.dropout",
+            "tgt.dropout",
+            "decoder.0.self_attn.dropout",
+            "decoder.0.cross_attn.dropout",
+            "decoder.0.ffn.dropout",
+        ];
+        assert_eq!(dropped, expected);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! What a node costs: multiply-adds and the bytes of what leaves it.
+//! The cost of a node: multiply-adds and the bytes of its output.
 
 use crate::dim::{Dim, Sizes};
+use crate::facets::Layout;
 use crate::graph::{Graph, Node};
 use crate::op::Op;
 use crate::recognise::Model;
@@ -22,6 +23,12 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
         Op::Scores { .. } => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
         // [batch, head, query, head size], each a sum over keys.
         Op::Context => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
+        // [batch, position, hidden], each gate a sum over the state before.
+        Op::Recur { cell, .. } => {
+            let state = elements(&node.dims)? / cell.carried() as u64;
+            let terms = elements(weight(0).get(1..).unwrap_or_default())?;
+            state.checked_mul(cell.gates() as u64)?.checked_mul(terms)
+        }
         Op::Ids(_)
         | Op::Features
         | Op::Embed { .. }
@@ -36,10 +43,16 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
         | Op::RelativeBias { .. }
         | Op::Mask(_)
         | Op::AddMask { .. }
-        | Op::Squash(_)
+        | Op::Normalise(_)
         | Op::MergeHeads(_)
         | Op::Residual { .. }
         | Op::Activate(_)
+        | Op::Hidden
+        | Op::Beside
+        | Op::LastState { .. }
+        | Op::Pool { .. }
+        | Op::Flatten { .. }
+        | Op::Dropout { .. }
         | Op::Gate => Some(0),
     }
 }
@@ -54,7 +67,7 @@ pub fn torchinfo_multiply_adds(model: &Model, node: &Node, sizes: &Sizes) -> Opt
     }
     let times = match node.op {
         Op::Conv1d { .. } => product(sizes, &[*node.dims.first()?, *node.dims.get(2)?])?,
-        // Looked up once a stack, without a batch: its first length, the queries, is taken for one.
+        // Looked up once per stack, without a batch: torchinfo takes its first dimension, the queries, for the batch.
         Op::RelativeBias { .. } if node.path.layer().is_some_and(|(_, n)| n > 0) => 0,
         Op::RelativeBias { .. } => product(sizes, &[*node.dims.get(2)?])?,
         Op::Positions { .. } => sizes.get(Dim::Batch)? as u64,
@@ -63,10 +76,10 @@ pub fn torchinfo_multiply_adds(model: &Model, node: &Node, sizes: &Sizes) -> Opt
     parameters.checked_mul(times)
 }
 
-/// The bytes of what leaves a node, in f32; nothing for a second name of the same value.
+/// The bytes of a node's output, in f32; 0 for a second name of the same value.
 pub fn output_bytes(node: &Node, sizes: &Sizes) -> Option<u64> {
-    match node.op {
-        Op::Same => Some(0),
+    match node.op.facets().layout {
+        Layout::Name => Some(0),
         _ => product(sizes, &node.dims)?.checked_mul(4),
     }
 }

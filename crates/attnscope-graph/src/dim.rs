@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::block::Convolutions;
+
 /// Which of the two stacks of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stack {
     /// Reads the source.
     Encoder,
-    /// Writes the target.
+    /// Generates the target.
     Decoder,
 }
 
@@ -38,7 +40,7 @@ impl Stack {
 pub enum Side {
     /// What the model reads.
     Source,
-    /// What the model writes.
+    /// What the model generates.
     Target,
 }
 
@@ -103,6 +105,8 @@ pub enum Dim {
     Buckets(Stack),
     /// Rows of a table of token types.
     Types,
+    /// What convolutions leave of the source positions.
+    Convolved(Convolutions),
     /// A number that is the same in every model.
     Fixed(usize),
 }
@@ -113,7 +117,7 @@ impl Dim {
         let per_stack = |letter: &str, stack: Stack, make: fn(Stack) -> Self| {
             let [a, b] = Stack::ALL.map(|s| sizes.get(make(s)));
             match stack {
-                // A model of one stack has nothing to tell apart.
+                // A model of one stack needs only one letter.
                 _ if a == b || a.is_none() != b.is_none() => letter.to_owned(),
                 Stack::Encoder => format!("{letter}e"),
                 Stack::Decoder => format!("{letter}d"),
@@ -146,11 +150,12 @@ impl Dim {
             Self::Mels => "M".into(),
             Self::Frames => "L".into(),
             Self::Types => "Y".into(),
+            Self::Convolved(convolutions) => format!("L{}", convolutions.count()),
             Self::Fixed(n) => n.to_string(),
         }
     }
 
-    /// What the letter means, for a legend.
+    /// The meaning of the letter, for a legend.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Batch => "sentences in the batch",
@@ -169,6 +174,7 @@ impl Dim {
             Self::Frames => "audio frames",
             Self::Buckets(_) => "relative position buckets",
             Self::Types => "token types",
+            Self::Convolved(_) => "positions after convolutions",
             Self::Fixed(_) => "fixed",
         }
     }
@@ -184,6 +190,7 @@ impl Sizes {
     pub fn get(&self, dim: Dim) -> Option<usize> {
         match dim {
             Dim::Fixed(n) => Some(n),
+            Dim::Convolved(convolutions) => Some(convolutions.length(self.get(Dim::Source)?)),
             Dim::Head(stack) => {
                 let (inner, heads) = (self.get(Dim::Inner(stack))?, self.get(Dim::Heads(stack))?);
                 (heads > 0 && inner.is_multiple_of(heads)).then(|| inner / heads)
@@ -217,7 +224,7 @@ impl Sizes {
     }
 }
 
-/// A shape as a reader wants it: numbers where they are known, letters elsewhere. `[T, 512]`.
+/// A shape for a reader: numbers where they are known, letters elsewhere. `[T, 512]`.
 #[derive(Debug, Clone, Copy)]
 pub struct ShapeText<'a> {
     /// The dimensions.

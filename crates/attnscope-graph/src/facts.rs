@@ -1,4 +1,4 @@
-//! What is said about a model, by whom, and where two sources disagree.
+//! Facts about a model, their sources, and where two sources disagree.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ pub struct Config<'a> {
     pub facts: &'a Map<String, Value>,
 }
 
-/// One fact that the program goes by.
+/// One fact that the program uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
     /// Which part of the report it belongs to.
@@ -23,9 +23,9 @@ pub struct Fact {
     pub name: String,
     /// What holds.
     pub value: Value,
-    /// Who says so: a config key, the tensors, the family, the user.
+    /// Its source: a config key, the tensors, the family, the user.
     pub source: String,
-    /// Who says something else, and what.
+    /// Sources that say something else, and what they say.
     pub disagree: Vec<(String, Value)>,
 }
 
@@ -52,7 +52,7 @@ impl Topic {
 }
 
 impl Fact {
-    /// A size, with those who say another.
+    /// A size, with the sources that say another.
     pub(crate) fn size(name: &str, size: usize, source: String, said: &[Said<usize>]) -> Self {
         let others = said.iter().filter(|s| s.value != size);
         let disagree = others.map(|s| (s.source.clone(), Value::from(s.value))).collect();
@@ -74,10 +74,10 @@ pub struct FactError {
     pub found: String,
 }
 
-/// Every document, in the order in which they are believed.
+/// Every document, the most trusted first.
 pub(crate) struct Configs<'a>(pub(crate) &'a [Config<'a>]);
 
-/// A value with the words that say where it was found.
+/// A value with its source in words.
 pub(crate) struct Said<T> {
     pub(crate) value: T,
     pub(crate) source: String,
@@ -85,7 +85,7 @@ pub(crate) struct Said<T> {
 }
 
 impl<T> Said<T> {
-    /// The error that this value is not what its key should hold.
+    /// The error for a value that its key cannot hold.
     pub(crate) fn wrong(&self, expected: &'static str, found: impl Into<String>) -> FactError {
         let (source_name, key) = self.place.clone();
         FactError { source_name, key, expected, found: found.into() }
@@ -96,7 +96,7 @@ impl<T> Said<T> {
     }
 }
 
-/// The value of a key, or of a key within another: `rope_parameters.rope_theta`. GGUF's keys have dots of their own.
+/// The value of a key, or of a key within another: `rope_parameters.rope_theta`. GGUF's keys contain dots themselves.
 fn value_at<'v>(map: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     map.get(key).or_else(|| {
         let (outer, inner) = key.split_once('.')?;
@@ -121,7 +121,7 @@ impl<'a> Configs<'a> {
         self.0.iter().filter_map(find).collect()
     }
 
-    /// The error that a family's own default is not what its key should hold.
+    /// The error for a family's default that its key cannot hold.
     pub(crate) fn wrong_default(&self, key: &str, expected: &'static str, found: String) -> FactError {
         FactError { source_name: "the family's default".into(), key: key.into(), expected, found }
     }
@@ -130,7 +130,7 @@ impl<'a> Configs<'a> {
         self.all(keys).into_iter().next()
     }
 
-    /// The same without generation_config.json, which says how a model is decoded and not how it is joined.
+    /// The same without generation_config.json, which says how a model generates, not how its parts are joined.
     pub(crate) fn of_model(&self, keys: &[&str]) -> Option<Said<&'a Value>> {
         let generation = |said: &Said<&Value>| said.place.0 == "generation_config.json";
         self.all(keys).into_iter().find(|said| !generation(said))
@@ -139,7 +139,7 @@ impl<'a> Configs<'a> {
     pub(crate) fn sizes(&self, keys: &[&str]) -> Result<Vec<Said<usize>>, FactError> {
         let size = |said: Said<&Value>| {
             let n = said.value.as_u64().or_else(|| {
-                // GGUF and some exporters write whole numbers as floats.
+                // GGUF and some exporters write integers as floats.
                 said.value.as_f64().filter(|f| f.fract() == 0.0 && (0.0..9e15).contains(f)).map(|f| f as u64)
             });
             match n.and_then(|n| usize::try_from(n).ok()) {
@@ -167,7 +167,7 @@ pub(crate) struct SizeKeys {
     pub(crate) keys: &'static [&'static str],
 }
 
-/// The sizes that configs speak of.
+/// The sizes that configs give.
 pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
     SizeKeys {
         dim: Dim::Model,
@@ -235,6 +235,7 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
             "ffn_dim",
             "intermediate_size",
             "dim_feedforward",
+            "n_inner",
             "t5.feed_forward_length",
         ],
     },

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 
-use crate::dim::{Dim, Stack};
+use crate::dim::{Dim, Side, Stack};
 use crate::op::{MaskKind, Op};
-use crate::role::{AttentionPlace, AttentionStep, AudioStep, FeedForwardStep, LayerStep, Role};
+use crate::role::{AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, LayerStep, Role};
+use crate::wiring::{PositionCount, Positions};
 
 /// A node's name everywhere: command line, JSON, drawings, trace files, errors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodePath {
     text: String,
-    /// Asked for often enough to be parsed once.
+    /// Parsed once, because it is needed often.
     layer: Option<(Stack, usize)>,
 }
 
@@ -124,6 +125,17 @@ pub struct Graph {
     by_layer: BTreeMap<(Stack, usize), Range<usize>>,
 }
 
+/// Positions that are added to embeddings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddedPositions {
+    /// Where they come from.
+    pub kind: Positions,
+    /// The row that position 0 takes.
+    pub offset: usize,
+    /// What their numbers count.
+    pub count: PositionCount,
+}
+
 impl Graph {
     /// Every node, inputs before the nodes that use them.
     pub fn nodes(&self) -> &[Node] {
@@ -143,6 +155,11 @@ impl Graph {
     /// A weight by its number.
     pub fn weight(&self, id: WeightId) -> &Weight {
         &self.weights[id.0]
+    }
+
+    /// Every weight's place, in order.
+    pub fn weight_ids(&self) -> impl Iterator<Item = WeightId> + use<> {
+        (0..self.weights.len()).map(WeightId)
     }
 
     /// Each node with its number.
@@ -176,7 +193,7 @@ impl Graph {
         range.filter_map(|i| Some((NodeId(i), self.nodes.get(i)?)))
     }
 
-    /// Whether a sublayer's norm stands after its residual sum, not before the sublayer.
+    /// Whether a sublayer's norm comes after its residual sum, not before the sublayer.
     pub fn is_after_sum(&self, norm: &Node) -> bool {
         let first = norm.inputs.first().map(|&id| self.node(id).role);
         let of_layer = |role: Role| match role {
@@ -209,31 +226,49 @@ impl Graph {
         }
     }
 
+    /// The positions that are added to the embeddings of a side; `None` where none are.
+    pub fn positions(&self, side: Side) -> Option<AddedPositions> {
+        match self.node(self.at(Role::Entry(side, EntryStep::Positions))?).op {
+            Op::Positions { kind, offset, count, .. } => Some(AddedPositions { kind, offset, count }),
+            _ => None,
+        }
+    }
+
+    /// Whether it has any attention, and so something that a mask could hide.
+    pub fn has_attention(&self) -> bool {
+        self.nodes.iter().any(|node| node.role.attention().is_some())
+    }
+
+    /// Whether blocks of a classifier stand before its logits.
+    pub fn has_classifier(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.role, Role::Block(..)))
+    }
+
     /// Whether its first stack reads audio features, not token ids.
     pub fn reads_audio(&self) -> bool {
         self.at(Role::Audio(AudioStep::Mel)).is_some()
     }
 
-    /// Audio frames that become one position: what the strides of the convolutions multiply to.
+    /// Audio frames per position: the product of the convolutions' strides.
     fn frames_a_position(&self) -> usize {
         let stride = |node: &Node| match node.op {
-            Op::Conv1d { stride } => Some(stride),
+            Op::Conv1d { stride, .. } => Some(stride),
             _ => None,
         };
         self.nodes.iter().filter_map(stride).product()
     }
 
-    /// The positions that frames become.
+    /// The number of positions for so many frames.
     pub fn positions_of(&self, frames: usize) -> usize {
         frames.div_ceil(self.frames_a_position().max(1))
     }
 
-    /// The frames that so many positions are made of.
+    /// The number of frames for so many positions.
     pub fn frames_of(&self, positions: usize) -> usize {
         positions.saturating_mul(self.frames_a_position())
     }
 
-    /// Whether a node is computed from another, over whatever stands between.
+    /// Whether a node depends on another, directly or through others.
     pub fn is_made_of(&self, node: NodeId, source: NodeId) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = self.node(node).inputs.clone();
@@ -241,7 +276,7 @@ impl Graph {
             if id == source {
                 return true;
             }
-            // Inputs come before their users: what is before the source does not lead to it.
+            // Inputs come before the nodes that use them, so nodes before the source do not depend on it.
             if id > source && seen.insert(id) {
                 open.extend(&self.node(id).inputs);
             }

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, Classifier, ENCODER_ONLY, Head, NO_STACK};
+use crate::block::Block;
 use crate::dim::Stack;
 use crate::facts::{Configs, Fact, FactError, Topic, layer_keys};
-use crate::family::{Evidence, FAMILIES, Family};
+use crate::family::{CLASSIFIER, Evidence, FAMILIES, Family};
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe;
 
-/// More layers than any model has; a file that claims more is not believed.
+/// More layers than any model has; larger numbers in a file are ignored.
 const MOST_LAYERS: usize = 1024;
+/// More classes than any classifier has.
+const MOST_CLASSES: usize = 1 << 20;
 
 /// The family, names and layers, before anything is measured.
 pub(crate) struct Identified {
@@ -21,14 +24,14 @@ pub(crate) struct Identified {
     pub(crate) prefix: String,
     pub(crate) architecture: Architecture,
     pub(crate) facts: Vec<Fact>,
-    /// A config names the family, so that keys which it leaves out have the family's own code's defaults. GGUF's word for
-    /// the architecture is no such config: its writer has no keys for most settings.
+    /// A config names the family, so that keys that it leaves out have the defaults of the family's own code. GGUF's
+    /// architecture name is not such a config, because GGUF has no keys for most settings.
     pub(crate) named: bool,
-    /// The config's own word for the model, where no family goes by it.
+    /// The config's name of the model, where it is no known family.
     pub(crate) unknown: Option<String>,
 }
 
-/// How well a scheme explains a listing.
+/// How many names of a listing a scheme explains.
 struct Fit {
     scheme: &'static NameScheme,
     prefix: String,
@@ -44,6 +47,9 @@ impl Fit {
 
 impl Identified {
     pub(crate) fn find(tensors: &[TensorSpec], configs: &Configs<'_>) -> Result<Option<Self>, FactError> {
+        if let Some(classifier) = Self::classifier(configs)? {
+            return Ok(Some(classifier));
+        }
         let fits: Vec<Fit> = schemes().into_iter().filter_map(|s| Fit::of(s, tensors)).collect();
         let Some(best) = fits.iter().map(|f| f.matched).max() else { return Ok(None) };
         let mut candidates = Vec::new();
@@ -54,7 +60,7 @@ impl Identified {
         }
         let Some(choice) = choose(&candidates, tensors, configs)? else { return Ok(None) };
         let (family, fit) = choice.candidate;
-        // A file that holds nothing of one of its stacks is no model of the family, whatever a config says.
+        // A file without any tensor of one of the stacks is not a model of the family, whatever a config says.
         if family.stacks.iter().any(|shape| fit.layers(shape.stack) == 0) {
             return Ok(None);
         }
@@ -76,6 +82,42 @@ impl Identified {
             facts,
             named: choice.named,
             unknown: choice.unknown,
+        }))
+    }
+}
+
+impl Identified {
+    /// A classifier, where a config says that it is one and lists its blocks.
+    fn classifier(configs: &Configs<'_>) -> Result<Option<Self>, FactError> {
+        let words = type_words(configs)?;
+        let is_own = |(word, _): &&(String, String)| CLASSIFIER.model_types.contains(&word.as_str());
+        let Some((_, source)) = words.iter().find(is_own) else { return Ok(None) };
+        let fact = family_fact(CLASSIFIER, source.clone(), &[]);
+        let Some(said) = configs.first(&["classifier"]) else { return Ok(None) };
+        let classifier: Classifier = serde_json::from_value(said.value.clone())
+            .map_err(|e| said.wrong("blocks and the number of classes", e.to_string()))?;
+        Block::check(&classifier.blocks, classifier.length, None)
+            .map_err(|e| said.wrong("blocks that fit each other", e.to_string()))?;
+        if classifier.classes == 0 || classifier.classes > MOST_CLASSES {
+            let found = format!("{} classes", classifier.classes);
+            return Err(said.wrong("a number of classes that a model can have", found));
+        }
+        let layers = configs.sizes(&["encoder_layers"])?.first().map_or(0, |said| said.value);
+        let stacks = if layers == 0 { NO_STACK } else { ENCODER_ONLY };
+        let layers = layers.min(MOST_LAYERS);
+        let architecture = Architecture::new(stacks, Head::Classifier(classifier), |_| layers);
+        let mut facts = vec![fact];
+        if layers > 0 {
+            facts.push(Fact::size("encoder layers", layers, "config.json: encoder_layers".into(), &[]));
+        }
+        Ok(Some(Self {
+            family: CLASSIFIER,
+            scheme: CLASSIFIER.schemes[0],
+            prefix: String::new(),
+            architecture,
+            facts,
+            named: true,
+            unknown: None,
         }))
     }
 }
@@ -142,8 +184,6 @@ fn choose<'a>(
     let holds = |i: usize| candidates[i].0.evidence.iter().filter(|e| e.holds(&lookups[i])).count();
     let proven = |i: &usize| holds(*i) == candidates[*i].0.evidence.len();
     let said = type_words(configs)?;
-    let claims =
-        |family: &Family, word: &str| family.model_types.iter().any(|t| t.eq_ignore_ascii_case(word));
     let named: Vec<usize> = (0..candidates.len())
         .filter(|&i| said.iter().any(|(word, _)| claims(candidates[i].0, word)))
         .collect();
@@ -151,7 +191,20 @@ fn choose<'a>(
         let candidate = candidates[i];
         let source =
             said.iter().find(|(word, _)| claims(candidate.0, word)).map(|(_, source)| source.clone());
-        let fact = family_fact(candidate.0, source.unwrap_or_default(), &[]);
+        // A type whose family the tensors could be of, too, is no contradiction: mt5 of T5's tensors.
+        let could_be = |word: &str| {
+            let fits =
+                |i: usize| candidates[i].0.evidence.iter().all(|e| !e.is_structure() || e.holds(&lookups[i]));
+            (0..candidates.len()).any(|i| claims(candidates[i].0, word) && fits(i))
+        };
+        let contradicts = |(word, source): &&(String, String)| {
+            source.ends_with(": model_type")
+                && is_known_type(word)
+                && !claims(candidate.0, word)
+                && !could_be(word)
+        };
+        let others: Vec<(String, String)> = said.iter().filter(contradicts).cloned().collect();
+        let fact = family_fact(candidate.0, source.unwrap_or_default(), &others);
         let config = |(word, source): &(String, String)| {
             claims(candidate.0, word) && !source.ends_with(": general.architecture")
         };
@@ -163,9 +216,7 @@ fn choose<'a>(
     let Some(i) = by_evidence.or_else(closest) else { return Ok(None) };
     let unknown = said
         .iter()
-        .find(|(word, source)| {
-            source.ends_with(": model_type") && !FAMILIES.iter().any(|family| claims(family, word))
-        })
+        .find(|(word, source)| source.ends_with(": model_type") && !is_known_type(word))
         .map(|(word, _)| word.clone());
     let source = match (by_evidence, &unknown) {
         (Some(_), None) => "tensor names and shapes",
@@ -174,6 +225,16 @@ fn choose<'a>(
     let candidate = candidates[i];
     let fact = family_fact(candidate.0, source.into(), &said);
     Ok(Some(Choice { candidate, fact, named: false, unknown }))
+}
+
+/// Whether a family goes by a config's word.
+fn claims(family: &Family, word: &str) -> bool {
+    family.model_types.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// Whether some family goes by a config's word.
+pub(crate) fn is_known_type(word: &str) -> bool {
+    FAMILIES.iter().any(|family| claims(family, word))
 }
 
 fn family_fact(family: &Family, source: String, said: &[(String, String)]) -> Fact {
@@ -204,6 +265,18 @@ fn type_words(configs: &Configs<'_>) -> Result<Vec<(String, String)>, FactError>
 }
 
 impl Evidence {
+    /// Whether it is about which tensors there are. Gates and vocabularies differ within one architecture.
+    fn is_structure(&self) -> bool {
+        match self {
+            Self::Has(_) | Self::Lacks(_) | Self::HasName(_) | Self::PositionRows(_) => true,
+            Self::NamedByConfig
+            | Self::Gated
+            | Self::NotGated
+            | Self::VocabAtLeast(_)
+            | Self::VocabBelow(_) => false,
+        }
+    }
+
     fn holds(&self, lookup: &Lookup<'_>) -> bool {
         let rows = |path: &str| {
             let found = lookup.find(path)?;

@@ -14,12 +14,15 @@
 
 mod architecture;
 mod bind;
+mod block;
 mod build;
 mod contradiction;
 mod count;
 mod dim;
+mod facets;
 mod facts;
 mod family;
+pub mod figures;
 mod graph;
 mod identify;
 #[cfg(test)]
@@ -30,6 +33,7 @@ mod names;
 mod observe;
 mod op;
 mod other;
+mod plan;
 mod recognise;
 mod rewire;
 mod role;
@@ -39,23 +43,28 @@ mod task_head;
 mod wiring;
 pub mod words;
 
-pub use architecture::{Architecture, DECODER_ONLY, ENCODER_DECODER, ENCODER_ONLY, Head, StackShape};
+pub use architecture::{
+    Architecture, Classifier, DECODER_ONLY, ENCODER_DECODER, ENCODER_ONLY, Head, NO_STACK, StackShape,
+};
 pub use bind::{Binding, Slot};
+pub use block::{Block, BlockError, Convolutions, RecurrentCell};
 pub use build::build;
 pub use contradiction::{Contradiction, Outcome};
 pub use count::{multiply_adds, output_bytes, torchinfo_multiply_adds};
 pub use dim::{Dim, ShapeText, Side, Sizes, Stack};
+pub use facets::{Facets, Layout, OpKind, WeightUse, Whole};
 pub use facts::{Config, Fact, FactError, Topic, token_keys};
-pub use family::{Evidence, FAMILIES, Family, Meant, Sets, Setting, Start};
-pub use graph::{Graph, Node, NodeId, NodePath, Weight, WeightId};
+pub use family::{CLASSIFIER, Evidence, FAMILIES, Family, Meant, Sets, Setting, Start};
+pub use graph::{AddedPositions, Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use names::{Found, NameScheme, Row, TensorSpec};
-pub use op::{Factor, Layout, MaskKind, Op, kv_head};
+pub use op::{Factor, MaskKind, Op, Pooling, kv_head};
 pub use other::{Other, OtherKind};
+pub use plan::plan_tensors;
 pub use recognise::{ASSUMED, Model, Recognised, recognise};
 pub use rewire::WiringError;
 pub use role::{
-    AttentionKind, AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, HeadStep, LayerStep,
-    Role,
+    AttentionKind, AttentionPlace, AttentionStep, AudioStep, BlockStep, Direction, EntryStep,
+    FeedForwardStep, HeadStep, LayerStep, RecurrentStep, Role,
 };
 pub use select::Selector;
 pub use snapshot::{
@@ -64,5 +73,5 @@ pub use snapshot::{
 pub use task_head::TaskHead;
 pub use wiring::{
     Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
-    NormPlace, PositionCount, Positions, RotaryPairs, ScoreScale, Squash, Switch, Wiring,
+    NormPlace, Normaliser, PositionCount, Positions, RotaryPairs, ScoreScale, Switch, Wiring,
 };

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::architecture::Architecture;
-use crate::build::build;
 use crate::dim::{Dim, Side, Sizes, Stack};
 use crate::facts::Config;
 use crate::family::{FAMILIES, Family};
 use crate::names::TensorSpec;
+use crate::plan::plan_tensors;
 use crate::recognise::{Model, Recognised, recognise};
 
 /// A family by its name.
@@ -15,7 +15,7 @@ pub(crate) fn family(id: &str) -> &'static Family {
     FAMILIES.iter().find(|family| family.id == id).unwrap()
 }
 
-/// Sizes that are all different, so that none is taken for another.
+/// Sizes that are all different, so that no two can be confused.
 pub(crate) fn sizes() -> Sizes {
     let mut sizes = Sizes::default();
     for (stack, inner, heads, kv, wide) in [(Stack::Encoder, 24, 4, 12, 40), (Stack::Decoder, 24, 4, 12, 44)]
@@ -36,30 +36,10 @@ pub(crate) fn sizes() -> Sizes {
     sizes
 }
 
-/// The tensors of a family's model as its first naming scheme calls them, each stored once, packed weights left out.
+/// The tensors of a family's model as its first naming scheme calls them, each stored once.
 pub(crate) fn tensors(family: &Family, layers: usize) -> Vec<TensorSpec> {
-    let architecture = Architecture::new(family.stacks, family.head, |_| layers);
-    let graph = build(&architecture, &family.wiring);
-    let sizes = sizes();
-    let mut listed: Vec<TensorSpec> = Vec::new();
-    for weight in graph.weights() {
-        let Some(name) = family.schemes[0].candidates(&weight.path).into_iter().next() else {
-            panic!("{}: no name for {}", family.id, weight.path)
-        };
-        let parts = name.split_once('[').map(|(_, part)| part.split(['/', ']']).nth(1).unwrap_or("1"));
-        let parts: usize = parts.map_or(1, |n| n.parse().unwrap());
-        let mut shape = sizes.shape(&weight.dims).unwrap();
-        shape[0] *= parts;
-        if name.contains("^T") {
-            shape.reverse();
-        }
-        let name = name.split(['[', '^']).next().unwrap().to_owned();
-        if listed.iter().all(|known| known.name != name) {
-            let storage = listed.len();
-            listed.push(TensorSpec { name, shape, dtype: "f32", bytes: 0, storage });
-        }
-    }
-    listed
+    let architecture = Architecture::new(family.stacks, family.head.clone(), |_| layers);
+    plan_tensors(family, &architecture, &family.wiring, &sizes(), "").unwrap()
 }
 
 /// The model that a listing is recognised as, with a config that names its family.

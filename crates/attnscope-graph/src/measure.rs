@@ -1,4 +1,4 @@
-//! Every size of a model, by majority of its tensors, and who else says what.
+//! Every size of a model, by majority of its tensors, and what other sources say.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) fn measure(
         let said = configs.sizes(row.keys)?;
         let given = heads.filter(|_| matches!(row.dim, Dim::Heads(_)));
         let stored_rows = votes.contains_key(&row.dim);
-        // A config counts positions without the rows that an offset skips.
+        // A config's number of positions does not include the rows that an offset skips.
         let skipped = match row.dim {
             Dim::Positions(_) if stored_rows => wiring.position_offset,
             _ => 0,
@@ -73,17 +73,18 @@ fn is_of(dim: Dim, architecture: &Architecture) -> bool {
         | Dim::Mels
         | Dim::Frames
         | Dim::Types
+        | Dim::Convolved(_)
         | Dim::Fixed(_) => true,
     }
 }
 
-/// Whether a size that only a config speaks of is one that this model has.
+/// Whether a size that only a config gives applies to this model.
 fn applies(dim: Dim, wiring: &Wiring) -> bool {
     match dim {
         Dim::Positions(side) => wiring.positions(side) != Positions::None,
         Dim::Mels => wiring.front == Front::Audio,
         Dim::Buckets(_) => wiring.relative_bias,
-        // They follow from tensors, or are not known.
+        // These come from the tensors or are unknown.
         Dim::Head(_) | Dim::KvHeads(_) => false,
         Dim::Types => wiring.token_types,
         Dim::Vocab(Side::Source) => wiring.front == Front::Tokens,
@@ -91,7 +92,7 @@ fn applies(dim: Dim, wiring: &Wiring) -> bool {
     }
 }
 
-/// How often the tensors say that a dimension has a size. One odd tensor does not outvote the rest.
+/// How many tensors give each size of a dimension. One odd tensor does not outvote the rest.
 fn votes(graph: &Graph, lookup: &Lookup<'_>) -> BTreeMap<Dim, BTreeMap<usize, usize>> {
     let mut votes: BTreeMap<Dim, BTreeMap<usize, usize>> = BTreeMap::new();
     for weight in graph.weights() {
@@ -135,7 +136,7 @@ mod tests {
         let model = recognised(tensors(llama, 1), llama, &[]);
         let heads = [Dim::Heads, Dim::Head, Dim::KvHeads].map(|dim| model.sizes.get(dim(Stack::Decoder)));
         assert_eq!(heads, [Some(4), Some(6), Some(2)]);
-        // There is no encoder, so nothing is said of one.
+        // There is no encoder, so no fact mentions one.
         assert_eq!(model.sizes.get(Dim::Heads(Stack::Encoder)), None);
         assert!(
             model.facts.iter().all(|fact| !fact.name.contains("encoder") && !fact.name.contains("source"))

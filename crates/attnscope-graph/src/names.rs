@@ -33,7 +33,8 @@ pub type Row = (&'static str, &'static str);
 pub struct NameScheme {
     /// Its name as shown.
     pub id: &'static str,
-    /// Its tables. Rows with the same left side are alternatives, tried in order.
+    /// Its tables. Rows with the same left side are alternatives, tried in order. Where there are none, a file calls its tensors
+    /// as the graph calls its weights.
     pub tables: &'static [&'static [Row]],
     /// Ends of the names of tensors that are constants of the model, not parameters.
     pub buffers: &'static [&'static str],
@@ -44,7 +45,7 @@ pub struct NameScheme {
 pub struct Found {
     /// Index into the listing.
     pub tensor: usize,
-    /// The rows that are meant, where the tensor packs several weights.
+    /// The rows of this weight, where the tensor packs several weights.
     pub rows: Option<Range<usize>>,
     /// The file holds it as [input, output]; rows are those of the transposed matrix.
     pub transposed: bool,
@@ -70,7 +71,10 @@ impl NameScheme {
     }
 
     /// What files may call a weight of the graph, best first, without any prefix.
-    pub(crate) fn candidates(&self, weight_path: &str) -> Vec<String> {
+    pub fn candidates(&self, weight_path: &str) -> Vec<String> {
+        if self.tables.is_empty() {
+            return vec![weight_path.to_owned()];
+        }
         let slot = Slot::parse(weight_path);
         let fill = |template: &str| match slot.layer {
             Some((stack, n)) => template.replace("{s}", stack.name()).replace("{n}", &n.to_string()),
@@ -114,7 +118,7 @@ impl NameScheme {
     }
 }
 
-/// A module's weight or bias. What is said of the module's matrix, that it is stored transposed, holds for no bias.
+/// A module's weight or bias. Only the matrix is stored transposed, never the bias.
 fn with_leaf(module: &str, leaf: &str) -> String {
     match module.strip_suffix("^T") {
         Some(module) if leaf == "weight" => format!("{module}.{leaf}^T"),
@@ -123,11 +127,11 @@ fn with_leaf(module: &str, leaf: &str) -> String {
     }
 }
 
-/// What surrounds a layer's number in the names of a scheme: what follows it, then stack and what stands before it.
+/// The text around a layer's number in the names of a scheme: what follows it, then the stack and what comes before it.
 pub(crate) struct Patterns(HashMap<String, Vec<(Stack, String)>>);
 
 impl Patterns {
-    /// The layer a tensor is of, and what stands before the scheme's own name, if the name is one of the scheme's.
+    /// The layer of a tensor and the prefix before the scheme's name, if the name belongs to the scheme.
     pub(crate) fn layer_of<'n>(&self, name: &'n str) -> Option<(Stack, usize, &'n str)> {
         let is_digit = |at: usize| name.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
         // Each place where a number ends.
@@ -170,7 +174,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A scheme applied to a listing with a prefix: finds tensors by what the graph calls them.
+/// A scheme applied to a listing with a prefix: finds tensors by their names in the graph.
 pub(crate) struct Lookup<'a> {
     pub(crate) scheme: &'a NameScheme,
     pub(crate) prefix: String,
@@ -189,7 +193,7 @@ impl<'a> Lookup<'a> {
         self.find_all(weight_path).into_iter().next()
     }
 
-    /// Every tensor that goes by one of the weight's names.
+    /// Every tensor that has one of the weight's names.
     pub(crate) fn find_all(&self, weight_path: &str) -> Vec<Found> {
         self.scheme.candidates(weight_path).iter().filter_map(|c| self.locate(c)).collect()
     }
@@ -200,7 +204,7 @@ impl<'a> Lookup<'a> {
         Some(format!("{}{}", self.prefix, tensor_name(&name)))
     }
 
-    /// With the prefix, then with less and less of it: `lm_head` stands beside `model.`, not in it.
+    /// With the prefix, then with less and less of it: `lm_head` is stored without the prefix `model.`.
     fn locate(&self, candidate: &str) -> Option<Found> {
         let name = tensor_name(candidate);
         let tensor =
@@ -224,7 +228,7 @@ impl<'a> Lookup<'a> {
 }
 
 /// The name of the tensor in a right side of a table.
-fn tensor_name(right: &str) -> &str {
+pub(crate) fn tensor_name(right: &str) -> &str {
     right.split(['[', '^']).next().unwrap_or(right)
 }
 
@@ -279,7 +283,7 @@ mod tests {
         let lookup = Lookup::new(&SCHEME, "model.".into(), &tensors);
         let found = lookup.find("decoder.0.self_attn.k.weight").map(|f| (f.rows.clone(), f.shape(&tensors)));
         assert_eq!(found, Some((Some(4..8), vec![4, 5])));
-        // It stands beside the prefix, not behind it.
+        // It is stored without the prefix.
         assert_eq!(lookup.find("logits.weight").map(|f| f.tensor), Some(1));
         assert_eq!(lookup.find("encoder.0.self_attn.q.weight"), None);
     }

@@ -1,21 +1,22 @@
-//! From a family's default wiring to this model's: what its config sets, then what its tensors show.
+//! Infers this model's wiring: the family's default, then what the config sets, then what the tensors show.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::architecture::{Architecture, Head};
+use crate::architecture::{Architecture, Classifier, Head};
+use crate::block::Block;
 use crate::dim::{Side, Stack};
 use crate::facts::{Configs, FactError};
 use crate::family::{Family, Sets};
 use crate::names::Lookup;
-use crate::role::{FeedForwardStep, HeadStep, LayerStep, Role};
+use crate::role::{BlockStep, FeedForwardStep, HeadStep, LayerStep, Role};
 use crate::wiring::{
     Activation, Biases, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormPlace, Positions, ScoreScale,
     Wiring,
 };
 
-/// Who set which field of a wiring.
+/// The source of each field of a wiring.
 #[derive(Debug, Default)]
 pub(crate) struct Sources(BTreeMap<&'static str, String>);
 
@@ -29,8 +30,8 @@ impl Sources {
     }
 }
 
-/// The family's wiring as its config sets it. `named`: a config names the family, so that a key it leaves out has the
-/// value which that means to the family's own code. A word that is not known becomes an obstacle.
+/// The family's wiring as its config sets it. `named`: a config names the family, so that a key that it leaves out has the
+/// default of the family's own code. An unknown word becomes an obstacle.
 pub(crate) fn configure(
     family: &Family,
     configs: &Configs<'_>,
@@ -66,13 +67,13 @@ pub(crate) fn configure(
 
 /// Why a value cannot be used.
 enum Wrong {
-    /// It is not of the kind that the key holds.
+    /// It has the wrong type.
     Type(&'static str),
-    /// It is a word without a meaning here.
+    /// It is an unknown word.
     Unknown(String),
 }
 
-/// Sets what a key sets; gives back the fields that it has set.
+/// Applies a key, and returns the fields that it set.
 fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static str], Wrong> {
     let flag = || value.as_bool().ok_or(Wrong::Type("true or false"));
     Ok(match sets {
@@ -85,6 +86,10 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.norm_place = if flag()? { NormPlace::Pre } else { NormPlace::Post };
             &["norm_place"]
         }
+        Sets::SinusoidalPositions if flag()? => {
+            w.source_positions = Positions::SinusoidInterleaved;
+            &["source_positions"]
+        }
         Sets::LearnedPositions if flag()? => {
             (w.source_positions, w.target_positions) = (Positions::Table, Positions::Table);
             &["source_positions", "target_positions"]
@@ -93,7 +98,7 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.tied_output = true;
             &["tied_output"]
         }
-        Sets::LearnedPositions | Sets::TiedOutput => &[],
+        Sets::SinusoidalPositions | Sets::LearnedPositions | Sets::TiedOutput => &[],
         Sets::LogitScale => {
             w.logit_scale = if flag()? { LogitScale::RsqrtDModel } else { LogitScale::None };
             &["logit_scale"]
@@ -154,7 +159,7 @@ pub(crate) fn is_gated(lookup: &Lookup<'_>) -> bool {
     })
 }
 
-/// What the tensors show, which outranks what a config says.
+/// What the tensors show. It outranks the config.
 pub(crate) fn observe(
     family: &Family,
     lookup: &Lookup<'_>,
@@ -198,7 +203,7 @@ pub(crate) fn observe(
     }
 }
 
-/// An output projection of its own is used, unless a config that can be believed says that it is a copy.
+/// A separate output projection is used, unless a reliable config says that it is a copy.
 fn observe_output(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
     w.biases.logits = lookup.find("logits.bias").is_some();
     if w.tied_output && sources.get("tied_output").is_some() {
@@ -212,7 +217,7 @@ fn observe_output(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
     }
 }
 
-/// For families without a fixed shape: what is in no layer does not exist.
+/// For families without a fixed shape: a part that no layer has does not exist.
 fn observe_flexible(lookup: &Lookup<'_>, architecture: &Architecture, w: &mut Wiring, sources: &mut Sources) {
     let any = |path: &str| {
         architecture.stacks().any(|stack| {
@@ -252,12 +257,37 @@ fn one_tensor(lookup: &Lookup<'_>, a: usize, b: usize) -> bool {
     lookup.tensors[a].storage == lookup.tensors[b].storage
 }
 
-/// What follows the last stack: what the family has, where the file holds it.
+/// The classifier of a family, where the file holds its maps.
+fn classifier(family: &Family, lookup: &Lookup<'_>) -> Option<Classifier> {
+    let rows = |path: String| {
+        let found = lookup.find(&path)?;
+        found.shape(lookup.tensors).first().copied()
+    };
+    let block = |(n, block): (usize, &Block)| match block {
+        Block::Linear { .. } => {
+            let features = rows(format!("{}.weight", Role::Block(n, BlockStep::Linear)))?;
+            Some(Block::Linear { features })
+        }
+        other => Some(*other),
+    };
+    let blocks = family.classification.iter().enumerate().map(block).collect::<Option<Vec<Block>>>()?;
+    // A file of BERT's first training has both a pooler and the head for masked words: it is for the words.
+    let predicts = lookup.find(&format!("{}.weight", Role::Head(HeadStep::Dense))).is_some();
+    if blocks.is_empty() || predicts {
+        return None;
+    }
+    Some(Classifier { blocks, classes: rows(format!("{}.weight", Role::Logits))?, length: None })
+}
+
+/// The head after the last stack, as far as the file has it.
 pub(crate) fn head(family: &Family, lookup: &Lookup<'_>) -> Head {
-    match family.head {
+    if let Some(classifier) = classifier(family, lookup) {
+        return Head::Classifier(classifier);
+    }
+    match &family.head {
         Head::Transform if lookup.find(&format!("{}.weight", Role::Head(HeadStep::Dense))).is_none() => {
             Head::None
         }
-        head => head,
+        head => head.clone(),
     }
 }

@@ -1,17 +1,18 @@
-//! The closed set of operations. Every facet of an operation (shape, kernel, drawing, words, counts) is an
-//! exhaustive match over [`Op`]: a missing facet does not compile.
+//! The closed set of operations. What is known of an operation besides its arithmetic is a row of the table in `facets.rs`; its
+//! shape, words, counts and kernels are exhaustive matches over [`Op`]: a missing facet does not compile.
 
 use std::fmt;
 
+use crate::block::RecurrentCell;
 use crate::dim::{Dim, Side, Sizes, Stack};
-use crate::wiring::{Activation, NormKind, PositionCount, Positions, RotaryPairs, Squash};
+use crate::wiring::{Activation, NormKind, Normaliser, PositionCount, Positions, RotaryPairs};
 
 /// What one node computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Op {
     /// Token ids, given by the user.
     Ids(Side),
-    /// The type of each token: 0 for all, which is what a single text has.
+    /// The type of each token: always 0, as for a single text.
     TypeIds(Side),
     /// Log-mel features, computed from audio or given by the user.
     Features,
@@ -33,12 +34,18 @@ pub enum Op {
     },
     /// The sum of embeddings and positions, and of token types where a model has them.
     AddPositions,
-    /// A convolution along time, kernel 3, zero-padded by 1.
+    /// A convolution along positions: [batch, channel, position] to the same.
     Conv1d {
-        /// 1, or 2 to halve the frames.
+        /// Positions that a window covers.
+        kernel: usize,
+        /// Positions from one window to the next.
         stride: usize,
+        /// Zeros before the first position and after the last.
+        padding: usize,
+        /// Positions that leave it.
+        length: Dim,
     },
-    /// Channels first to channels last.
+    /// Channels first to channels last, or back.
     Transpose,
     /// Another name for a value: the start or the end of a layer.
     Same,
@@ -71,12 +78,12 @@ pub enum Op {
     RelativeBias {
         /// Whose self-attention: the encoder's looks both ways.
         stack: Stack,
-        /// Rows of the table that distances are shared out to; 0 for all that it has.
+        /// How many rows of the table are used; 0 for all.
         buckets: usize,
-        /// Distances from here on share the last bucket.
+        /// Distances from this one on share the last bucket.
         max_distance: usize,
     },
-    /// 0 where a query may see a key, −∞ where it may not.
+    /// 0 where a query sees a key, −∞ where the key is masked.
     Mask(MaskKind),
     /// Scores plus bias plus mask, as far as they exist.
     AddMask {
@@ -86,20 +93,56 @@ pub enum Op {
         mask: bool,
     },
     /// Scores to weights, row by row.
-    Squash(Squash),
+    Normalise(Normaliser),
     /// weights·v. Where v has fewer heads, neighbouring heads of weights share one of v.
     Context,
     /// [batch, heads, length, d_head] to [batch, length, heads × d_head].
     MergeHeads(Stack),
     /// The stream plus a sublayer's output.
     Residual {
-        /// How often the output is added; 1 but for a known mistake.
+        /// The residual scale; 1, except in a known mistake.
         gain: f32,
     },
     /// The activation, element by element.
     Activate(Activation),
     /// The product of the activated projection and a second one.
     Gate,
+    /// A recurrent cell over the positions, from what each position gives to its gates: [batch, position, gate · hidden] to
+    /// the states, [batch, position, hidden], for an LSTM h and c side by side. The gates are in torch's order.
+    Recur {
+        /// Which cell.
+        cell: RecurrentCell,
+        /// Positions are read from the last to the first.
+        reverse: bool,
+    },
+    /// h of the states of an LSTM, which are h and c side by side.
+    Hidden,
+    /// Two tensors side by side, along their features.
+    Beside,
+    /// The state after the last position that was read.
+    LastState {
+        /// Positions were read from the last to the first.
+        reverse: bool,
+    },
+    /// One value of each feature, over the positions.
+    Pool {
+        /// Which value.
+        pooling: Pooling,
+        /// The dimension of the positions: 1, or 2 where channels stand before them.
+        axis: usize,
+        /// The sequence whose padding is left out.
+        padding_of: Option<Side>,
+    },
+    /// Everything of a row of the batch in one row.
+    Flatten {
+        /// How many values that makes.
+        features: usize,
+    },
+    /// Values dropped at random while training; the identity outside of it.
+    Dropout {
+        /// The share that is dropped.
+        p: f32,
+    },
     /// The output projection, multiplied by a factor.
     Logits {
         /// What the decoder's output is multiplied by first.
@@ -107,16 +150,29 @@ pub enum Op {
     },
 }
 
-/// Which cells of a score matrix are shut.
+/// What is made of the positions of a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooling {
+    /// The largest value.
+    Max,
+    /// The mean.
+    Mean,
+    /// That of the first position.
+    First,
+    /// That of the last position that is not padding.
+    Last,
+}
+
+/// Which cells of a score matrix are masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaskKind {
     /// The queries.
     pub queries: Side,
     /// The keys.
     pub keys: Side,
-    /// Keys after the query are shut.
+    /// Keys after the query are masked.
     pub causal: bool,
-    /// Keys that are padding are shut.
+    /// Keys that are padding are masked.
     pub padding: bool,
 }
 
@@ -171,140 +227,7 @@ pub fn kv_head(head: usize, heads: usize, kv_heads: usize) -> usize {
     head / (heads / kv_heads.max(1)).max(1)
 }
 
-/// How an operation's tensor relates to the one it reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// A tensor of its own, in the order of its dimensions.
-    Own,
-    /// Another name of its input.
-    Name,
-    /// Its input's values, whose heads an executor may leave where they lie: [batch, length, head · feature].
-    NameInHeads,
-    /// A tensor of its own, whose heads an executor may keep as [batch, length, head · feature].
-    OwnInHeads,
-}
-
 impl Op {
-    /// How its tensor relates to its input's.
-    pub fn layout(&self) -> Layout {
-        match self {
-            Self::Same => Layout::Name,
-            Self::SplitHeads(_) => Layout::NameInHeads,
-            Self::Rotate { .. } => Layout::OwnInHeads,
-            Self::Ids(_)
-            | Self::TypeIds(_)
-            | Self::Features
-            | Self::Embed { .. }
-            | Self::Positions { .. }
-            | Self::AddPositions
-            | Self::Conv1d { .. }
-            | Self::Transpose
-            | Self::Norm { .. }
-            | Self::Linear
-            | Self::Scores { .. }
-            | Self::RelativeBias { .. }
-            | Self::Mask(_)
-            | Self::AddMask { .. }
-            | Self::Squash(_)
-            | Self::Context
-            | Self::MergeHeads(_)
-            | Self::Residual { .. }
-            | Self::Activate(_)
-            | Self::Gate
-            | Self::Logits { .. } => Layout::Own,
-        }
-    }
-
-    /// The sequence whose positions it reads by itself, not through its inputs.
-    pub fn reads(&self) -> Option<Side> {
-        match self {
-            Self::Ids(side)
-            | Self::TypeIds(side)
-            | Self::Positions { side, .. }
-            | Self::Rotate { side, .. } => Some(*side),
-            Self::Features => Some(Side::Source),
-            Self::RelativeBias { stack, .. } => Some(stack.side()),
-            Self::Mask(kind) => Some(kind.queries),
-            Self::Embed { .. }
-            | Self::AddPositions
-            | Self::Conv1d { .. }
-            | Self::Transpose
-            | Self::Same
-            | Self::Norm { .. }
-            | Self::Linear
-            | Self::SplitHeads(_)
-            | Self::Scores { .. }
-            | Self::AddMask { .. }
-            | Self::Squash(_)
-            | Self::Context
-            | Self::MergeHeads(_)
-            | Self::Residual { .. }
-            | Self::Activate(_)
-            | Self::Gate
-            | Self::Logits { .. } => None,
-        }
-    }
-
-    /// Whether the last dimension counts keys, so that it grows with a cache while queries do not.
-    pub fn counts_keys(&self) -> bool {
-        match self {
-            Self::Scores { .. }
-            | Self::AddMask { .. }
-            | Self::Squash(_)
-            | Self::Mask(_)
-            | Self::RelativeBias { .. } => true,
-            Self::Ids(_)
-            | Self::TypeIds(_)
-            | Self::Features
-            | Self::Embed { .. }
-            | Self::Positions { .. }
-            | Self::AddPositions
-            | Self::Conv1d { .. }
-            | Self::Transpose
-            | Self::Same
-            | Self::Norm { .. }
-            | Self::Linear
-            | Self::SplitHeads(_)
-            | Self::Rotate { .. }
-            | Self::Context
-            | Self::MergeHeads(_)
-            | Self::Residual { .. }
-            | Self::Activate(_)
-            | Self::Gate
-            | Self::Logits { .. } => false,
-        }
-    }
-
-    /// The operation's name in JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Ids(_) => "ids",
-            Self::TypeIds(_) => "type_ids",
-            Self::Features => "features",
-            Self::Embed { .. } => "embed",
-            Self::Positions { .. } => "positions",
-            Self::AddPositions => "add_positions",
-            Self::Conv1d { .. } => "conv1d",
-            Self::Transpose => "transpose",
-            Self::Same => "same",
-            Self::Norm { .. } => "norm",
-            Self::Linear => "linear",
-            Self::SplitHeads(_) => "split_heads",
-            Self::Rotate { .. } => "rotate",
-            Self::Scores { .. } => "scores",
-            Self::RelativeBias { .. } => "relative_bias",
-            Self::Mask(_) => "mask",
-            Self::AddMask { .. } => "add_mask",
-            Self::Squash(_) => "squash",
-            Self::Context => "context",
-            Self::MergeHeads(_) => "merge_heads",
-            Self::Residual { .. } => "residual",
-            Self::Activate(_) => "activate",
-            Self::Gate => "gate",
-            Self::Logits { .. } => "logits",
-        }
-    }
-
     /// The shape rule: what leaves the operation, from what enters it.
     pub(crate) fn output(&self, inputs: &[&[Dim]], weights: &[&[Dim]]) -> Vec<Dim> {
         let input = |i: usize| inputs.get(i).copied().unwrap_or_default();
@@ -322,11 +245,40 @@ impl Op {
                 };
                 vec![rows, side.length(), Dim::Model]
             }
-            Self::Conv1d { stride } => {
-                vec![Dim::Batch, at(weight(0), 0), if stride == 1 { Dim::Frames } else { Dim::Source }]
-            }
+            Self::Conv1d { length, .. } => vec![Dim::Batch, at(weight(0), 0), length],
             Self::Transpose => vec![at(input(0), 0), at(input(0), 2), at(input(0), 1)],
-            Self::Linear | Self::Logits { .. } => vec![at(input(0), 0), at(input(0), 1), at(weight(0), 0)],
+            Self::Linear | Self::Logits { .. } => {
+                let before = input(0).split_last().map(|(_, before)| before).unwrap_or_default();
+                before.iter().copied().chain([at(weight(0), 0)]).collect()
+            }
+            // Of W_hh, [gate · hidden, hidden].
+            Self::Recur { cell, .. } => {
+                let states = match (cell, at(weight(0), 1)) {
+                    (RecurrentCell::Lstm, Dim::Fixed(hidden)) => Dim::Fixed(2 * hidden),
+                    (_, hidden) => hidden,
+                };
+                vec![at(input(0), 0), at(input(0), 1), states]
+            }
+            Self::Hidden => {
+                let half = match at(input(0), 2) {
+                    Dim::Fixed(states) => Dim::Fixed(states / 2),
+                    other => other,
+                };
+                vec![at(input(0), 0), at(input(0), 1), half]
+            }
+            Self::Beside => {
+                let sum = inputs.iter().map(|dims| match dims.last() {
+                    Some(Dim::Fixed(n)) => *n,
+                    _ => 0,
+                });
+                let before = input(0).split_last().map(|(_, before)| before).unwrap_or_default();
+                before.iter().copied().chain([Dim::Fixed(sum.sum())]).collect()
+            }
+            Self::LastState { .. } => vec![at(input(0), 0), at(input(0), 2)],
+            Self::Pool { axis, .. } => {
+                input(0).iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, dim)| *dim).collect()
+            }
+            Self::Flatten { features } => vec![at(input(0), 0), Dim::Fixed(features)],
             Self::SplitHeads(s) => {
                 let heads = match at(input(0), 2) {
                     Dim::KvInner(_) => Dim::KvHeads(s),
@@ -349,9 +301,10 @@ impl Op {
             | Self::Rotate { .. }
             | Self::Norm { .. }
             | Self::AddMask { .. }
-            | Self::Squash(_)
+            | Self::Normalise(_)
             | Self::Residual { .. }
             | Self::Activate(_)
+            | Self::Dropout { .. }
             | Self::Gate => input(0).to_vec(),
         }
     }

@@ -1,25 +1,25 @@
-//! What a checkpoint is when it is not an encoder-decoder that can be drawn.
+//! What a checkpoint is when it is not a model that can be drawn.
 
 use crate::facts::Configs;
 use crate::names::TensorSpec;
 
-/// A checkpoint without cross-attention, or one whose names mean nothing here.
+/// A checkpoint that is not one of the known models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Other {
     /// What it is.
     pub kind: OtherKind,
-    /// What says so.
+    /// The reason.
     pub because: String,
 }
 
-/// The kinds of checkpoint that are told from each other.
+/// The kinds of checkpoint that are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherKind {
     /// A language model: GPT, Llama.
     DecoderOnly,
-    /// A model that only reads: BERT, T5's encoder alone.
+    /// A model without a decoder: BERT, T5's encoder alone.
     EncoderOnly,
-    /// No model: what is added to the weights of another, as LoRA does.
+    /// Not a whole model: an adapter such as LoRA, which is added to the weights of another.
     Adapter,
     /// It has cross-attention, under names that are not known here.
     EncoderDecoder,
@@ -111,13 +111,13 @@ pub(crate) fn adapter(tensors: &[TensorSpec], configs: &Configs<'_>) -> Option<O
     Some(Other { kind: OtherKind::Adapter, because })
 }
 
-/// Models with cross-attention that only look like a known family, and why they are not taken for it.
+/// Models with cross-attention that look like a known family but differ, and how they differ.
 const NOT_SUPPORTED: &[(&str, &str)] = &[(
     "speech_to_text",
-    "Speech2Text reads audio through convolutions of its own; of audio models only Whisper is run",
+    "Speech2Text reads audio through other convolutions; of audio models only Whisper can be run",
 )];
 
-/// A model that is known by name and not run.
+/// A model that is known by name but cannot be run.
 pub(crate) fn not_supported(configs: &Configs<'_>) -> Option<Other> {
     let said = configs.first(&["model_type"])?;
     let (_, why) = NOT_SUPPORTED.iter().find(|(word, _)| said.value.as_str() == Some(word))?;

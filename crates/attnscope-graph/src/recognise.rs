@@ -1,4 +1,4 @@
-//! From names, shapes and configs to a model: which family, how large, how joined, and who says so.
+//! From names, shapes and configs to a model: its family, sizes and wiring, with the source of each fact.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ use crate::wiring::{CrossMask, EmbeddingScale, PositionCount, Positions, Switch,
 pub struct Model {
     /// Its family, or the closest one.
     pub family: &'static Family,
-    /// What its config calls it, where no family goes by that name: the drawing is of the closest.
+    /// What its config calls it, where that is no known family: it is drawn as the closest family.
     pub unknown_type: Option<String>,
     /// How its weights are named.
     pub scheme: &'static NameScheme,
@@ -51,11 +51,11 @@ pub struct Model {
 pub enum Recognised {
     /// A model that this program draws and runs.
     Model(Box<Model>),
-    /// Something else, told as far as it can be.
+    /// Something else, described as far as possible.
     Other(Other),
 }
 
-/// Finds out what a listing of tensors is. `heads` is the user's word, which outranks every document.
+/// Finds out what a listing of tensors is. `heads` is given by the user and outranks every document.
 pub fn recognise(
     tensors: Vec<TensorSpec>,
     configs: &[Config<'_>],
@@ -77,13 +77,13 @@ pub fn recognise(
     let mut facts = found.facts.clone();
     let sizes = measure(&graph, &lookup, &configs, &found.architecture, &wiring, heads, &mut facts)?;
     if let Some(buckets) = relative_buckets(&found.architecture, &sizes) {
-        // The table tells how many rows it has; the graph is built with what it says.
+        // The number of rows comes from the table itself, and the graph is built with it.
         wiring.relative_buckets = buckets;
         graph = build(&found.architecture, &wiring);
     }
     let binding = bind(&graph, &sizes, &lookup);
     if let Some(word) = &found.unknown {
-        // Less than half in common is no likeness.
+        // With less than half in common it is not similar.
         if binding.bound() * 2 < graph.weights().len() {
             let because = format!("config.json calls it {word:?}, and no known family is close to it");
             return Ok(Recognised::Other(Other { kind: OtherKind::EncoderDecoder, because }));
@@ -131,16 +131,18 @@ impl Model {
         }
     }
 
-    /// Tensors among the model's own that no node uses: not an optimizer's, not a counter.
-    pub fn unused_of_model(&self) -> usize {
-        let own = |&&i: &&usize| {
+    /// Tensors among the model's own that no node uses: not an optimizer's, not a counter, not a head for another task.
+    pub fn unused_of_model(&self) -> Vec<usize> {
+        let head = self.task_head().map(|head| head.tensors).unwrap_or_default();
+        let own = |&i: &usize| {
             let tensor = &self.tensors[i];
-            tensor.name.starts_with(&self.prefix) && tensor.shape.iter().product::<usize>() > 1
+            let is_matrix = tensor.shape.iter().product::<usize>() > 1;
+            tensor.name.starts_with(&self.prefix) && is_matrix && !head.contains(&i)
         };
-        self.binding.unused.iter().filter(own).count()
+        self.binding.unused.iter().copied().filter(own).collect()
     }
 
-    /// The elements of a weight that the file has; 0 for one that it has not.
+    /// The elements of a weight; 0 if the file does not have it.
     pub fn elements(&self, weight: WeightId) -> u64 {
         match self.binding.slot(weight) {
             Slot::Bound(found) => elements(found, &self.tensors),
@@ -156,7 +158,7 @@ impl Model {
         }
     }
 
-    /// Distinct elements of the weights that the file has, buffers apart: (parameters, buffers).
+    /// Distinct elements of the weights that the file has: (parameters, buffers).
     pub fn parameters(&self) -> (u64, u64) {
         let (mut parameters, mut buffers) = (0u64, 0u64);
         let mut seen = std::collections::HashSet::new();
@@ -174,10 +176,10 @@ impl Model {
     }
 }
 
-/// The source of a fact that nobody knows from the file.
+/// The source of a fact that the file does not tell.
 pub const ASSUMED: &str = "not known from the file, assumed";
 
-/// A fact for each field of the wiring that has a say, in its order.
+/// A fact for each field of the wiring that applies, in the wiring's order.
 fn wiring_facts(
     architecture: &Architecture,
     wiring: &Wiring,
@@ -188,8 +190,10 @@ fn wiring_facts(
     let default = format!("{}'s default", family.title);
     let positions = [wiring.source_positions, wiring.target_positions];
     let [encoder, decoder] = Stack::ALL.map(|stack| architecture.has(stack));
-    // Fields of a stack that the model does not have, or that follow from another one that is off, say nothing.
+    // Fields of a stack that the model lacks, or of a feature that is off, do not apply.
     let idle = |name: &str| match name {
+        // Blocks that read embeddings have no part of a Transformer.
+        _ if !encoder && !decoder => !matches!(name, "source_positions" | "embedding_scale"),
         "source_positions" | "source_embedding_norm" | "encoder_final_norm" | "front" if !encoder => true,
         "target_positions" | "target_embedding_norm" | "decoder_final_norm" | "causal_mask" if !decoder => {
             true
@@ -217,7 +221,7 @@ fn wiring_facts(
         .collect()
 }
 
-/// Newer configs say that an output is tied which the file stores apart.
+/// Newer configs call an output tied although the file stores it separately.
 fn note_tie(configs: &Configs<'_>, wiring: &Wiring, facts: &mut [Fact]) -> Result<(), FactError> {
     let said = configs.flag(&["tie_word_embeddings"])?.filter(|said| said.value != wiring.tied_output);
     let fact = facts.iter_mut().find(|f| f.name == "tied_output");
@@ -246,7 +250,7 @@ fn relative_buckets(architecture: &Architecture, sizes: &Sizes) -> Option<usize>
     architecture.stacks().find_map(|stack| sizes.get(Dim::Buckets(stack)))
 }
 
-/// Everything that stands in the way of a run, in words.
+/// Everything that prevents a run, in words.
 pub(crate) fn obstacles_of(
     architecture: &Architecture,
     graph: &Graph,
@@ -284,7 +288,7 @@ pub(crate) fn obstacles_of(
     obstacles
 }
 
-/// A tensor of no elements has the right shape in a model of no size, and nothing to compute with.
+/// In a model of size 0, a tensor without elements has the right shape, but nothing can be computed.
 fn empty_weights(graph: &Graph, binding: &Binding, tensors: &[TensorSpec]) -> Option<String> {
     let is_empty = |(_, slot): &(WeightId, &Slot)| match slot {
         Slot::Bound(found) => elements(found, tensors) == 0,
@@ -296,8 +300,8 @@ fn empty_weights(graph: &Graph, binding: &Binding, tensors: &[TensorSpec]) -> Op
     Some(format!("{count} of {} weights have no elements, {path} first", graph.weights().len()))
 }
 
-/// Half of the decoder's buckets are for a distance each; the others divide what is beyond, up to the largest distance,
-/// which must therefore be larger.
+/// Half of the decoder's buckets hold one distance each; the others share the distances beyond, up to the largest, which must
+/// therefore be larger.
 fn near_distance(wiring: &Wiring, sizes: &Sizes, facts: &[Fact]) -> Option<String> {
     let buckets = sizes.get(Dim::Buckets(Stack::Decoder)).filter(|_| wiring.relative_bias)?;
     let distance = wiring.relative_max_distance;
@@ -315,7 +319,7 @@ mod tests {
     use crate::family::FAMILIES;
     use crate::listing::{family, recognised, tensors};
 
-    /// What a family's graph asks for, under the names of its scheme, is recognised as that family with nothing missing.
+    /// The weights of a family's graph, under the names of its scheme, are recognised as that family with nothing missing.
     #[test]
     fn every_family_recognises_its_own_listing() {
         for family in FAMILIES {

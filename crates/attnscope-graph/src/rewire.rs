@@ -1,4 +1,4 @@
-//! The same weights joined in another way: what a hypothesis about a model is made of.
+//! The same weights with another wiring: a hypothesis about a model.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::names::Lookup;
 use crate::recognise::{Model, obstacles_of};
 use crate::wiring::Wiring;
 
-/// A field of the wiring that cannot be set so.
+/// Why a field of the wiring cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WiringError {
     /// There is no such field.
@@ -30,7 +30,7 @@ pub enum WiringError {
 }
 
 impl Model {
-    /// The model with some fields of its wiring as the user says, who outranks every document.
+    /// The model with some fields of its wiring set by the user, who outranks every document.
     pub fn with_wiring(&self, edits: &[(String, Value)]) -> Result<Self, WiringError> {
         let (mut wiring, known) = (self.wiring, Wiring::fields());
         for (field, value) in edits {
@@ -63,13 +63,13 @@ impl Model {
         Ok(model)
     }
 
-    /// The model with another wiring and, where one is given, another head count in both stacks. The graph is built anew
-    /// and bound to the same tensors; what the new graph asks for and the file does not have is among the obstacles.
+    /// The model with another wiring and, where one is given, another head count in both stacks. The graph is built again and
+    /// bound to the same tensors; weights that it needs and the file lacks are listed as obstacles.
     pub fn rewired(&self, wiring: &Wiring, heads: Option<usize>) -> Self {
         self.rewired_by_stack(wiring, |_| heads)
     }
 
-    /// The same with a head count of its own for each stack.
+    /// The same with one head count per stack.
     pub fn rewired_by_stack(&self, wiring: &Wiring, heads: impl Fn(Stack) -> Option<usize>) -> Self {
         let graph = build(&self.architecture, wiring);
         let mut sizes = self.sizes.clone();

@@ -1,7 +1,8 @@
-//! What a node is in its model. A node's path follows from its role, so nobody needs to take a path apart.
+//! What a node is in its model. A node's path follows from its role, so paths need not be parsed.
 
 use std::fmt;
 
+use crate::block::RecurrentCell;
 use crate::dim::{Side, Stack};
 
 /// What a node is in its model.
@@ -13,12 +14,63 @@ pub enum Role {
     Audio(AudioStep),
     /// A step of a layer: `decoder.1.cross_attn.q`.
     Layer(Stack, usize, LayerStep),
-    /// What a stack gives to its readers: `encoder.out`.
+    /// The output of a stack: `encoder.out`.
     StackOut(Stack),
     /// A step after the last stack, before the logits: `head.norm`.
     Head(HeadStep),
-    /// A score for every token.
+    /// A step of a classifier's block, counted from 0: `classifier.0.conv`.
+    Block(usize, BlockStep),
+    /// A score for every token, or for every class.
     Logits,
+}
+
+/// A step of a block of a classifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockStep {
+    /// Channels moved before positions, for a convolution.
+    ChannelsFirst,
+    /// Channels moved behind positions again.
+    ChannelsLast,
+    /// A convolution.
+    Conv,
+    /// An activation.
+    Act,
+    /// A pool over positions.
+    Pool,
+    /// Positions and features in one row.
+    Flatten,
+    /// A learned map.
+    Linear,
+    /// Dropout.
+    Dropout,
+    /// A step of one direction of a recurrent layer.
+    Recurrent(RecurrentCell, Direction, RecurrentStep),
+    /// Both directions of a recurrent layer side by side.
+    BothDirections(RecurrentCell),
+    /// The last states of both directions side by side.
+    BothStates,
+}
+
+/// The way in which a recurrent layer reads positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// From the first to the last.
+    Forward,
+    /// From the last to the first.
+    Backward,
+}
+
+/// A step of one direction of a recurrent layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RecurrentStep {
+    /// What each position gives to the gates.
+    Input,
+    /// h and c of every position.
+    States,
+    /// h of every position.
+    Hidden,
+    /// h after the last position that was read.
+    Last,
 }
 
 /// A step from the ids of a sequence to what the first layer reads.
@@ -40,6 +92,8 @@ pub enum EntryStep {
     EmbedSum,
     /// What the first layer reads.
     EmbedPos,
+    /// That after dropout.
+    Dropout,
 }
 
 /// A step of the audio front end.
@@ -62,7 +116,7 @@ pub enum LayerStep {
     Attention(AttentionKind, AttentionStep),
     /// A step of the feed-forward.
     FeedForward(FeedForwardStep),
-    /// What the layer leaves in the stream.
+    /// The output of the layer.
     Out,
 }
 
@@ -112,6 +166,8 @@ pub enum AttentionStep {
     Context,
     /// The output projection.
     Out,
+    /// That after dropout.
+    Dropout,
     /// The sum with the stream.
     Residual,
 }
@@ -133,6 +189,8 @@ pub enum FeedForwardStep {
     Gated,
     /// The projection back to the stream's width.
     Out,
+    /// That after dropout.
+    Dropout,
     /// The sum with the stream.
     Residual,
 }
@@ -153,7 +211,12 @@ impl Role {
     pub fn layer(self) -> Option<(Stack, usize)> {
         match self {
             Self::Layer(stack, n, _) => Some((stack, n)),
-            Self::Entry(..) | Self::Audio(_) | Self::StackOut(_) | Self::Head(_) | Self::Logits => None,
+            Self::Entry(..)
+            | Self::Audio(_)
+            | Self::StackOut(_)
+            | Self::Head(_)
+            | Self::Block(..)
+            | Self::Logits => None,
         }
     }
 
@@ -175,7 +238,7 @@ impl Role {
         }
     }
 
-    /// Whether it is this step of an attention of this kind, in whatever layer.
+    /// Whether it is this step of an attention of this kind, in any layer.
     pub fn is(self, kind: AttentionKind, step: AttentionStep) -> bool {
         self.attention().is_some_and(|(place, own)| place.kind == kind && own == step)
     }
@@ -230,6 +293,7 @@ impl AttentionStep {
             Self::ContextHeads => "context_heads",
             Self::Context => "context",
             Self::Out => "out",
+            Self::Dropout => "dropout",
             Self::Residual => "residual",
         }
     }
@@ -246,6 +310,7 @@ impl FeedForwardStep {
             Self::Gate => "gate",
             Self::Gated => "gated",
             Self::Out => "out",
+            Self::Dropout => "dropout",
             Self::Residual => "residual",
         }
     }
@@ -263,6 +328,7 @@ impl EntryStep {
             Self::Positions => "positions",
             Self::EmbedSum => "embed_sum",
             Self::EmbedPos => "embed_pos",
+            Self::Dropout => "dropout",
         }
     }
 }
@@ -274,6 +340,48 @@ impl HeadStep {
             Self::Dense => "dense",
             Self::Act => "act",
             Self::Norm => "norm",
+        }
+    }
+}
+
+impl fmt::Display for BlockStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ChannelsFirst => "channels_first",
+            Self::ChannelsLast => "channels_last",
+            Self::Conv => "conv",
+            Self::Act => "act",
+            Self::Pool => "pool",
+            Self::Flatten => "flatten",
+            Self::Linear => "linear",
+            Self::Dropout => "dropout",
+            Self::BothStates => "last",
+            Self::BothDirections(cell) => return write!(f, "{}.out", cell.name()),
+            Self::Recurrent(cell, direction, step) => {
+                return write!(f, "{}.{}.{}", cell.name(), direction.name(), step.name());
+            }
+        })
+    }
+}
+
+impl Direction {
+    /// The segment of paths that stands for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+        }
+    }
+}
+
+impl RecurrentStep {
+    /// The last segment of its path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::States => "states",
+            Self::Hidden => "hidden",
+            Self::Last => "last",
         }
     }
 }
@@ -302,6 +410,7 @@ impl fmt::Display for Role {
             }
             Self::StackOut(stack) => write!(f, "{}.out", stack.name()),
             Self::Head(step) => write!(f, "head.{}", step.name()),
+            Self::Block(n, step) => write!(f, "classifier.{n}.{step}"),
             Self::Logits => write!(f, "logits"),
         }
     }

@@ -5,7 +5,10 @@
 use crate::dim::{Dim, Stack};
 use crate::graph::{Graph, NodeId, WeightId};
 use crate::op::Op;
-use crate::role::{AttentionKind, AttentionStep, EntryStep, FeedForwardStep, HeadStep, LayerStep, Role};
+use crate::role::{
+    AttentionKind, AttentionStep, BlockStep, EntryStep, FeedForwardStep, HeadStep, LayerStep, RecurrentStep,
+    Role,
+};
 
 /// How many there are.
 pub const SNAPSHOTS: usize = 43;
@@ -52,7 +55,7 @@ pub struct Cut {
 /// A row of the table. `{n}` stands for the layer.
 type Row = (usize, &'static str, &'static str);
 
-/// Number, path, what it is. Rows that need more than one whole node are told apart in [`view`].
+/// Number, path, what it is. Rows that show more than one whole node are handled in [`view`].
 const TABLE: [Row; SNAPSHOTS] = [
     (1, "src.ids", "source token ids"),
     (2, "tgt.ids", "target token ids, as the decoder reads them"),
@@ -103,8 +106,10 @@ const TABLE: [Row; SNAPSHOTS] = [
 /// has.
 pub fn snapshots(graph: &Graph, layer: usize) -> Vec<Snapshot> {
     let stacks: Vec<Stack> = Stack::ALL.into_iter().filter(|&stack| graph.layers(stack) > 0).collect();
-    if let [stack] = stacks[..] {
-        return single_stack(graph, stack, layer);
+    match stacks[..] {
+        [stack] => return single_stack(graph, stack, layer),
+        [] if graph.has_classifier() => return single_stack(graph, Stack::Encoder, layer),
+        _ => {}
     }
     let snapshot = |&(number, path, what): &Row| {
         let view = view(graph, number, &path.replace("{n}", &layer.to_string()));
@@ -151,16 +156,47 @@ fn single_stack(graph: &Graph, stack: Stack, layer: usize) -> Vec<Snapshot> {
         (one(of_layer(LayerStep::Out)), "output of the layer"),
         (one(graph.at(Role::StackOut(stack))), "output of the last layer, normed where the model does so"),
         (one(graph.at(Role::Head(HeadStep::Norm))), "the head's norm"),
-        (one(logits), "a score for every token of the vocabulary"),
+        (
+            one(logits),
+            match graph.has_classifier() {
+                true => "a score for every class",
+                false => "a score for every token of the vocabulary",
+            },
+        ),
     ];
+    for (id, node) in graph.iter() {
+        if let Role::Block(_, step) = node.role {
+            stops.push((one(Some(id)), block_words(step)));
+        }
+    }
     stops.retain(|(view, _)| !view.nodes().is_empty());
-    // A view of several is where the last of them is computed.
+    // A view of several nodes is placed where the last of them is computed.
     stops.sort_by_key(|(view, _)| view.nodes().iter().max().copied());
     let first = entry(EntryStep::Ids).map(|ids| (View::Row(ids), "token ids"));
     let corner = corner.map(|view| (view, "corner of the embedding table"));
-    let last = logits.map(|logits| (View::FirstLogits(logits), "first logits of the last token"));
+    let last = logits.filter(|_| !graph.has_classifier());
+    let last = last.map(|logits| (View::FirstLogits(logits), "first logits of the last token"));
     let walk = first.into_iter().chain(corner).chain(stops).chain(last);
     walk.enumerate().map(|(i, (view, what))| Snapshot { number: i + 1, what, view }).collect()
+}
+
+/// What a step of a classifier's block gives.
+fn block_words(step: BlockStep) -> &'static str {
+    match step {
+        BlockStep::ChannelsFirst => "features before positions, as a convolution reads them",
+        BlockStep::ChannelsLast => "positions before features again",
+        BlockStep::Conv => "windows of positions, one number a channel",
+        BlockStep::Act => "after the activation",
+        BlockStep::Pool => "one number a feature, positions are gone",
+        BlockStep::Flatten => "all positions in one row",
+        BlockStep::Linear => "a learned map",
+        BlockStep::Dropout => "the same value outside of training",
+        BlockStep::Recurrent(_, _, RecurrentStep::Input) => "what each position gives to the gates",
+        BlockStep::Recurrent(_, _, RecurrentStep::States) => "h and c of every position",
+        BlockStep::Recurrent(_, _, RecurrentStep::Hidden) => "the state after every position",
+        BlockStep::Recurrent(_, _, RecurrentStep::Last) => "the state once all positions were read",
+        BlockStep::BothDirections(_) | BlockStep::BothStates => "both directions side by side",
+    }
 }
 
 /// The numbers under which a node is seen when its own layer is opened.
@@ -173,7 +209,7 @@ pub fn snapshot_numbers(graph: &Graph, node: NodeId) -> Vec<usize> {
 /// order of computation.
 pub fn computed_before(graph: &Graph, walk: &[Snapshot], snapshot: &Snapshot) -> Vec<usize> {
     let earlier: Vec<&Snapshot> = walk.iter().filter(|s| s.number < snapshot.number).collect();
-    // One term of a residual sum has a number of its own, and was computed there.
+    // One term of a residual sum has its own snapshot, and was computed there.
     let is_new = |id: &NodeId| earlier.iter().all(|s| !s.view.nodes().contains(id));
     let own: Vec<NodeId> = snapshot.view.nodes().iter().copied().filter(is_new).collect();
     let uses = |s: &&&Snapshot| {
@@ -196,7 +232,7 @@ pub fn order_note(graph: &Graph, walk: &[Snapshot]) -> Option<String> {
 }
 
 fn view(graph: &Graph, number: usize, path: &str) -> View {
-    // A model that hears has features where others have ids, and convolutions where others have a table.
+    // An audio model has features instead of ids, and convolutions instead of a table.
     if let (1, Some(mel)) = (number, graph.find("audio.mel")) {
         return View::Nodes(vec![mel]);
     }
@@ -218,7 +254,7 @@ fn view(graph: &Graph, number: usize, path: &str) -> View {
     }
 }
 
-/// The table speaks of text; two rows are something else in a model that hears.
+/// The table is written for text models; two rows differ in an audio model.
 fn words(number: usize, what: &'static str, view: &View, graph: &Graph) -> &'static str {
     match (number, view) {
         (1, View::Nodes(_)) => "log-mel features",
@@ -262,7 +298,7 @@ impl View {
         }
     }
 
-    /// Its shape, from the shape of what it is cut out of.
+    /// Its shape, from the shape of the tensor that it is cut out of.
     pub fn shape(&self, whole: &[usize]) -> Vec<usize> {
         match self {
             Self::Nodes(_) => whole.to_vec(),
@@ -273,7 +309,7 @@ impl View {
         }
     }
 
-    /// The places of its values in what it is cut out of, row-major.
+    /// The indices of its values in the tensor that it is cut out of, row-major.
     pub fn places(&self, whole: &[usize], cut: Cut) -> Vec<usize> {
         match (self, whole) {
             (Self::Nodes(_), _) => (0..whole.iter().product()).collect(),
@@ -285,6 +321,9 @@ impl View {
                 let depth: usize = depth.iter().product();
                 let row = |r| (0..CORNER.min(*columns)).map(move |c| (r * columns + c) * depth);
                 (0..CORNER.min(*rows)).flat_map(row).collect()
+            }
+            (Self::FirstLogits(_), [_, classes]) => {
+                (cut.row * classes..cut.row * classes + FIRST.min(*classes)).collect()
             }
             (Self::FirstLogits(_), [_, length, vocabulary]) => {
                 let start = (cut.row * length + cut.last.min(length.saturating_sub(1))) * vocabulary;
@@ -313,7 +352,7 @@ mod tests {
         sizes
     }
 
-    /// The shapes that design and lecture give for the toy, row by row.
+    /// The shapes of the toy model in the lecture, row by row.
     #[test]
     fn the_toys_shapes_are_those_of_the_walk() {
         let wiring = Wiring { shared_embeddings: false, tied_output: false, ..Wiring::VASWANI };

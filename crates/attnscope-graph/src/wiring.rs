@@ -1,4 +1,4 @@
-//! Every degree of freedom in which encoder-decoder Transformers differ, in one value.
+//! Everything in which Transformers differ, in one value.
 //!
 //! A family is a default wiring; a config edits it; a hypothesis about a broken model is another edit. The serde
 //! names are the words of the JSON output.
@@ -13,10 +13,11 @@ pub struct Wiring {
     /// What the scores are divided by.
     pub score_scale: ScoreScale,
     /// What turns scores into weights.
-    pub squash: Squash,
-    /// How often an attention's output is added to the stream.
+    #[serde(rename = "squash")]
+    pub normaliser: Normaliser,
+    /// The residual scale: what an attention's output is multiplied by before it is added to the stream.
     pub residual_gain: f32,
-    /// Which attentions that is about.
+    /// Which attentions have that residual scale.
     pub residual_gain_at: GainAt,
     /// The feed-forward layer's activation.
     pub activation: Activation,
@@ -36,9 +37,9 @@ pub struct Wiring {
     pub encoder_final_norm: bool,
     /// A norm after the last layer of the decoder.
     pub decoder_final_norm: bool,
-    /// What is known of positions in the source.
+    /// Where the source's positions come from.
     pub source_positions: Positions,
-    /// What is known of positions in the target.
+    /// Where the target's positions come from.
     pub target_positions: Positions,
     /// The row of the position table that position 0 takes.
     pub position_offset: usize,
@@ -46,21 +47,21 @@ pub struct Wiring {
     pub position_count: PositionCount,
     /// What embeddings are multiplied by.
     pub embedding_scale: EmbeddingScale,
-    /// Whether the target's embeddings are multiplied too: Blenderbot-small forgets to.
+    /// Whether the target's embeddings are multiplied, too: in Blenderbot-small they are not.
     pub scales_target: bool,
     /// A learned bias by distance, added to the scores of self-attention.
     pub relative_bias: bool,
-    /// Rows of the relative bias table, which the table itself tells.
+    /// Rows of the relative bias table; the table itself shows them.
     pub relative_buckets: usize,
-    /// Distances from here on share the last bucket.
+    /// Distances from this one on share the last bucket.
     pub relative_max_distance: usize,
     /// The decoder's self-attention sees no later position.
     pub causal_mask: Switch,
     /// No attention sees padding.
     pub padding_mask: Switch,
-    /// What cross-attention may not see.
+    /// What cross-attention masks.
     pub cross_mask: CrossMask,
-    /// The decoder reads the target moved right by one, behind a start token.
+    /// The decoder reads the target shifted right by one, after a start token.
     pub decoder_shift: Switch,
     /// What the logits are multiplied by.
     pub logit_scale: LogitScale,
@@ -75,15 +76,23 @@ pub struct Wiring {
     /// Keys and values have fewer heads than queries, and groups of heads share them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub grouped: bool,
-    /// The base of rotary positions, where there are some.
+    /// The base of rotary positions, where the model has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary_base: Option<f64>,
-    /// Which features rotary positions take for a pair, where there are some.
+    /// Which features are a pair for rotary positions, where the model has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary_pairs: Option<RotaryPairs>,
     /// A vector for each token's type is added to its embedding.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub token_types: bool,
+    /// The share of values that is dropped while training: after embeddings, and before each residual sum. A model that is
+    /// opened to be run has none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropout: f32,
+}
+
+fn is_zero(p: &f32) -> bool {
+    *p == 0.0
 }
 
 /// What the scores are divided by.
@@ -98,7 +107,7 @@ pub enum ScoreScale {
     None,
 }
 
-/// Which attentions are added to the stream more than once, where some are.
+/// Which attentions have a residual scale other than 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GainAt {
@@ -111,7 +120,7 @@ pub enum GainAt {
 /// What turns a row of scores into weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Squash {
+pub enum Normaliser {
     /// exp, divided by the row's sum.
     Softmax,
     /// 1 / (1 + exp(−x)), cell by cell.
@@ -167,7 +176,7 @@ impl Activation {
 
     /// The activation that a config means by a word; `None` if the word is not known.
     pub fn from_config(word: &str) -> Option<Self> {
-        // T5 means the tanh form by its gate's plain "gelu".
+        // In T5's "gated-gelu", "gelu" means the tanh form.
         if word == "gated-gelu" {
             return Some(Self::GeluTanh);
         }
@@ -193,11 +202,11 @@ pub enum NormKind {
     Rms,
 }
 
-/// Where a sublayer's norm stands.
+/// Where a sublayer's norm is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlace {
-    /// Before the sublayer; the sum stays raw.
+    /// Before the sublayer; the sum is not normed.
     Pre,
     /// After the sum.
     Post,
@@ -215,7 +224,7 @@ pub enum EmbeddingNorm {
     BeforePositions,
 }
 
-/// Where the model's sense of position comes from.
+/// Where positions come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Positions {
@@ -223,7 +232,7 @@ pub enum Positions {
     Table,
     /// Computed: sines in the first half of the width, cosines in the second.
     SinusoidHalves,
-    /// Computed: sines and cosines in turn.
+    /// Computed: sines and cosines alternate.
     SinusoidInterleaved,
     /// Computed as fairseq does: halves, frequencies spaced over one step fewer.
     SinusoidFairseq,
@@ -253,13 +262,13 @@ pub enum RotaryPairs {
     Neighbours,
 }
 
-/// What a position's number counts. It matters where padding stands before a row's tokens.
+/// What a position's number counts. It matters where padding comes before a row's tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PositionCount {
-    /// Every place before it, padding too: the same numbers in every row.
+    /// All positions before it, padding included: the same numbers in every row.
     Places,
-    /// The tokens before it: padding has no number, and every row has its own. fairseq and M2M-100 count so.
+    /// Only the tokens before it: padding has no number, and rows differ. fairseq and M2M-100 count so.
     Tokens,
 }
 
@@ -283,13 +292,13 @@ pub enum Switch {
     Off,
 }
 
-/// What cross-attention may not see.
+/// What cross-attention masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CrossMask {
     /// The source's padding.
     Padding,
-    /// Later source positions: a mistake, since the whole source is known.
+    /// Later source positions: a mistake, because the whole source is known.
     Causal,
 }
 
@@ -342,10 +351,10 @@ impl Biases {
 }
 
 impl Wiring {
-    /// The Transformer as it was published in 2017, which families differ from.
+    /// The Transformer as published in 2017. Families are described by their differences from it.
     pub const VASWANI: Self = Self {
         score_scale: ScoreScale::DHead,
-        squash: Squash::Softmax,
+        normaliser: Normaliser::Softmax,
         residual_gain: 1.0,
         residual_gain_at: GainAt::EveryAttention,
         activation: Activation::Relu,
@@ -379,6 +388,7 @@ impl Wiring {
         rotary_base: None,
         rotary_pairs: None,
         token_types: false,
+        dropout: 0.0,
     };
 
     /// The base of rotary positions where no config names one.
@@ -391,6 +401,7 @@ impl Wiring {
             rotary_base: Some(Self::ROTARY_BASE),
             rotary_pairs: Some(RotaryPairs::Halves),
             token_types: true,
+            dropout: 0.1,
             ..Self::VASWANI
         };
         match serde_json::to_value(every) {

@@ -1,10 +1,11 @@
-//! The words that explain a node: a formula and a sentence, for every operation.
+//! A formula and a sentence for every operation.
 
-use crate::dim::{Sizes, Stack};
+use crate::block::RecurrentCell;
+use crate::dim::{Dim, Side, Sizes, Stack};
 use crate::graph::Node;
-use crate::op::Op;
-use crate::role::{AttentionKind, AttentionStep, FeedForwardStep, LayerStep, Role};
-use crate::wiring::{NormKind, PositionCount, Positions, Squash};
+use crate::op::{Op, Pooling};
+use crate::role::{AttentionKind, AttentionStep, BlockStep, EntryStep, FeedForwardStep, LayerStep, Role};
+use crate::wiring::{NormKind, Normaliser, PositionCount, Positions};
 
 /// The formula of a node, with numbers where they are known.
 pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
@@ -21,8 +22,23 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         },
         Op::AddPositions if node.inputs.len() > 2 => "embeddings + positions + types".into(),
         Op::AddPositions => "embeddings + positions".into(),
-        Op::Conv1d { stride } => format!("conv, kernel 3, stride {stride}"),
-        Op::Transpose => "channels last".into(),
+        Op::Conv1d { kernel, stride, .. } => format!("conv, kernel {kernel}, stride {stride}"),
+        Op::Transpose if node.role == Role::Entry(Side::Source, EntryStep::Embed) => "channels last".into(),
+        Op::Transpose => "channels and positions change places".into(),
+        Op::Recur { cell: RecurrentCell::Rnn, .. } => "h = tanh(x + h₋₁·Wᵀ + b)".into(),
+        Op::Recur { cell: RecurrentCell::Lstm, .. } => {
+            "i, f, g, o of x + h₋₁·Wᵀ + b; c = f×c₋₁ + i×g; h = o×tanh(c)".into()
+        }
+        Op::Hidden => "h of h and c".into(),
+        Op::Beside => "side by side".into(),
+        Op::LastState { reverse: false } => "h at the last position".into(),
+        Op::LastState { reverse: true } => "h at the first position, read last".into(),
+        Op::Pool { pooling: Pooling::Max, .. } => "max over positions".into(),
+        Op::Pool { pooling: Pooling::Mean, .. } => "mean over positions".into(),
+        Op::Pool { pooling: Pooling::First, .. } => "the first position".into(),
+        Op::Pool { pooling: Pooling::Last, .. } => "the position of the source's last token".into(),
+        Op::Flatten { .. } => "all positions in one row".into(),
+        Op::Dropout { p } => format!("dropout {p}, while training"),
         Op::Same => "the same value".into(),
         Op::Norm { kind, .. } => {
             let scaled = match kind {
@@ -44,8 +60,8 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
             let added = added.iter().filter(|(is, _)| *is).map(|(_, text)| *text);
             format!("scores{}", added.collect::<String>())
         }
-        Op::Squash(Squash::Softmax) => "softmax over keys".into(),
-        Op::Squash(Squash::Sigmoid) => "sigmoid of each cell".into(),
+        Op::Normalise(Normaliser::Softmax) => "softmax over keys".into(),
+        Op::Normalise(Normaliser::Sigmoid) => "sigmoid of each cell".into(),
         Op::Context => "weights·v".into(),
         Op::MergeHeads(_) => "heads side by side".into(),
         Op::Residual { gain: 1.0 } => "x + sublayer(x)".into(),
@@ -63,17 +79,20 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
     }
 }
 
-/// A sentence on what a node is for.
+/// What a node is for, in a sentence.
 pub fn sentence(node: &Node) -> &'static str {
     match node.op {
         Op::Ids(_) => "The token ids that enter this side of the model.",
-        Op::TypeIds(_) => "Which of two texts each token belongs to; a single text has type 0 throughout.",
-        Op::Features => "The audio as the encoder sees it: the energy in each mel band of each frame.",
+        Op::TypeIds(_) => "Which of two texts each token belongs to; in a single text all types are 0.",
+        Op::Features => "The audio as the encoder reads it: the energy in each mel band of each frame.",
         Op::Embed { .. } => "Each id is replaced by its row of the embedding table.",
         Op::Positions { .. } => "A vector for each position, so that order is visible to attention.",
         Op::AddPositions => "Embeddings with their positions: what the first layer reads.",
         Op::Conv1d { .. } => {
             "Neighbouring frames are mixed into features; the second convolution halves the frames."
+        }
+        Op::Transpose if matches!(node.role, Role::Block(..)) => {
+            "Features and positions change places, as the next step reads them."
         }
         Op::Transpose => "Frames become positions: time moves to where tokens are in text models.",
         Op::Same => match node.role {
@@ -81,11 +100,9 @@ pub fn sentence(node: &Node) -> &'static str {
                 "What the feed-forward reads: the stream after attention."
             }
             Role::Layer(_, _, LayerStep::In) => {
-                "What the layer reads: the stream as it was left by what came before."
+                "What the layer reads: the residual stream after the layers before it."
             }
-            Role::Layer(_, _, LayerStep::Out) => {
-                "What the layer leaves in the stream for what comes after it."
-            }
+            Role::Layer(_, _, LayerStep::Out) => "The residual stream after this layer.",
             Role::StackOut(Stack::Encoder) => "The encoder's result, which every cross-attention reads.",
             Role::StackOut(Stack::Decoder) => "The decoder's result, which the output projection reads.",
             _ => "A second name for a value.",
@@ -96,40 +113,53 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Rotate { .. } => {
             "Each pair of features is rotated by an angle that grows with the position, so that a score depends on the distance."
         }
-        Op::Scores { .. } => "How well each query fits each key, before anything is hidden.",
-        Op::RelativeBias { .. } => "A learned preference for distances, one a head, added to the scores.",
+        Op::Scores { .. } => "How well each query fits each key, before the mask.",
+        Op::RelativeBias { .. } => "A learned bias per distance and head, added to the scores.",
         Op::Mask(_) => "Which keys each query may see.",
-        Op::AddMask { .. } => "The scores with what must not be seen pushed to minus infinity.",
-        Op::Squash(_) => "How much of each key's value every query takes.",
+        Op::AddMask { .. } => "The scores with masked keys at minus infinity.",
+        Op::Normalise(_) => "How much of each key's value every query takes.",
         Op::Context => "The values, averaged with the weights, head by head.",
         Op::MergeHeads(_) => "The heads' results side by side again.",
-        Op::Residual { .. } => "The sublayer's result is added to the stream that passed it by.",
+        Op::Residual { .. } => "The sublayer's output is added to the residual stream.",
         Op::Activate(_) => "The non-linearity, element by element.",
-        Op::Gate => "One projection lets the other through, feature by feature.",
+        Op::Gate => "One projection gates the other, feature by feature.",
+        Op::Recur { .. } => {
+            "A state that is carried from position to position and takes in each position's input."
+        }
+        Op::Hidden => "The state that others read; the cell state stays within the layer.",
+        Op::Beside => "Both directions' features in one row.",
+        Op::LastState { .. } => "What the layer knows once it has read all positions.",
+        Op::Pool { .. } => "One value of each feature for the whole text, whatever its length.",
+        Op::Flatten { .. } => "Every position keeps features of its own: the order of words stays visible.",
+        Op::Dropout { .. } => {
+            "Some values are set to 0 at random while training; nothing happens outside of it."
+        }
+        Op::Logits { .. } if is_of_classes(node) => "A score for every class.",
         Op::Logits { .. } => "A score for every token of the vocabulary at every position.",
     }
 }
 
-/// A sentence on what a linear map is for.
+/// Whether logits are scores of classes, not of tokens.
+fn is_of_classes(node: &Node) -> bool {
+    matches!(node.dims.last(), Some(Dim::Fixed(_)))
+}
+
+/// What a linear map is for, in a sentence.
 fn linear_sentence(role: Role) -> &'static str {
     use AttentionKind::{CrossAttention, SelfAttention};
     use AttentionStep::{K, Out, Q, V};
     match role {
         Role::Layer(_, _, LayerStep::Attention(kind, step)) => match (kind, step) {
             (CrossAttention, Q) => {
-                "What each target position asks of the source, a learned map of the decoder's stream."
+                "What each target position looks for in the source: a learned map of the decoder's stream."
             }
-            (CrossAttention, K) => {
-                "What each source position can be found by, a learned map of the encoder's output."
-            }
+            (CrossAttention, K) => "What queries are compared with: a learned map of the encoder's output.",
             (CrossAttention, V) => {
-                "What each source position gives when it is looked at, from the encoder's output."
+                "What attention takes from each source position: a learned map of the encoder's output."
             }
-            (SelfAttention, Q) => "What each position asks for: a learned map of the stream.",
-            (SelfAttention, K) => "What each position can be found by: a learned map of the stream.",
-            (SelfAttention, V) => {
-                "What each position gives when it is looked at: a learned map of the stream."
-            }
+            (SelfAttention, Q) => "What each position looks for: a learned map of the stream.",
+            (SelfAttention, K) => "What queries are compared with: a learned map of the stream.",
+            (SelfAttention, V) => "What attention takes from each position: a learned map of the stream.",
             (_, Out) => "The heads' results, mixed and brought back to the stream's width.",
             _ => "A learned map, the same at every position.",
         },
@@ -137,10 +167,14 @@ fn linear_sentence(role: Role) -> &'static str {
             FeedForwardStep::Hidden => {
                 "Each position by itself, widened to the features that the activation works on."
             }
-            FeedForwardStep::Gate => "A second projection, which lets the first through feature by feature.",
+            FeedForwardStep::Gate => "A second projection, which gates the first, feature by feature.",
             FeedForwardStep::Out => "Each position brought back to the stream's width.",
             _ => "A learned map, the same at every position.",
         },
+        Role::Block(_, BlockStep::Recurrent(..)) => {
+            "What each position gives to the gates, for all positions at once; the state comes to it step by step."
+        }
+        Role::Block(..) => "A learned map of all features.",
         _ => "A learned map, the same at every position.",
     }
 }
@@ -148,25 +182,35 @@ fn linear_sentence(role: Role) -> &'static str {
 /// Why a node's tensor has the shape it has.
 pub fn why_shape(node: &Node) -> &'static str {
     match node.op {
-        Op::Ids(_) => "one id a position, one row a sentence",
-        Op::TypeIds(_) => "one type a position, one row a sentence",
-        Op::Features => "one column a frame of 10 ms, one row a mel band",
+        Op::Ids(_) => "one id per position, one row per sentence",
+        Op::TypeIds(_) => "one type per position, one row per sentence",
+        Op::Features => "one column per frame of 10 ms, one row per mel band",
         Op::Embed { .. } => {
             "each id becomes a row of d_model numbers; the table's height, the vocabulary, is gone"
         }
         Op::Positions { count: PositionCount::Places, .. } => {
-            "one vector a position, the same for every sentence"
+            "one vector per position, the same for every sentence"
         }
         Op::Positions { count: PositionCount::Tokens, .. } => {
-            "one vector a position; padding makes sentences differ"
+            "one vector per position; padding makes sentences differ"
         }
         Op::AddPositions => "a sum keeps the shape: positions are repeated for every sentence",
-        Op::Conv1d { stride: 1 } => {
+        Op::Conv1d { stride: 1, padding: 1, .. } => {
             "a kernel of 3 with one zero at each end keeps the frames; channels become d_model"
         }
-        Op::Conv1d { .. } => "stride 2 keeps every second frame",
+        Op::Conv1d { stride: 2, padding: 1, .. } => "stride 2 keeps every second frame",
+        Op::Conv1d { .. } => "one column a window: (positions − kernel) / stride + 1, rounded down",
+        Op::Recur { cell: RecurrentCell::Rnn, .. } => "one state a position",
+        Op::Recur { cell: RecurrentCell::Lstm, .. } => "h and c of one position, side by side",
+        Op::Hidden => "the first half of h and c",
+        Op::Beside => "features add up, positions stay",
+        Op::LastState { .. } => "one position is left of all",
+        Op::Pool { .. } => "positions are gone: one number a feature",
+        Op::Flatten { .. } => "positions × features in one row",
+        Op::Dropout { .. } => "element by element",
+        Op::Transpose if matches!(node.role, Role::Block(..)) => "features and positions change places",
         Op::Transpose => {
-            "channels and frames change places, so that frames stand where tokens stand in text models"
+            "channels and frames are transposed, so that frames are where tokens are in text models"
         }
         Op::Same => "the same tensor under another name",
         Op::Norm { .. } => "each position is normed over its own features, so nothing is added or dropped",
@@ -184,17 +228,16 @@ pub fn why_shape(node: &Node) -> &'static str {
         }
         Op::Mask(_) => "one number for each pair of positions, the same for every head",
         Op::AddMask { .. } => "bias and mask are repeated over batch or heads, and added cell by cell",
-        Op::Squash(Squash::Softmax) => "each row of scores becomes a row of weights that adds up to 1",
-        Op::Squash(Squash::Sigmoid) => "each score becomes a weight by itself",
-        Op::Context => {
-            "the sum over keys removes their dimension: each query is left with one vector of K a head"
-        }
+        Op::Normalise(Normaliser::Softmax) => "each row of scores becomes a row of weights that adds up to 1",
+        Op::Normalise(Normaliser::Sigmoid) => "each score becomes a weight by itself",
+        Op::Context => "the sum over keys removes their dimension: each query gets one vector of K per head",
         Op::MergeHeads(_) => "H vectors of K side by side are H·K again",
         Op::Residual { .. } => {
             "two tensors can only be added if their shapes agree: every sublayer returns d_model"
         }
         Op::Activate(_) => "element by element",
         Op::Gate => "two tensors of one shape, multiplied element by element",
-        Op::Logits { .. } => "the last dimension goes from d_model to one score a token of the vocabulary",
+        Op::Logits { .. } if is_of_classes(node) => "one score a class",
+        Op::Logits { .. } => "the last dimension goes from d_model to one score per token of the vocabulary",
     }
 }

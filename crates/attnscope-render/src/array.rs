@@ -112,7 +112,7 @@ fn indices(len: usize, edge: usize) -> Vec<Option<usize>> {
     (0..edge).map(Some).chain([None]).chain((len - edge..len).map(Some)).collect()
 }
 
-/// One format for all values of an array, so that they stand in columns.
+/// One format for all values of an array, so that they are aligned in columns.
 #[derive(Debug, Clone, Copy)]
 struct Format {
     width: usize,
@@ -130,7 +130,7 @@ impl Format {
     fn of(values: &[f64], whole: bool) -> Self {
         let sizes = || values.iter().map(|x| x.abs()).filter(|x| x.is_finite() && *x > 0.0);
         let (least, most) = sizes().fold((f64::INFINITY, 0.0f64), |(a, b), x| (a.min(x), b.max(x)));
-        // Where a fixed point would show nothing but zeros, or digits that nobody can count.
+        // Where a fixed point would show only zeros, or too many digits.
         let scientific = most >= 1e8 || (most > 0.0 && (most < 1e-3 || most / least > 1e6 && least < 1e-6));
         let style = match (whole, scientific) {
             (true, _) => Style::Whole,

@@ -1,16 +1,13 @@
-//! A run's audit in print.
+//! The audit of a run as text.
 
-use attnscope_diagnose::audit::{Audit, Checked, Unchecked, Why};
-use attnscope_graph::{Graph, NodeId};
-use serde_json::{Value, json};
+use attnscope::answer::{CheckedTensor, TraceCheck, UncheckedReason, UncheckedTensor};
+use attnscope::figures::{number, thousands};
 
-use crate::flow::thousands;
 use crate::layout::Options;
 use crate::table::{Column, Table};
-use crate::trace::number;
 use crate::wrap::wrap;
 
-/// So many of the worst are shown to a reader; programs get all.
+/// How many of the worst are shown as text; JSON has all.
 const SHOWN: usize = 20;
 /// And so many of those that were not checked.
 const NAMED: usize = 3;
@@ -19,47 +16,34 @@ const NAMED: usize = 3;
 const BOUND: &str = "The bound: a sum of n products is off by at most n · u times the sum of the products' magnitudes, in whatever \
     order it is added up (Higham 2002, §3.1), with u = ";
 
-/// What a trace was held against.
-#[derive(Debug, Clone, Copy)]
-pub struct AuditPage<'a> {
-    /// The trace's name.
-    pub trace: &'a str,
-    /// The model's.
-    pub model: &'a str,
-    /// `f32` or `f64`.
-    pub precision: &'a str,
-    /// The model's nodes.
-    pub graph: &'a Graph,
-    /// The result.
-    pub audit: &'a Audit,
+/// A checked trace for a reader.
+pub fn text(answer: &TraceCheck, options: Options) -> String {
+    options.glyphs.lines(&Page { answer }.text(options))
 }
 
-impl AuditPage<'_> {
-    fn path(&self, node: NodeId) -> &str {
-        self.graph.node(node).path.as_str()
-    }
+struct Page<'a> {
+    answer: &'a TraceCheck,
+}
 
+impl Page<'_> {
     /// Those that rounding does not explain, in the order of computation.
-    fn beyond(&self) -> Vec<&Checked> {
-        self.audit.checked.iter().filter(|checked| checked.beyond()).collect()
+    fn beyond(&self) -> Vec<&CheckedTensor> {
+        self.answer.checked.iter().filter(|checked| checked.beyond).collect()
     }
 
     /// The worst first.
-    fn ranked(&self) -> Vec<&Checked> {
-        let mut ranked: Vec<&Checked> = self.audit.checked.iter().collect();
-        ranked.sort_by(|a, b| b.share.total_cmp(&a.share));
-        ranked
+    fn ranked(&self) -> impl Iterator<Item = &CheckedTensor> {
+        self.answer.ranked.iter().filter_map(|&i| self.answer.checked.get(i))
     }
 
-    /// For a reader.
-    pub fn text(&self, options: Options) -> String {
-        let (checked, unchecked) = (self.audit.checked.len(), self.audit.unchecked.len());
+    fn text(&self, options: Options) -> String {
+        let (checked, unchecked) = (self.answer.checked.len(), self.answer.unchecked.len());
         let all = thousands((checked + unchecked) as u64);
         let line = format!(
-            "{}: {}, {}; {} of {all} tensors computed again in f64 from the tensors they read",
-            self.trace,
-            self.model,
-            self.precision,
+            "{}: {}, {}; {} of {all} tensors computed again in f64 from their inputs",
+            self.answer.trace,
+            self.answer.model,
+            self.answer.precision,
             thousands(checked as u64)
         );
         let mut out = fill(&line, options.width) + "\n" + &fill(&self.verdict(), options.width);
@@ -70,18 +54,17 @@ impl AuditPage<'_> {
         let numbers = ["error", "of largest", "of bound"].map(Column::right);
         let columns = [Column::left("node")].into_iter().chain(numbers).collect();
         let mut table = Table::new(columns, options.glyphs);
-        for checked in self.ranked().into_iter().take(SHOWN) {
+        for checked in self.ranked().take(SHOWN) {
             let share = if checked.share.is_finite() { percent(checked.share) } else { "∞".into() };
-            let relative = if checked.error == 0.0 { 0.0 } else { checked.error / checked.largest };
             let error = if checked.error.is_finite() { number(checked.error) } else { "∞".into() };
-            let mark = if checked.beyond() { "! " } else { "" };
-            table.row([format!("{mark}{}", self.path(checked.node)), error, number(relative), share]);
+            let mark = if checked.beyond { "! " } else { "" };
+            table.row([format!("{mark}{}", checked.node), error, number(checked.relative), share]);
         }
         out += &table.render(options.width);
         if let Some(rest) = checked.checked_sub(SHOWN).filter(|rest| *rest > 0) {
-            out += &fill(&format!("… and {} that are nearer", thousands(rest as u64)), options.width);
+            out += &fill(&format!("… and {} with smaller errors", thousands(rest as u64)), options.width);
         }
-        let u = if self.precision == "f64" { "2⁻⁵³" } else { "2⁻²⁴" };
+        let u = if self.answer.precision == "f64" { "2⁻⁵³" } else { "2⁻²⁴" };
         out + "\n"
             + &fill(
                 &format!("{BOUND}{u}; an exponential or an activation may cost 16 u more."),
@@ -91,15 +74,15 @@ impl AuditPage<'_> {
 
     /// With as many digits as the run's numbers have.
     fn in_precision(&self, x: f64) -> String {
-        if self.precision == "f64" { x.to_string() } else { (x as f32).to_string() }
+        if self.answer.precision == "f64" { x.to_string() } else { (x as f32).to_string() }
     }
 
     fn verdict(&self) -> String {
         let beyond = self.beyond();
         match beyond.first() {
-            None => match self.ranked().first() {
+            None => match self.ranked().next() {
                 Some(worst) => format!(
-                    "Every error is one that rounding explains; the nearest to its bound is {} of it.",
+                    "Rounding explains every error; the largest is {} of its bound.",
                     percent(worst.share)
                 ),
                 None => "Nothing could be checked.".into(),
@@ -117,7 +100,7 @@ impl AuditPage<'_> {
                 format!(
                     "{} {verb} further off than rounding explains. The first in the order of computation is {}{}.",
                     beyond.len(),
-                    self.path(first.node),
+                    first.node,
                     cell.unwrap_or_default()
                 )
             }
@@ -125,60 +108,22 @@ impl AuditPage<'_> {
     }
 
     fn unchecked_lines(&self) -> Vec<String> {
-        let group = |why: &dyn Fn(&Why) -> bool, text: &str| {
-            let found: Vec<&Unchecked> = self.audit.unchecked.iter().filter(|u| why(&u.why)).collect();
-            let names: Vec<&str> = found.iter().take(NAMED).map(|u| self.path(u.node)).collect();
+        let group = |why: UncheckedReason, text: &str| {
+            let found: Vec<&UncheckedTensor> =
+                self.answer.unchecked.iter().filter(|u| u.why == why).collect();
+            let names: Vec<&str> = found.iter().take(NAMED).map(|u| u.node.as_str()).collect();
             let more = if found.len() > NAMED { ", …" } else { "" };
             (!found.is_empty())
                 .then(|| format!("Unchecked, {text}: {} ({}{more})", found.len(), names.join(", ")))
         };
         [
-            group(&|why| *why == Why::NotSaved, "not in the trace"),
-            group(
-                &|why| matches!(why, Why::InputNotSaved(_)),
-                "in the trace without the tensors they are made of",
-            ),
-            group(&|why| *why == Why::Given, "given to the run"),
+            group(UncheckedReason::NotSaved, "not in the trace"),
+            group(UncheckedReason::InputNotSaved, "in the trace without their inputs"),
+            group(UncheckedReason::Given, "given to the run"),
         ]
         .into_iter()
         .flatten()
         .collect()
-    }
-
-    /// For programs.
-    pub fn json(&self) -> Value {
-        let finite = |x: f64| if x.is_finite() { json!(x) } else { Value::Null };
-        let checked = |checked: &Checked| {
-            let worst = checked.worst.as_ref().map(|cell| {
-                json!({ "at": cell.at, "captured": finite(cell.captured), "derived": finite(cell.derived) })
-            });
-            json!({
-                "node": self.path(checked.node),
-                "op": self.graph.node(checked.node).op.name(),
-                "error": finite(checked.error),
-                "largest": checked.largest,
-                "share": finite(checked.share),
-                "beyond": checked.beyond(),
-                "worst": worst,
-            })
-        };
-        let unchecked = |unchecked: &Unchecked| {
-            let (why, input) = match unchecked.why {
-                Why::NotSaved => ("not_saved", None),
-                Why::InputNotSaved(input) => ("input_not_saved", Some(self.path(input))),
-                Why::Given => ("given", None),
-            };
-            json!({ "node": self.path(unchecked.node), "why": why, "input": input })
-        };
-        json!({
-            "trace": self.trace,
-            "model": self.model,
-            "precision": self.precision,
-            "right": self.beyond().is_empty(),
-            "first_mistake": self.beyond().first().map(|first| self.path(first.node)),
-            "checked": self.audit.checked.iter().map(checked).collect::<Vec<_>>(),
-            "unchecked": self.audit.unchecked.iter().map(unchecked).collect::<Vec<_>>(),
-        })
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Ink {
     /// The terminal's own colour.
     #[default]
     Plain,
-    /// Stands back: lines, shapes.
+    /// Dimmed: lines, shapes.
     Faint,
     /// A border of this kind of box.
     Border(Kind),
@@ -33,7 +33,7 @@ struct Cell {
     covered: bool,
     /// Directions in which a line leaves the cell.
     line: u8,
-    /// Whose line it is: lines of one source join, others pass.
+    /// The source of the line: lines of one source join, others cross.
     owner: usize,
     /// A line of another owner passes across.
     crossed: bool,
@@ -172,7 +172,8 @@ fn escape(to: Ink) -> &'static str {
     }
 }
 
-/// Plain 16-colour codes: they follow the user's theme, light or dark.
+/// Plain 16-colour codes: they follow the user's theme, light or dark. anstyle would name them at run time; these are all there
+/// are, and drawings are tested byte for byte.
 fn hue(kind: Kind, bold: bool) -> &'static str {
     match (kind, bold) {
         (Kind::Input | Kind::Output, false) => "\x1b[0;36m",

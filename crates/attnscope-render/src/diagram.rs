@@ -33,10 +33,10 @@ pub struct Block {
     pub hole: Option<Hole>,
 }
 
-/// What is wrong with a weight. Of two, the greater one is the one to tell.
+/// What is wrong with a weight. Of two, the greater one is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hole {
-    /// It is in the checkpoint, with another shape than the rest of the model asks for.
+    /// It is in the checkpoint, with another shape than the rest of the model needs.
     WrongShape,
     /// It is not in the checkpoint.
     Missing,

@@ -1,13 +1,13 @@
 //! What was found, for a reader.
 
+use attnscope::Remedy;
 use attnscope::answer::Diagnosis as Answer;
+use attnscope::figures::{counted, number};
 use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Severity, rules};
 
 use crate::layout::Options;
-use crate::plural::counted;
 use crate::table::{Column, Table};
 use crate::text::Style;
-use crate::trace::number;
 use crate::wrap::{shown, wrap};
 
 const INDENT: &str = "  ";
@@ -37,7 +37,7 @@ pub fn text(answer: &Answer, measures: Shown, options: Options, style: Style) ->
     }
     if !diagnosis.not_checked.is_empty() {
         out.push('\n');
-        out += &page.not_checked(&diagnosis.not_checked);
+        out += &page.not_checked(&diagnosis.not_checked, answer.words);
     }
     out.push('\n');
     out + &page.line(&counts(diagnosis), "")
@@ -107,7 +107,7 @@ impl Page {
         if self.style.color { format!("\x1b[{code}m{text}\x1b[0m\n") } else { format!("{text}\n") }
     }
 
-    /// What rules measured that found nothing, a line each.
+    /// Measurements of rules without findings, one line each.
     fn measured(&self, diagnosis: &Diagnosis) -> String {
         let passed = |m: &&Measure| diagnosis.findings.iter().all(|finding| finding.rule != m.rule);
         let mut out = String::new();
@@ -119,7 +119,7 @@ impl Page {
         if out.is_empty() { out } else { format!("\nmeasured\n{out}") }
     }
 
-    /// Every number that has a place, a column each, a row a place.
+    /// Every number that has a place: one column per measure, one row per place.
     fn every_measure(&self, measures: &[Measure]) -> String {
         let mut out = String::new();
         for is_part in [true, false] {
@@ -160,8 +160,8 @@ impl Page {
         format!("\n{}", table.render(self.options.width))
     }
 
-    /// Rules with the same reason stand together.
-    fn not_checked(&self, rules: &[(&'static str, NotChecked)]) -> String {
+    /// Rules with the same reason are listed together.
+    fn not_checked(&self, rules: &[(&'static str, NotChecked)], words: fn(&Remedy) -> String) -> String {
         let mut reasons: Vec<(&NotChecked, Vec<&str>)> = Vec::new();
         for (rule, reason) in rules {
             match reasons.iter_mut().find(|(known, _)| *known == reason) {
@@ -172,7 +172,7 @@ impl Page {
         let mut out = "not checked\n".to_owned();
         for (reason, rules) in reasons {
             out += &self.line(&format!("{}: {}", rules.join(", "), reason.why), INDENT);
-            out += &self.line(&format!("try: {}", reason.how), "    ");
+            out += &self.line(&format!("try: {}", words(&reason.how)), "    ");
         }
         out
     }
@@ -188,12 +188,12 @@ fn place(measure: &Measure) -> Option<String> {
 /// Every rule, explained: docs/rules.md.
 pub fn rules_page() -> String {
     let mut page = "# Rules\n\n".to_owned();
-    page += "What `attnscope doctor` looks for, in the order in which it looks. `attnscope explain RULE` says the same.\n";
+    page += "What `attnscope doctor` looks for, in the order of its checks. `attnscope explain RULE` says the same.\n";
     page += "Where nothing is wrong, the report still says what was measured; `--measures` prints it head by head, and JSON always\n";
     page += "has it. What could not be checked is listed with what it needs; a rule that `--rules` names and that could not be checked\n";
-    page += "ends with exit code 2. Pairs (`--pairs FILE`) are a source, a tab and its target a line; for an audio model the file of a\n";
-    page += "clip, relative to the list, a tab and what is said in it.\n";
-    page += "A TOML file with other numbers is read with `--thresholds FILE`; its keys are named in the thresholds below.\n";
+    page += "ends with exit code 2. Pairs (`--pairs FILE`) are one source, a tab and its target per line; for an audio model the file of a\n";
+    page += "clip, relative to the list, a tab and its transcript.\n";
+    page += "`--thresholds FILE` reads a TOML file with other thresholds; its keys are named below.\n";
     page += "\n| rule | severity | what it reports |\n|---|---|---|\n";
     for rule in rules() {
         page += &format!("| [`{0}`](#{0}) | {1} | {2} |\n", rule.id, rule.severity.name(), rule.what);

@@ -1,14 +1,14 @@
-//! What a model wrote: sentences, scores, tokens, and where each word came from.
+//! What a model generated: sentences, scores, tokens, and where each word came from.
 
 use attnscope::answer::{
-    EndedBy, From, Generation, HeardWindow, Output, Prompt, Sentence, TimedWord, WordAlignment,
+    EndedBy, From, Generation, Output, Prompt, Sentence, SpeechWindow, TimedWord, WordAlignment,
 };
+use attnscope::figures::counted;
 
 use crate::flow::fill;
 use crate::glyphs::clean;
 use crate::heatmap::Heatmap;
 use crate::layout::Options;
-use crate::plural::counted;
 use crate::table::{Column, Table};
 use crate::text::Style;
 use crate::wrap::wrap_plain;
@@ -66,12 +66,12 @@ impl Page<'_> {
             }
             Some(From::Window(window)) if self.generation.audio.is_some() => {
                 let (start, end) = (window.start, window.end);
-                labelled("window", &format!("{}: {start:.2} to {end:.2} s{}", number + 1, heard(window)))
+                labelled("window", &format!("{}: {start:.2} to {end:.2} s{}", number + 1, detection(window)))
             }
-            Some(From::Window(window)) => labelled("row", &format!("{number}{}", heard(window))),
+            Some(From::Window(window)) => labelled("row", &format!("{number}{}", detection(window))),
         };
         let Some(best) = output.best() else {
-            return out + &labelled("target", "(the limit leaves no room for a token)");
+            return out + &labelled("target", "(the limit allows no token)");
         };
         if self.generation.given_start {
             let label = |(id, piece): (&u32, &Option<String>)| match piece {
@@ -110,7 +110,7 @@ impl Page<'_> {
         match &output.source {
             Some(From::Window(window)) if window.silent => {
                 let why = if window.zeros { ": every sample is 0" } else { "" };
-                labelled("target", &format!("(nothing is said{why})"))
+                labelled("target", &format!("(no speech{why})"))
                     + &labelled("unsaid", or_empty(&self.sentence(output, best)))
             }
             source => {
@@ -127,7 +127,7 @@ impl Page<'_> {
         sentence.text.as_ref().map_or_else(|| ids(tokens), |text| clean(text))
     }
 
-    /// The score, how it comes about, and why the sentence is over.
+    /// The score, its formula, and why the sentence ended.
     fn score(&self, sentence: &Sentence) -> String {
         let count = sentence.tokens.len();
         let power = match self.generation.search.length_penalty {
@@ -170,8 +170,8 @@ impl Page<'_> {
         let links: Vec<String> = words.links.iter().filter_map(link).collect();
         let map = map.text(self.options, self.style);
         let legend = self.wrapped(&format!("source across, target down: {legend}"));
-        let about = "a link goes to the source word that a target word looks at more than the other target words do; end \
-                     tokens take no part, so it need not be the strongest of its row";
+        let about = "a link goes to the source word that a target word attends to more than the other target words \
+                     do; end tokens are left out, so it need not be the largest of its row";
         let about = if links.is_empty() { String::new() } else { self.wrapped(about) };
         format!("\n{map}{legend}\n{}{about}", self.listed("links", &links))
     }
@@ -193,8 +193,8 @@ impl Page<'_> {
     }
 }
 
-/// What was heard before anything was written.
-fn heard(window: &HeardWindow) -> String {
+/// The language and the no-speech probability, from the first step.
+fn detection(window: &SpeechWindow) -> String {
     let language = window.language.as_ref().map(|code| match window.language_probability {
         Some(p) => format!(", language {code} ({:.0} %)", p * 100.0),
         None => format!(", language {code}"),

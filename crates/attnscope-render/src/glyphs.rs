@@ -25,7 +25,7 @@ impl Glyphs {
         }
     }
 
-    /// Lines of text that were cleaned before, as this set can show them. Colours pass.
+    /// Cleaned lines of text, as this set can show them. Colours are kept.
     pub fn lines(self, text: &str) -> String {
         match self {
             Glyphs::Unicode => text.to_owned(),
@@ -40,7 +40,7 @@ impl Glyphs {
     }
 }
 
-/// Escapes what must not reach a terminal or a reader's eye unseen: control characters (a tensor name
+/// Escapes characters that are invisible or control a terminal: control characters (a tensor name
 /// could carry an escape sequence), bidirectional overrides (a name could be shown reversed), and other
 /// characters without a width of their own that would put columns out of line.
 pub fn clean(text: &str) -> String {
@@ -78,7 +78,7 @@ fn escape(out: &mut String, c: char) {
     let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
 }
 
-/// Format characters: they steer the display instead of being displayed.
+/// Format characters: they control the display instead of being displayed.
 fn is_invisible(c: char) -> bool {
     matches!(u32::from(c),
         0x00AD | 0x034F | 0x061C | 0x115F | 0x1160 | 0x17B4 | 0x17B5 | 0x180B..=0x180F
@@ -86,8 +86,7 @@ fn is_invisible(c: char) -> bool {
         | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF)
 }
 
-/// Transliterates to ASCII. Letters nobody has a convention for become `\u{..}`, so that two names that
-/// differ stay different.
+/// Transliterates to ASCII. Letters without a convention become `\u{..}`, so that different names stay different.
 fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

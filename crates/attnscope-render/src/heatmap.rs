@@ -10,7 +10,7 @@ use crate::wrap::{shown, width};
 pub struct Heatmap<'a> {
     /// What stands beside each row.
     pub rows: &'a [String],
-    /// What stands above each column.
+    /// The heading of each column.
     pub columns: &'a [String],
     /// [row, column], row-major, each from 0 to 1.
     pub values: &'a [f64],

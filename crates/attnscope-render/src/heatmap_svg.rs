@@ -1,12 +1,12 @@
-//! Attention weights as a picture: a cell a pair of positions, the darker the larger.
+//! Attention weights as a picture: one cell per pair of positions, the darker the larger.
 
 use std::fmt::Write as _;
 
 use crate::glyphs::clean;
 use crate::heatmap::{short, strongest};
 use crate::markup::escape;
-use crate::trace::AttentionMap;
 use crate::wrap::width;
+use attnscope::AttentionMap;
 
 /// Pixels of a cell.
 const CELL: [f64; 2] = [30.0, 20.0];
@@ -18,7 +18,7 @@ const MARGIN: f64 = 14.0;
 const LABEL: usize = 24;
 const SANS: &str = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-/// White to dark blue, from weight 0 to 1 in equal steps; also read by those who do not tell red from green.
+/// White to dark blue, from weight 0 to 1 in equal steps; also for red-green colour-blind readers.
 const BLUES: [[f64; 3]; 5] = [
     [255.0, 255.0, 255.0],
     [198.0, 219.0, 239.0],
@@ -50,7 +50,7 @@ pub fn attention_svg(title: &str, maps: &[AttentionMap]) -> String {
     )
 }
 
-/// The room that labels take.
+/// The space that labels take.
 struct Frame {
     left: f64,
     top: f64,
@@ -143,6 +143,9 @@ mod tests {
             columns: labels(&["x", "y", "z"]),
             panels: vec![("head 0".into(), vec![0.9, 0.1, 0.0, 0.2, f64::NAN, 0.3])],
             heads: Vec::new(),
+            is_cross: false,
+            reads_source: true,
+            of_decoder: false,
         };
         let svg = attention_svg("toy & co", &[map]);
         assert_eq!(svg.matches("class=\"cell\"").count(), 6);

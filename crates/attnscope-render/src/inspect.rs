@@ -4,9 +4,9 @@ use attnscope::answer::{
     Binding, CheckState, FactSaid, Inspection, NamedShape, OtherModel, RecognisedModel, Recognition,
     TensorEntry, WeightState,
 };
+use attnscope::figures::{counted, thousands};
 use serde_json::Value;
 
-use crate::flow::thousands;
 use crate::glyphs::Glyphs;
 use crate::layout::Options;
 use crate::table::{Column, Table};
@@ -28,11 +28,11 @@ pub fn text(inspection: &Inspection, options: Options) -> String {
 
 fn other_model(other: &OtherModel, glyphs: Glyphs) -> String {
     let what = match other.kind.as_str() {
-        "adapter" => "This is an adapter: what is added to the weights of a base model",
-        "encoder-decoder" => "This is an encoder-decoder of a family that is not known",
+        "adapter" => "This is an adapter: changes to the weights of a base model",
+        "encoder-decoder" => "This is an encoder-decoder of an unknown family",
         "decoder-only" => "This is a decoder-only model, without cross-attention",
         "encoder-only" => "This is an encoder-only model, without cross-attention",
-        _ => "This is no model that is recognised",
+        _ => "This file was not recognised as a model",
     };
     glyphs.text(&format!("{what}: {}.", other.because)) + "\n"
 }
@@ -45,7 +45,11 @@ fn head(inspection: &Inspection, options: Options) -> String {
     let bytes = thousands(inspection.bytes());
     table.row([
         "format",
-        &format!("{}, {bytes} bytes{in_files}, {} tensors", inspection.format, inspection.tensor_count),
+        &format!(
+            "{}, {bytes} bytes{in_files}, {}",
+            inspection.format,
+            counted(inspection.tensor_count, "tensor")
+        ),
     ]);
     if let Recognition::Model(model) = &inspection.recognition {
         let buffers = match model.buffers {
@@ -89,7 +93,7 @@ fn check_words(state: CheckState) -> &'static str {
 }
 
 fn facts(facts: &[FactSaid], options: Options) -> String {
-    let columns = vec![Column::left("Fact"), Column::left("Value"), Column::left("Who says so")];
+    let columns = vec![Column::left("Fact"), Column::left("Value"), Column::left("Source")];
     let mut table = Table::new(columns, options.glyphs).flexible(2);
     let mut topic = facts.first().map(|fact| &fact.topic);
     for fact in facts {
@@ -137,7 +141,7 @@ fn binding(model: &RecognisedModel, options: Options) -> String {
         text.push('\n');
     }
     for obstacle in &model.obstacles {
-        text += &options.glyphs.text(&format!("Draws, does not run: {obstacle}"));
+        text += &options.glyphs.text(&format!("Can be drawn, but not run: {obstacle}"));
         text.push('\n');
     }
     text
@@ -170,7 +174,7 @@ fn bound_table(model: &RecognisedModel, binding: &Binding, options: Options) -> 
     table.render(options.width)
 }
 
-/// Tensors that no node uses; an optimizer's hundreds under one name.
+/// Tensors that no node uses; an optimizer's hundreds are one line.
 fn unused(tensors: &[NamedShape], prefix: &str) -> Vec<(String, String)> {
     const LISTED: usize = 12;
     let mut groups: Vec<(&str, Vec<&NamedShape>)> = Vec::new();
@@ -234,7 +238,7 @@ fn tensors(tensors: &[TensorEntry], options: Options) -> String {
     table.render(options.width)
 }
 
-/// Four significant digits; a dash where there is no finite value to speak of.
+/// Four significant digits; a dash where there is no finite value.
 fn number(x: Option<f64>) -> String {
     let Some(x) = x else { return "–".into() };
     // No minus sign before a zero.

@@ -1,185 +1,89 @@
-//! An explanation as a value: headings, sentences, formulas, tables. Lowered to text, Markdown and JSON.
+//! Explanations in print: text for a terminal, Markdown for a document.
 
-use serde_json::{Value, json};
+use attnscope::answer::{Explanation, Page, Part};
 
 use crate::glyphs::Glyphs;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::wrap::{shown, wrap_plain};
 
-/// Something to be read from top to bottom.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Page {
-    /// What it is about.
-    pub title: String,
-    /// Its parts, in order.
-    pub parts: Vec<Part>,
-}
-
-/// A part of a page.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Part {
-    /// A heading within the page.
-    Heading(String),
-    /// Sentences.
-    Words(String),
-    /// A line of mathematics.
-    Formula(String),
-    /// Names and what they are, one a line.
-    Facts(Vec<(String, String)>),
-    /// Rows under headings; the flag of a column says whether it holds numbers.
-    Table {
-        /// What stands above each column, and whether it holds numbers.
-        columns: Vec<(String, bool)>,
-        /// The cells.
-        rows: Vec<Vec<String>>,
-    },
-    /// Lines that are set already: a drawing.
-    Drawing(String),
-}
-
 /// Sentences longer than this tire the eye, however wide the terminal is.
 const MEASURE: usize = 96;
 /// Formulas and drawings stand in from the words.
 const INDENT: usize = 4;
 
-impl Page {
-    /// A page without parts.
-    pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), parts: Vec::new() }
-    }
+/// An explanation for a terminal.
+pub fn text(answer: &Explanation, options: Options) -> String {
+    let pages: Vec<String> = answer.pages.iter().map(|page| page_text(page, options)).collect();
+    pages.join("\n\n")
+}
 
-    /// Adds sentences.
-    pub fn words(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(Part::Words(text.into()))
-    }
+/// An explanation for a document.
+pub fn markdown(answer: &Explanation) -> String {
+    answer.pages.iter().map(page_markdown).collect::<Vec<_>>().join("\n")
+}
 
-    /// Adds a line of mathematics.
-    pub fn formula(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(Part::Formula(text.into()))
+fn page_text(page: &Page, options: Options) -> String {
+    let rule = if options.glyphs == Glyphs::Ascii { "-" } else { "─" };
+    let title = shown(&page.title, options.glyphs);
+    let mut out = format!("{title}\n{}\n", rule.repeat(crate::wrap::width(&title).min(options.width)));
+    for part in &page.parts {
+        out.push('\n');
+        out += &part_text(part, options);
     }
+    out
+}
 
-    /// Adds a heading.
-    pub fn heading(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(Part::Heading(text.into()))
-    }
+fn page_markdown(page: &Page) -> String {
+    let parts = page.parts.iter().map(part_markdown);
+    std::iter::once(format!("# {}\n", escaped(&page.title))).chain(parts).collect::<Vec<_>>().join("\n")
+}
 
-    /// Adds names and what they are; those without a value are left out.
-    pub fn facts<'n>(&mut self, facts: impl IntoIterator<Item = (&'n str, Option<String>)>) -> &mut Self {
-        let known = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        self.add(Part::Facts(known.collect()))
-    }
-
-    /// Adds a table: columns that begin with `#` hold numbers.
-    pub fn table(&mut self, columns: &[&str], rows: Vec<Vec<String>>) -> &mut Self {
-        let column = |name: &&str| match name.strip_prefix('#') {
-            Some(name) => (name.to_owned(), true),
-            None => ((*name).to_owned(), false),
-        };
-        self.add(Part::Table { columns: columns.iter().map(column).collect(), rows })
-    }
-
-    /// Adds lines as they are.
-    pub fn drawing(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(Part::Drawing(text.into()))
-    }
-
-    fn add(&mut self, part: Part) -> &mut Self {
-        self.parts.push(part);
-        self
-    }
-
-    /// For a terminal.
-    pub fn text(&self, options: Options) -> String {
-        let rule = if options.glyphs == Glyphs::Ascii { "-" } else { "─" };
-        let title = shown(&self.title, options.glyphs);
-        let mut out = format!("{title}\n{}\n", rule.repeat(crate::wrap::width(&title).min(options.width)));
-        for part in &self.parts {
-            out.push('\n');
-            out += &part.text(options);
+fn part_text(part: &Part, options: Options) -> String {
+    let measure = options.width.min(MEASURE);
+    let show = |text: &str| shown(text, options.glyphs);
+    match part {
+        Part::Heading(text) => format!("{}\n", show(text)),
+        Part::Words(text) => lines(&wrap_plain(&show(text), measure), 0),
+        Part::Formula(text) => lines(&wrap_plain(&show(text), measure.saturating_sub(INDENT)), INDENT),
+        Part::Facts(facts) => {
+            let mut table = Table::new(vec![Column::left(""), Column::left("")], options.glyphs).flexible(1);
+            facts.iter().for_each(|(name, value)| table.row([name.clone(), value.clone()]));
+            table.render(options.width)
         }
-        out
-    }
-
-    /// For a document.
-    pub fn markdown(&self) -> String {
-        let parts = self.parts.iter().map(Part::markdown);
-        std::iter::once(format!("# {}\n", escaped(&self.title))).chain(parts).collect::<Vec<_>>().join("\n")
-    }
-
-    /// For programs.
-    pub fn json(&self) -> Value {
-        json!({ "title": self.title, "parts": self.parts.iter().map(Part::json).collect::<Vec<_>>() })
+        Part::Table { columns, rows } => {
+            let column = |(name, number): &(String, bool)| {
+                if *number { Column::right(name) } else { Column::left(name) }
+            };
+            // The last column of words is where sentences stand.
+            let words = columns.iter().rposition(|(_, number)| !number).unwrap_or(0);
+            let columns = columns.iter().map(column).collect();
+            let mut table = Table::new(columns, options.glyphs).flexible(words);
+            rows.iter().for_each(|row| table.row(row.clone()));
+            table.render(options.width)
+        }
+        Part::Drawing(text) => lines(&text.lines().map(show_line(options)).collect::<Vec<_>>(), 0),
     }
 }
 
-impl Part {
-    fn text(&self, options: Options) -> String {
-        let measure = options.width.min(MEASURE);
-        let show = |text: &str| shown(text, options.glyphs);
-        match self {
-            Self::Heading(text) => format!("{}\n", show(text)),
-            Self::Words(text) => lines(&wrap_plain(&show(text), measure), 0),
-            Self::Formula(text) => lines(&wrap_plain(&show(text), measure.saturating_sub(INDENT)), INDENT),
-            Self::Facts(facts) => {
-                let mut table =
-                    Table::new(vec![Column::left(""), Column::left("")], options.glyphs).flexible(1);
-                facts.iter().for_each(|(name, value)| table.row([name.clone(), value.clone()]));
-                table.render(options.width)
-            }
-            Self::Table { columns, rows } => {
-                let column = |(name, number): &(String, bool)| {
-                    if *number { Column::right(name) } else { Column::left(name) }
-                };
-                // The last column of words is where sentences stand.
-                let words = columns.iter().rposition(|(_, number)| !number).unwrap_or(0);
-                let columns = columns.iter().map(column).collect();
-                let mut table = Table::new(columns, options.glyphs).flexible(words);
-                rows.iter().for_each(|row| table.row(row.clone()));
-                table.render(options.width)
-            }
-            Self::Drawing(text) => lines(&text.lines().map(show_line(options)).collect::<Vec<_>>(), 0),
+fn part_markdown(part: &Part) -> String {
+    match part {
+        Part::Heading(text) => format!("## {}\n", escaped(text)),
+        Part::Words(text) => format!("{}\n", escaped(text)),
+        Part::Formula(text) => format!("    {text}\n"),
+        Part::Facts(facts) => {
+            let line =
+                |(name, value): &(String, String)| format!("- {}: {}\n", escaped(name), escaped(value));
+            facts.iter().map(line).collect()
         }
-    }
-
-    fn markdown(&self) -> String {
-        match self {
-            Self::Heading(text) => format!("## {}\n", escaped(text)),
-            Self::Words(text) => format!("{}\n", escaped(text)),
-            Self::Formula(text) => format!("    {text}\n"),
-            Self::Facts(facts) => {
-                let line =
-                    |(name, value): &(String, String)| format!("- {}: {}\n", escaped(name), escaped(value));
-                facts.iter().map(line).collect()
-            }
-            Self::Table { columns, rows } => {
-                let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-                let mut out = row(columns.iter().map(|(name, _)| cell(name)).collect());
-                out +=
-                    &row(columns.iter().map(|(_, n)| if *n { "---:" } else { "---" }.to_owned()).collect());
-                rows.iter().for_each(|cells| out += &row(cells.iter().map(|c| cell(c)).collect()));
-                out
-            }
-            Self::Drawing(text) => format!("```text\n{}\n```\n", text.trim_end()),
+        Part::Table { columns, rows } => {
+            let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+            let mut out = row(columns.iter().map(|(name, _)| cell(name)).collect());
+            out += &row(columns.iter().map(|(_, n)| if *n { "---:" } else { "---" }.to_owned()).collect());
+            rows.iter().for_each(|cells| out += &row(cells.iter().map(|c| cell(c)).collect()));
+            out
         }
-    }
-
-    fn json(&self) -> Value {
-        match self {
-            Self::Heading(text) => json!({ "heading": text }),
-            Self::Words(text) => json!({ "words": text }),
-            Self::Formula(text) => json!({ "formula": text }),
-            Self::Facts(facts) => {
-                let facts: serde_json::Map<String, Value> =
-                    facts.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-                json!({ "facts": facts })
-            }
-            Self::Table { columns, rows } => {
-                let names: Vec<&String> = columns.iter().map(|(name, _)| name).collect();
-                json!({ "columns": names, "rows": rows })
-            }
-            Self::Drawing(text) => json!({ "drawing": text }),
-        }
+        Part::Drawing(text) => format!("```text\n{}\n```\n", text.trim_end()),
     }
 }
 
@@ -223,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_page_reads_well_in_each_form() {
-        insta::assert_snapshot!(page().text(Options { width: 40, glyphs: Glyphs::Unicode }), @r"
+        insta::assert_snapshot!(page_text(&page(), Options { width: 40, glyphs: Glyphs::Unicode }), @r"
         heads
         ─────
 
@@ -238,7 +142,7 @@ mod tests {
         ────  ────
         0|a    2.5
         ");
-        insta::assert_snapshot!(page().markdown(), @r"
+        insta::assert_snapshot!(page_markdown(&page()), @r"
         # heads
 
         Each of 4 heads has its own d\_head columns.
@@ -251,6 +155,7 @@ mod tests {
         | --- | ---: |
         | 0\|a | 2.5 |
         ");
-        assert_eq!(page().json()["parts"][2]["facts"], json!({ "shape": "[1, 4, 5, 6]" }));
+        let json = serde_json::to_value(page()).unwrap();
+        assert_eq!(json["parts"][2]["facts"], serde_json::json!({ "shape": "[1, 4, 5, 6]" }));
     }
 }

@@ -1,8 +1,8 @@
 //! The table of layers.
 
-use attnscope::answer::{Layer, Summary, Totals};
+use attnscope::answer::{Layer, Summary, TorchSummary, Totals};
+use attnscope::figures::thousands;
 
-use crate::flow::thousands;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 
@@ -21,7 +21,12 @@ pub fn text(summary: &Summary, options: Options) -> String {
     text.push_str("\n\n");
     text += &layers(&summary.layers, options);
     text.push('\n');
-    text + &totals(&summary.totals, options)
+    text += &totals(&summary.totals, options);
+    if let Some(figures) = &summary.torch_summary {
+        text.push('\n');
+        text += &torch_summary(figures, options);
+    }
+    text
 }
 
 fn layers(layers: &[Layer], options: Options) -> String {
@@ -41,6 +46,28 @@ fn layers(layers: &[Layer], options: Options) -> String {
         let parameters = if layer.tied { "(tied)".to_owned() } else { or_dash(layer.parameters) };
         table.row([label, shape, parameters, or_dash(layer.mult_adds), or_dash(layer.macs)]);
     }
+    table.render(options.width)
+}
+
+/// The figures of lectures and notebooks, as their tool rounds them.
+fn torch_summary(figures: &TorchSummary, options: Options) -> String {
+    let columns = vec![Column::left(""), Column::right(""), Column::left("")];
+    let mut table = Table::new(columns, options.glyphs).flexible(2);
+    let mb = |n: u64| format!("{:.2}", n as f64 / f64::from(1 << 20));
+    let mult_adds = format!("{:.2}", figures.mult_adds as f64 / 1e6);
+    table.row([
+        "Total mult-adds (M)",
+        &mult_adds,
+        "as torch-summary prints it: of one row, without biases of convolutions",
+    ]);
+    table.row([
+        "Input size (MB)",
+        &mb(figures.input_bytes),
+        "of the batch; a MB has 2^20 bytes from here on",
+    ]);
+    table.row(["Forward/backward pass size (MB)", &mb(figures.forward_backward_bytes), "of one row"]);
+    table.row(["Params size (MB)", &mb(figures.parameter_bytes), ""]);
+    table.row(["Estimated Total Size (MB)", &mb(figures.estimated_bytes()), ""]);
     table.render(options.width)
 }
 

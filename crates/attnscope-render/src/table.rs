@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn facts() -> Table {
-        let columns = vec![Column::left("Fact"), Column::left("Value"), Column::left("Who says so")];
+        let columns = vec![Column::left("Fact"), Column::left("Value"), Column::left("Source")];
         let mut table = Table::new(columns, Glyphs::Unicode).flexible(2);
         table.row(["family", "bart", "names of the tensors"]);
         table.row(["", "", "! config.json: architectures says T5ForConditionalGeneration"]);
@@ -257,7 +257,7 @@ mod tests {
         bias\u{1b}[31m
         ");
         insta::assert_snapshot!(facts().render(60), @r"
-        Fact                      Value  Who says so
+        Fact                      Value  Source
         ────────────────────────  ─────  ─────────────────────────
         family                    bart   names of the tensors
                                          ! config.json:
@@ -291,7 +291,7 @@ mod tests {
         ");
         insta::assert_snapshot!(facts().render(40), @r"
         Fact                      Value
-            Who says so
+            Source
         ────────────────────────────────────────
         family                    bart
             names of the tensors

@@ -1,162 +1,136 @@
-//! What a run looks like: tensors in a table, attention as heatmaps with a line of measures a head.
+//! A run in print: tokens, tensors in a table or their values, attention as heatmaps with a line of measures a head.
 
-use attnscope_checkpoint::Stats;
-use attnscope_diagnose::HeadMeasures;
-use serde_json::{Value, json};
+use attnscope::AttentionMap;
+use attnscope::answer::{FullyMasked, SnapshotValues, Tensor, Trace, TracedNode, TracedSnapshot};
+use attnscope::figures::counted;
+use attnscope_run::trace::Precision;
 
-use crate::glyphs::Glyphs;
+use crate::array::Array;
+use crate::glyphs::clean;
 use crate::heatmap::Heatmap;
+use crate::heatmap_svg::attention_svg;
 use crate::layout::Options;
 use crate::table::{Column, Table};
+use crate::tensor_table::{TensorRow, shape_text, tensor_table};
 use crate::text::Style;
-use crate::wrap::{shown, width, wrap};
+use crate::tokens;
+use crate::wrap::wrap_plain;
 
-/// One line of the table of tensors.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TensorRow {
-    /// Its number in the walk, where the table is the walk.
-    pub number: Option<usize>,
-    /// The node's path, or the weight's.
-    pub path: String,
-    /// What it is.
-    pub what: String,
-    /// Its shape in letters.
-    pub dims: Vec<String>,
-    /// Its shape in numbers.
-    pub shape: Vec<usize>,
-    /// Its values from afar; `None` where the model does not have it.
-    pub stats: Option<Stats>,
-    /// What is infinite in it hides something: −∞, as masks add it.
-    pub masks: bool,
-}
-
-/// The weights of one attention, of one row of the batch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AttentionMap {
-    /// The path of its weights.
-    pub path: String,
-    /// What stands beside the rows.
-    pub rows: Vec<String>,
-    /// What stands above the columns.
-    pub columns: Vec<String>,
-    /// What is drawn: a head or the mean of all, by its name, [row, column].
-    pub panels: Vec<(String, Vec<f64>)>,
-    /// What each head does.
-    pub heads: Vec<HeadMeasures>,
-}
-
-/// The tensors: a line each where the output is wide enough, two where it is not.
-pub fn tensor_table(rows: &[TensorRow], options: Options) -> String {
-    let table = one_line_each(rows, options.glyphs).render(usize::MAX);
-    if table.lines().all(|line| width(line) <= options.width) {
-        return table;
+/// A run for a reader; `full` prints every value where values are asked for.
+pub fn text(trace: &Trace, full: bool, options: Options, style: Style) -> String {
+    let mut sections = vec![heading(trace, options), tokens::text(&trace.tokens, options.width)];
+    if trace.with_values {
+        sections.extend(payloads(trace, options.width, full));
+    } else {
+        sections.push(tensor_table(&rows(trace), options));
+        let order = trace.walk.as_ref().and_then(|walk| walk.order.as_deref());
+        sections.extend(order.map(|note| filled(note, options)));
     }
-    two_lines_each(rows, options)
+    if !trace.fully_masked.is_empty() {
+        let line = |FullyMasked { node, rows }: &FullyMasked| {
+            format!("! {node}: {} fully masked; weights are 0\n", counted(*rows, "row"))
+        };
+        sections.push(trace.fully_masked.iter().map(line).collect());
+    }
+    if !trace.maps.is_empty() {
+        sections.push(filled(&axes(trace, &Heatmap::legend(options.glyphs)), options));
+    }
+    sections.extend(trace.maps.iter().map(|map| attention_text(map, options, style)));
+    options.glyphs.lines(&sections.join("\n"))
 }
 
-fn one_line_each(rows: &[TensorRow], glyphs: Glyphs) -> Table {
-    let mut columns =
-        vec![Column::left("node"), Column::left("what"), Column::left("dims"), Column::left("shape")];
-    columns.extend(MEASURES.map(Column::right));
-    let numbered = rows.iter().any(|row| row.number.is_some());
-    if numbered {
-        columns.insert(0, Column::right("#"));
-    }
-    let mut table = Table::new(columns, glyphs);
-    for row in rows {
-        let mut cells = vec![row.path.clone(), row.what.clone()];
-        match &row.stats {
-            Some(stats) => {
-                cells.extend([row.dims.join(","), shape_text(&row.shape)]);
-                cells.extend(measures(row, stats));
-            }
-            None => cells.push("absent".into()),
-        }
-        if numbered {
-            cells.insert(0, row.number.map(|n| n.to_string()).unwrap_or_default());
-        }
-        table.row(cells);
-    }
-    table
+/// The attentions of a run as a picture.
+pub fn svg(trace: &Trace) -> String {
+    attention_svg(&format!("{}: {}", trace.name, trace.title), &trace.maps)
 }
 
-/// What it is, then what it holds.
-fn two_lines_each(rows: &[TensorRow], options: Options) -> String {
-    let most = |of: &dyn Fn(&TensorRow) -> String| rows.iter().map(|r| width(&of(r))).max().unwrap_or(0);
-    let path = most(&|r| r.path.clone());
-    let dims = most(&|r| r.dims.join(","));
-    let shape = most(&|r| shape_text(&r.shape));
-    let indent = if rows.iter().any(|r| r.number.is_some()) { 4 } else { 0 };
-    let mut out = String::new();
-    for row in rows {
-        let number = row.number.map(|n| format!("{n:>2}  ")).unwrap_or_default();
-        let first = shown(&format!("{:path$}  {}", row.path, row.what), options.glyphs);
-        let lines = wrap(&first, options.width.saturating_sub(indent));
-        out += &format!("{number}{}", lines.join(&format!("\n{:indent$}", "")));
-        let room = options.width.saturating_sub(indent + 2);
-        for line in below(row, dims, shape, room) {
-            out += &format!("\n{:indent$}  {}", "", shown(line.trim_end(), options.glyphs));
-        }
-        out.push('\n');
-    }
-    out
-}
-
-/// Shape and values of a row, in one line where there is room for it.
-fn below(row: &TensorRow, dims: usize, shape: usize, room: usize) -> Vec<String> {
-    let Some(stats) = &row.stats else { return vec!["absent".to_owned()] };
-    let (letters, numbers) = (row.dims.join(","), shape_text(&row.shape));
-    let shape = format!("{letters:dims$}  {numbers:shape$}");
-    let held = |pad: usize| {
-        let one = |(name, value): (&&str, String)| format!("{name} {value:<pad$}");
-        MEASURES.iter().zip(measures(row, stats)).map(one).collect::<Vec<_>>().join(" ")
+fn heading(trace: &Trace, options: Options) -> String {
+    let precision = match trace.precision {
+        Precision::F32 => "f32",
+        Precision::F64 => "f64, reference",
     };
-    // In columns, unless that is too wide.
-    let columns = held(9);
-    let held = if width(columns.trim_end()) <= room { columns } else { held(0) };
-    match width(&shape) + 2 + width(held.trim_end()) <= room {
-        true => vec![format!("{shape}  {held}")],
-        false => vec![shape, held],
+    options.glyphs.lines(&format!("{}: {}, {precision}\n", clean(&trace.name), trace.title))
+}
+
+fn filled(text: &str, options: Options) -> String {
+    wrap_plain(text, options.width).join("\n") + "\n"
+}
+
+/// What stands across and down in heatmaps.
+fn axes(trace: &Trace, legend: &str) -> String {
+    let all = |is: fn(&AttentionMap) -> bool| trace.maps.iter().all(is);
+    let reads_source = trace.maps.iter().any(|map| map.reads_source);
+    let seconds = match trace.tokens.features {
+        Some(_) if reads_source => ", the source in seconds",
+        _ => "",
+    };
+    let (name, across) = match all(|map| map.is_cross) {
+        true => ("Cross-attention", "source"),
+        false => ("Attention", "keys"),
+    };
+    let down = match (all(|map| map.of_decoder), all(|map| !map.of_decoder)) {
+        (true, _) => "the token that is read ⇒ the one to be written",
+        (_, true) => "queries",
+        _ => "queries, of a decoder as the token that is read ⇒ the one to be written",
+    };
+    format!("{name}: {across} across{seconds}; down, {down}. {legend}")
+}
+
+/// The lines of the table.
+fn rows(trace: &Trace) -> Vec<TensorRow> {
+    let of_node = |node: &TracedNode| TensorRow {
+        number: None,
+        path: node.path.clone(),
+        what: node.what.to_owned(),
+        dims: node.dims.clone(),
+        shape: node.shape.clone().unwrap_or_default(),
+        stats: node.stats,
+        masks: node.is_mask,
+    };
+    let of_stop = |stop: &TracedSnapshot| TensorRow {
+        number: Some(stop.number),
+        path: stop.node.clone(),
+        what: match stop.beside_names.is_empty() {
+            true => stop.what.to_owned(),
+            false => format!("{}, with {}", stop.what, stop.beside_names.join(", ")),
+        },
+        dims: stop.dims.clone(),
+        shape: stop.shown.as_ref().map(|(shape, _)| shape.clone()).unwrap_or_default(),
+        stats: stop.shown.as_ref().map(|(_, stats)| *stats),
+        masks: stop.is_mask,
+    };
+    match &trace.walk {
+        None => trace.nodes.iter().map(of_node).collect(),
+        Some(walk) => walk.stops.iter().map(of_stop).collect(),
     }
 }
 
-/// What a line of the table says of a tensor's values.
-const MEASURES: [&str; 5] = ["min", "mean", "max", "std", "NaN"];
-
-fn measures(row: &TensorRow, stats: &Stats) -> [String; 5] {
-    let [mut min, mean, max, std] = [stats.min, stats.mean, stats.max, stats.std].map(number);
-    if row.masks && stats.inf > 0 {
-        min = "-inf".to_owned();
-    }
-    [min, mean, max, std, nan_text(row, stats)]
-}
-
-/// `(1, 4, 5, 6)`, and `(6)` for one dimension.
-pub fn shape_text(shape: &[usize]) -> String {
-    let parts: Vec<String> = shape.iter().map(usize::to_string).collect();
-    format!("({})", parts.join(","))
-}
-
-/// NaN first; infinite values beside it, since the numbers are of the finite ones.
-fn nan_text(row: &TensorRow, stats: &Stats) -> String {
-    match (stats.inf, row.masks) {
-        (0, _) => stats.nan.to_string(),
-        (inf, true) => format!("{}, {inf} × -inf", stats.nan),
-        (inf, false) => format!("{}, {inf} × ±inf", stats.nan),
-    }
-}
-
-/// Short, with the digits that matter.
-pub fn number(x: f64) -> String {
-    match x.abs() {
-        _ if !x.is_finite() => "–".into(),
-        0.0 => "0".into(),
-        a if !(1e-3..1e5).contains(&a) => format!("{x:.2e}"),
-        a if a >= 1000.0 => format!("{x:.0}"),
-        a if a >= 100.0 => format!("{x:.1}"),
-        a if a >= 10.0 => format!("{x:.2}"),
-        a if a >= 1.0 => format!("{x:.3}"),
-        _ => format!("{x:.4}"),
+/// The values of everything that was picked, each under its name.
+fn payloads(trace: &Trace, width: usize, full: bool) -> Vec<String> {
+    let print = |title: String, shape: &[usize], values: &[f64], whole: bool| {
+        let array = Array { shape, values, whole };
+        format!("{title} {}\n{}", shape_text(shape), array.text(width, full))
+    };
+    let of_node = |node: &TracedNode, number: &str| {
+        let Tensor { shape, values, .. } = trace.kept(node.id)?;
+        Some(print(format!("{number}{}", node.path), shape, &values.as_f64(), node.is_ids))
+    };
+    let of_stop = |stop: &TracedSnapshot| match (&stop.values, &stop.shown) {
+        (SnapshotValues::Absent, _) => vec![format!("#{} {}: absent\n", stop.number, stop.node)],
+        (SnapshotValues::Nodes(ids), _) => {
+            let node = |id| trace.nodes.iter().find(|node| node.id == id);
+            let number = format!("#{} ", stop.number);
+            ids.iter().filter_map(|&id| of_node(node(id)?, &number)).collect()
+        }
+        (SnapshotValues::Cut { values, print_all }, Some((shape, _))) => {
+            let title = format!("#{} {}, {}", stop.number, stop.node, stop.what);
+            vec![print(title, shape, values, *print_all)]
+        }
+        (SnapshotValues::Cut { .. }, None) => Vec::new(),
+    };
+    match &trace.walk {
+        None => trace.nodes.iter().filter_map(|node| of_node(node, "")).collect(),
+        Some(walk) => walk.stops.iter().flat_map(of_stop).collect(),
     }
 }
 
@@ -187,17 +161,4 @@ pub fn attention_text(map: &AttentionMap, options: Options, style: Style) -> Str
         ]);
     }
     out + &table.render(options.width)
-}
-
-/// Statistics for programs: a number that is not finite is `null`.
-pub fn stats_json(stats: &Stats) -> Value {
-    json!({
-        "min": stats.min, "mean": stats.mean, "max": stats.max, "std": stats.std,
-        "zeros": stats.zeros, "nan": stats.nan, "inf": stats.inf,
-    })
-}
-
-/// A head's measures for programs.
-pub fn measures_json(head: usize, measures: &HeadMeasures) -> Value {
-    json!({ "head": head, "entropy": measures.entropy, "peak": measures.peak, "end_share": measures.end_share })
 }

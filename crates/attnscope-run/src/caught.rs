@@ -1,4 +1,4 @@
-//! Panics of other people's code, caught.
+//! Catches panics of other crates.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -8,9 +8,9 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code of others that may panic on what a stranger wrote. The panic is not printed; what it said is returned.
+/// Runs code of another crate that may panic on untrusted input. The panic is not printed; its message is returned.
 ///
-/// The first call puts a hook before the process's own, which every panic elsewhere still reaches.
+/// The first call installs a panic hook, which passes all other panics on to the process's own hook.
 pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

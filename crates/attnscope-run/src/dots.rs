@@ -1,23 +1,27 @@
-//! Many dot products at once, in f64: every row of one matrix with every row of another. The formulas' sums, blocked so that
-//! a judge of a whole model takes seconds.
+//! Many dot products at once, in f64: every row of one matrix with every row of another. These are the sums of the formulas,
+//! blocked so that checking a whole model takes seconds.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use crate::limits::Cancel;
+
 /// Rows of the result that are computed by one task, at most: what they read stays in the cache.
 const ROWS: usize = 64;
-/// Rows that share what is loaded of the other matrix. A task has a multiple of them, so that sums do not depend on the number
+/// Rows that share the loaded values of the other matrix. A task has a multiple of them, so that sums do not depend on the
+/// number
 /// of threads.
 const TOGETHER: usize = 4;
-/// Sums are kept in this many parts, so that they can be added side by side.
+/// Sums are kept in this many parts, so that additions can run in parallel.
 const LANES: usize = 8;
 
 /// The rows of the right matrix, one at a time.
 pub(crate) type Fill<'a> = dyn Fn(usize, &mut [f64]) + Sync + 'a;
 
-/// `out[i, j]` is the dot product of row `i` of `left`, which has rows of `width`, and row `j` of the right matrix, which `fill`
-/// writes out, as `finish(j, sum)` changes it. `out` has rows of `columns`.
+/// `out[i, j]` is the dot product of row `i` of `left`, which has rows of `width`, and row `j` of the right matrix, which
+/// `fill` writes out; `finish(j, sum)` is applied to each sum. `out` has rows of `columns`. What is cancelled is left undone.
 pub(crate) fn dots(
+    cancel: &Cancel,
     out: &mut [f64],
     left: &[f64],
     [width, columns]: [usize; 2],
@@ -30,7 +34,7 @@ pub(crate) fn dots(
     let arch = Arch::new();
     let task = |(out, left): (&mut [f64], &[f64])| {
         let mut right = vec![0.0; width];
-        for j in 0..columns {
+        for j in (0..columns).take_while(|_| !cancel.is_cancelled()) {
             fill(j, &mut right);
             arch.dispatch(Column { left, right: &right, out: &mut out[j..], stride: columns });
         }
@@ -103,7 +107,7 @@ mod tests {
             let (left, right) = (some(rows * width), some(columns * width));
             let fill = |j: usize, row: &mut [f64]| row.copy_from_slice(&right[j * width..][..width]);
             let mut found = vec![0.0; rows * columns];
-            dots(&mut found, &left, [width, columns], &fill, |j, sum| sum + j as f64);
+            dots(&Cancel::default(), &mut found, &left, [width, columns], &fill, |j, sum| sum + j as f64);
             for i in 0..rows {
                 for j in 0..columns {
                     let (x, w) = (&left[i * width..][..width], &right[j * width..][..width]);

@@ -1,74 +1,64 @@
-//! Single nodes computed from tensors that the caller holds: what a step gives, whoever made its inputs.
+//! Computes single nodes from tensors of the caller.
 
 use std::sync::Arc;
 
 use attnscope_checkpoint::check_memory_assuming;
 use attnscope_graph::{Dim, Graph, Node, Op, Sizes};
 
+use crate::checked::SizedInput;
 use crate::error::RunError;
 use crate::input::{Input, Sequence};
-use crate::prepare::Prepared;
+use crate::limits::Cancel;
 use crate::reference::Step;
-use crate::sink::Kept;
+use crate::tensor::Kept;
 
-/// Bytes that one node may need where the system does not say what there is: its shape may come from a file alone.
+/// Bytes that one node may need where the system does not tell its memory, because the shape may come from an untrusted file.
 const ASSUMED: u64 = 8 << 30;
 
 /// The arithmetic of nodes for one input, in f64.
 pub struct Formula<'a> {
     graph: &'a Graph,
-    prepared: Prepared<'a>,
+    sized_input: SizedInput<'a>,
     /// The positions that are computed, where not all are.
     positions: Option<Vec<usize>>,
+    cancel: Cancel,
 }
 
 impl<'a> Formula<'a> {
-    /// For a graph whose sizes hold the lengths of this input.
+    /// For a graph whose sizes include the lengths of this input.
     ///
     /// # Errors
-    /// When they hold others: shapes and input may come from a file that somebody else wrote.
+    /// When they differ: shapes and input may come from an untrusted file.
     pub fn new(graph: &'a Graph, sizes: Sizes, input: &'a Input) -> Result<Self, RunError> {
         check_lengths(graph, &sizes, input)?;
-        Ok(Self { graph, prepared: Prepared { input, sizes, last_use: Vec::new() }, positions: None })
+        Ok(Self {
+            graph,
+            sized_input: SizedInput { input, sizes },
+            positions: None,
+            cancel: Cancel::default(),
+        })
+    }
+
+    /// The same, which ends with an error when the flag is raised.
+    #[must_use]
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
     }
 
     /// The same for some positions only: of every tensor but the keys and values of an attention, the rows along the
     /// dimension before the last are those of these positions. A sample of a large tensor costs little.
     pub fn at_positions(&self, positions: Vec<usize>) -> Self {
-        let prepared =
-            Prepared { input: self.prepared.input, sizes: self.prepared.sizes.clone(), last_use: Vec::new() };
-        Self { graph: self.graph, prepared, positions: Some(positions) }
+        Self {
+            graph: self.graph,
+            sized_input: self.sized_input.clone(),
+            positions: Some(positions),
+            cancel: self.cancel.clone(),
+        }
     }
 
     /// The positions that are computed, where not all are.
     pub fn positions(&self) -> Option<&[usize]> {
         self.positions.as_deref()
-    }
-
-    /// Whether an operation reads an input whole although only some positions of its result are computed.
-    pub fn reads_whole(op: Op, input: usize) -> bool {
-        match op {
-            Op::Scores { .. } | Op::Context => input == 1,
-            Op::Embed { .. } | Op::Conv1d { .. } | Op::Transpose | Op::Rotate { .. } => true,
-            Op::Ids(_)
-            | Op::TypeIds(_)
-            | Op::Features
-            | Op::Positions { .. }
-            | Op::AddPositions
-            | Op::Same
-            | Op::Norm { .. }
-            | Op::Linear
-            | Op::SplitHeads(_)
-            | Op::RelativeBias { .. }
-            | Op::Mask(_)
-            | Op::AddMask { .. }
-            | Op::Squash(_)
-            | Op::MergeHeads(_)
-            | Op::Residual { .. }
-            | Op::Activate(_)
-            | Op::Gate
-            | Op::Logits { .. } => false,
-        }
     }
 
     /// The rows of the chosen positions, of a tensor that has all.
@@ -98,27 +88,30 @@ impl<'a> Formula<'a> {
 
     /// The sizes that shapes follow from.
     pub fn sizes(&self) -> &Sizes {
-        &self.prepared.sizes
+        &self.sized_input.sizes
     }
 
     /// A node's value. The node may be an edited copy of one of the graph's: another operation, fewer inputs, no bias.
     ///
     /// # Errors
-    /// When an input or a weight has another shape than the graph gives it, or an id is past the table.
+    /// When an input or a weight has another shape than the graph gives it, an id is past the table, or it was cancelled.
     pub fn compute(&self, node: &Node, inputs: &[Arc<Kept>], weights: &[&[f32]]) -> Result<Kept, RunError> {
-        let shape = self.prepared.shape(node)?;
-        // The values, and as much while they are made.
+        let shape = self.sized_input.shape(node)?;
+        // The values, and as much again while they are computed.
         let need = shape.iter().fold(16, |bytes: u64, &d| bytes.saturating_mul(d as u64));
         check_memory_assuming(need, ASSUMED).map_err(RunError::Memory)?;
         if shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).is_none() {
             return Err(refuse(node, "a shape that can be counted"));
         }
         self.check(node, inputs, weights)?;
-        // What is made of positions alone, or of an input that is read whole, is made whole and picked from.
-        let whole = self.positions.is_none() || node.inputs.is_empty() || Self::reads_whole(node.op, 0);
+        // A tensor that depends on positions alone, or on an input that is read whole, is computed whole, and the chosen
+        // positions are taken from it.
+        let whole =
+            self.positions.is_none() || node.inputs.is_empty() || node.op.facets().reads_input_whole(0);
         let shape = if whole { shape } else { self.cut(shape) };
-        let step = Step { prepared: &self.prepared, weights, op: node.op, shape: &shape, inputs };
-        let values = step.compute();
+        let (sized_input, cancel) = (&self.sized_input, &self.cancel);
+        let values = Step { sized_input, weights, op: node.op, shape: &shape, inputs, cancel }.compute();
+        self.cancel.check()?;
         if values.len() != shape.iter().product::<usize>() {
             return Err(refuse(node, "its own shape"));
         }
@@ -126,16 +119,16 @@ impl<'a> Formula<'a> {
         Ok(if whole && self.positions.is_some() { self.picked(&kept) } else { kept })
     }
 
-    /// The loops of the formulas index without looking: everything is looked at here.
+    /// The loops of the formulas index without checks, so everything is checked here.
     fn check(&self, node: &Node, inputs: &[Arc<Kept>], weights: &[&[f32]]) -> Result<(), RunError> {
-        let sizes = &self.prepared.sizes;
+        let sizes = &self.sized_input.sizes;
         let size = |shape: Option<Vec<usize>>| shape.map(|s| s.iter().product::<usize>());
         if inputs.len() != node.inputs.len() || weights.len() != node.weights.len() {
             return Err(refuse(node, "the inputs and weights of its operation"));
         }
         for (i, (kept, &id)) in inputs.iter().zip(&node.inputs).enumerate() {
             let expected = sizes.shape(&self.graph.node(id).dims);
-            let expected = match Self::reads_whole(node.op, i) {
+            let expected = match node.op.facets().reads_input_whole(i) {
                 true => expected,
                 false => expected.map(|shape| self.cut(shape)),
             };
@@ -149,7 +142,7 @@ impl<'a> Formula<'a> {
             }
         }
         let rows = |width: usize| weights.first().map_or(0, |w| w.len() / width.max(1));
-        let shape = self.prepared.shape(node)?;
+        let shape = self.sized_input.shape(node)?;
         let last = shape.last().copied().unwrap_or(1);
         let fits = match node.op {
             Op::Embed { .. } => inputs.iter().all(|ids| {
@@ -174,21 +167,22 @@ fn check_lengths(graph: &Graph, sizes: &Sizes, input: &Input) -> Result<(), RunE
                 let positions = graph.positions_of(f.frames);
                 expected.extend([(side.length(), positions), (Dim::Mels, f.mels), (Dim::Frames, f.frames)]);
                 if f.values.len() != f.batch * f.mels * f.frames {
-                    return Err(RunError::Obstacle("the features are not of the size they say".into()));
+                    let expected = "as many values as their sizes say".to_owned();
+                    return Err(RunError::Misfit { place: "the features".to_owned(), expected });
                 }
             }
         }
     }
     match expected.into_iter().find(|&(dim, length)| sizes.get(dim) != Some(length)) {
         None => Ok(()),
-        Some((dim, length)) => Err(RunError::Obstacle(format!(
-            "{}: the shapes say {}, the input {length}",
-            dim.meaning(),
-            sizes.get(dim).map_or_else(|| "nothing".to_owned(), |n| n.to_string())
-        ))),
+        Some((dim, length)) => {
+            let said = sizes.get(dim).map_or_else(|| "nothing".to_owned(), |n| n.to_string());
+            let expected = format!("{length}, as the input has, and the shapes say {said}");
+            Err(RunError::Misfit { place: dim.meaning().to_owned(), expected })
+        }
     }
 }
 
 fn refuse(node: &Node, expected: &str) -> RunError {
-    RunError::Obstacle(format!("{}: expected {expected}", node.path))
+    RunError::Misfit { place: node.path.to_string(), expected: expected.to_owned() }
 }

@@ -1,39 +1,57 @@
-//! Runs a graph on an input and hands every tensor to whoever asked for it.
+//! Runs a graph on an input and hands the wanted tensors to a sink.
 //!
 //! Tokenizers and recordings are read by other crates, which may panic on a damaged file. Such a panic becomes an error and
-//! is not printed: the first read puts a panic hook before the process's own, which all other panics still reach.
+//! is not printed: the first read installs a panic hook, which passes all other panics on to the process's own hook.
 
 pub mod align;
 pub mod audio;
 mod caught;
-mod change;
+mod checked;
 mod dots;
 mod error;
+mod executor;
 mod formula;
 pub mod generate;
 mod input;
+mod intervention;
+mod learn;
+mod limits;
+mod mask;
 mod native;
+mod panels;
+mod pool;
 mod position;
-mod prepare;
 mod random;
 mod reference;
 mod sink;
+mod source;
+mod tensor;
 mod token;
 pub mod trace;
+mod uncached;
 mod weights;
 
-pub use change::Change;
+pub use checked::CheckedInput;
 pub use error::RunError;
+pub use executor::{Decode, Executor, Prepared, Report, Request, Session};
 pub use formula::Formula;
 pub use input::{
     Features, Input, InputError, PadSide, Pair, Rows, Sequence, Shift, ShiftError, check_rows,
-    computed_positions, pad_token, parse_ids, parse_pairs, position_room, read_pairs,
+    computed_positions, pad_token, parse_ids, parse_pairs, position_limit, read_pairs,
 };
-pub use native::{BETAS, Decoding, Instructions, Native, Report, log_sum_exps};
-pub use position::{Turn, bucket as relative_bucket, used_buckets};
-pub use prepare::{Shut, shut, sizes_of};
+pub use intervention::Intervention;
+pub use learn::{
+    AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, Targets, UpdateReport,
+};
+pub use limits::{Cancel, Counted, Limits, Progress, Step};
+pub use mask::{MaskReason, masked_by};
+pub use native::{BETAS, Instructions, Native, log_sum_exps};
+pub use position::{Rotation, bucket as relative_bucket, used_buckets};
 pub use random::SplitMix;
-pub use reference::{activate, run_reference, run_reference_changed, sees_nothing};
-pub use sink::{Hold, Keep, Kept, Shared, Sink, Values};
+pub use reference::{Reference, activate, is_fully_masked, next_state};
+pub use sink::{Capture, Nothing, Sink};
+pub use source::SourceTensors;
+pub use tensor::{Kept, Tensor, Values};
 pub use token::{TokenError, Tokenizer};
+pub use uncached::Uncached;
 pub use weights::{Weights, tensor_specs};

@@ -5,9 +5,8 @@ use attnscope_graph::{Positions, RotaryPairs, Stack};
 /// The number of a position; none for padding where only tokens are counted.
 pub(crate) type Place = Option<usize>;
 
-/// Which token of its row each position is, after `before` tokens. A pad id is not counted even where it stands as a
-/// token: M2M-100 and fairseq count ids that are not the pad id, and begin with the row after it, so that the offset
-/// names it.
+/// Which token of its row each position is, after `before` tokens. A pad id is not counted even as a token: M2M-100 and fairseq
+/// count ids other than the pad id and start with the row after it, so that the offset is the pad id.
 pub(crate) fn places<'a>(
     ids: &'a [u32],
     open: impl Iterator<Item = bool> + 'a,
@@ -22,12 +21,12 @@ pub(crate) fn places<'a>(
     })
 }
 
-/// The number of a place. A wiring may say any offset: one without end does not wrap around.
+/// The number of a place. A wiring may have any offset; an overflow does not wrap around.
 pub(crate) fn position(place: usize, offset: usize) -> usize {
     place.saturating_add(offset)
 }
 
-/// The row of a position table for a place: padding has the one before the first, as fairseq lays its tables out.
+/// The row of a position table: padding has the row before the first position, as in fairseq's tables.
 pub(crate) fn table_row(place: Place, offset: usize) -> Option<usize> {
     place.map_or(offset.checked_sub(1), |place| Some(position(place, offset)))
 }
@@ -49,7 +48,7 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
             match i {
                 _ if i < half => (p * (-(i as f64) * step).exp()).sin(),
                 _ if i < 2 * half => (p * (-((i - half) as f64) * step).exp()).cos(),
-                // An odd width leaves one column over.
+                // An odd width leaves one extra column.
                 _ => 0.0,
             }
         }
@@ -59,17 +58,17 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
 
 /// What rotary positions do to one feature of a head.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Turn {
+pub struct Rotation {
     /// The angle: position · base^(−2 · pair / size).
     pub angle: f64,
     /// The other feature of the pair.
     pub partner: usize,
-    /// What the other feature's share is multiplied by: −1 for the first of a pair.
+    /// The sign of the other feature's term: −1 for the first of a pair.
     pub sign: f64,
 }
 
-impl Turn {
-    /// The turn of feature `i` of a head of `size` features, at a position.
+impl Rotation {
+    /// The rotation of feature `i` of a head of `size` features, at a position.
     pub fn of(base: f64, pairs: RotaryPairs, size: usize, position: usize, i: usize) -> Self {
         let half = (size / 2).max(1);
         let (pair, first) = match pairs {
@@ -82,27 +81,27 @@ impl Turn {
         };
         let partner = if first { i + step } else { i - step };
         let angle = position as f64 * base.powf(-2.0 * pair as f64 / size as f64);
-        // A head of odd size has one feature without a partner; such a model is not run.
+        // A head of odd size has one feature without a partner; such a model cannot be run.
         Self { angle, partner: partner.min(size.saturating_sub(1)), sign: if first { -1.0 } else { 1.0 } }
     }
 
-    /// The feature after the turn: x · cos ∓ partner · sin.
+    /// The feature after the rotation: x · cos ∓ partner · sin.
     pub fn apply(&self, head: &[f64], i: usize) -> f64 {
         let (sin, cos) = self.angle.sin_cos();
         head[i] * cos + self.sign * head[self.partner] * sin
     }
 }
 
-/// How many rows of a bias table are in use: what a graph says, never more than there are.
+/// How many rows of a bias table are used: as the graph says, at most those that exist.
 pub fn used_buckets(said: usize, rows: usize) -> usize {
     if said == 0 { rows } else { said.min(rows) }
 }
 
-/// The row of T5's bias table for a distance: exact near by, logarithmic further away, in f32 as it was trained.
+/// The row of T5's bias table for a distance: exact for small distances, logarithmic for larger ones, in f32 as in training.
 pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distance: usize) -> usize {
     let relative = key as i64 - query as i64;
     let (buckets, first, distance) = match stack {
-        // The encoder looks both ways: half of the buckets are for what comes after.
+        // The encoder sees both directions: half of the buckets are for later keys.
         Stack::Encoder => {
             let half = buckets / 2;
             (half, if relative > 0 { half } else { 0 }, relative.unsigned_abs() as usize)
@@ -114,7 +113,7 @@ pub fn bucket(stack: Stack, query: usize, key: usize, buckets: usize, max_distan
         return first + distance;
     }
     let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
-    // A table for distances that are all near has no far ones: the ratio is then no number to count on.
+    // If all distances have exact buckets, there are no logarithmic ones, and the ratio is not finite.
     let far = exact.saturating_add((ratio * (buckets - exact) as f32) as usize);
     first + far.min(buckets.saturating_sub(1))
 }
@@ -129,13 +128,13 @@ mod tests {
         assert_eq!((table_row(None, 2), table_row(None, 0)), (Some(1), None));
     }
 
-    /// Equal pairs are turned by the distance alone, whichever features are a pair.
+    /// Equal pairs are rotated by the distance alone, whichever features are a pair.
     #[test]
     fn the_product_of_two_turned_heads_depends_on_their_distance() {
         let (q, k) = ([0.3, -1.2, 0.7, 2.0, -0.4, 1.1], [1.0, 0.2, -0.6, 0.5, 0.9, -1.5]);
         for pairs in [RotaryPairs::Halves, RotaryPairs::Neighbours] {
             let turned = |x: &[f64], at: usize| -> Vec<f64> {
-                (0..6).map(|i| Turn::of(100.0, pairs, 6, at, i).apply(x, i)).collect()
+                (0..6).map(|i| Rotation::of(100.0, pairs, 6, at, i).apply(x, i)).collect()
             };
             let score = |a: usize, b: usize| -> f64 {
                 turned(&q, a).iter().zip(turned(&k, b)).map(|(q, k)| q * k).sum()

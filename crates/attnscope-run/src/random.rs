@@ -1,4 +1,4 @@
-//! Numbers by chance that are the same in every run and on every machine.
+//! Pseudo-random numbers that are the same in every run and on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): integers only.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl SplitMix {
         (self.bits() >> 40) as f32 / (1u32 << 23) as f32 - 1.0
     }
 
-    /// A number below `n`; 0 where there is none.
+    /// A number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }

@@ -175,7 +175,7 @@ fn wrong_arrays_are_told_what_was_expected() {
         std::fs::write(&path, bytes).unwrap();
         let error = features_from_array(&path, 4, 3).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
-        assert!(!error.help().is_empty());
+        assert!(!error.remedy().to_string().is_empty());
     }
 }
 

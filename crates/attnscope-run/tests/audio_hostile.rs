@@ -45,7 +45,7 @@ impl Desk {
 
     fn says(&self, bytes: &[u8]) -> String {
         let error = samples_from_file(&self.file(bytes)).unwrap_err();
-        assert!(!error.help().is_empty());
+        assert!(!error.remedy().to_string().is_empty());
         error.to_string()
     }
 }
@@ -55,7 +55,7 @@ fn each_defect_is_named() {
     let desk = Desk::new();
     let data = [0; 3200];
     for (bytes, says) in [
-        (wav(1, 1, 16_000, 16, 3200, &data[..1600]), "promises 0.100 s, the data end after 0.050 s"),
+        (wav(1, 1, 16_000, 16, 3200, &data[..1600]), "says 0.100 s, but the data end after 0.050 s"),
         (wav(1, 1, 16_000, 16, 0, &[]), "no samples"),
         (wav(1, 1, 0, 16, 3200, &data), "sample rate: expected 1 to 384000 Hz, found 0"),
         (wav(1, 1, 4_000_000_000, 16, 3200, &data), "sample rate"),
@@ -118,7 +118,7 @@ fn a_cut_is_refused_in_every_format() {
         for part in 1..=36 {
             let cut = &bytes[..bytes.len() * part / 40];
             match samples_from_file(&desk.file(cut)) {
-                Err(error) if part == 20 => println!("{name}: {error}; {}", error.help()),
+                Err(error) if part == 20 => println!("{name}: {error}; {}", error.remedy()),
                 Err(_) => {}
                 Ok(samples) => panic!("{name}, {part}/40: {} samples", samples.len()),
             }
@@ -137,7 +137,7 @@ fn changed_bytes_do_no_harm() {
             let mut bytes = original.clone();
             bytes[at] = value;
             if let Err(error) = features_from_file(&desk.file(&bytes), 8, 200) {
-                assert!(!error.help().is_empty());
+                assert!(!error.remedy().to_string().is_empty());
             }
         }
     };

@@ -30,7 +30,7 @@ fn refused(files: Vec<(&'static str, Vec<u8>)>) -> String {
     let name = files[0].0;
     let error = open(files).unwrap_err();
     assert!(error.to_string().contains(name), "{error}");
-    assert!(!error.help().is_empty());
+    assert!(!error.remedy().to_string().is_empty());
     error.to_string()
 }
 

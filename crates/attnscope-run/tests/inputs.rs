@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::Checkpoint;
 use attnscope_graph::{Config, Dim, Model, Recognised, Side, recognise};
 use attnscope_run::{
-    Features, Input, InputError, Rows, Sequence, Shift, Tokenizer, check_rows, pad_token, sizes_of,
+    CheckedInput, Features, Input, InputError, Rows, Sequence, Shift, Tokenizer, check_rows, pad_token,
     tensor_specs,
 };
 
@@ -132,11 +132,11 @@ fn features_have_a_value_for_every_cell() {
     let frames = 2 * positions;
     let sizes = |batch: usize, values: usize| {
         let source = Sequence::Features(Features { values: vec![0.0; values], batch, mels, frames });
-        sizes_of(&model, &Input::pair(source, Rows::new(&vec![vec![1]; batch], 0)))
+        CheckedInput::new(&model, Input::pair(source, Rows::new(&vec![vec![1]; batch], 0)))
     };
     sizes(2, 2 * mels * frames).unwrap();
     for values in [0, mels * frames, 2 * mels * frames - 1, 2 * mels * frames + 1] {
         let error = sizes(2, values).unwrap_err().to_string();
-        assert_eq!(error, format!("features: {values} values, but 2 × {mels} × {frames} are to be there"));
+        assert_eq!(error, format!("features: {values} values, but 2 × {mels} × {frames} are expected"));
     }
 }

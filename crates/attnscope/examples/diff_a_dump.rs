@@ -16,6 +16,16 @@ fn main() -> Result<(), Failure> {
     for party in &difference.parties {
         println!("{}: {}, {} tensors", party.path, party.kind, party.tensors);
     }
-    println!("{}", if difference.report.differs() { "they part" } else { "they agree" });
+    match &difference.report.first {
+        None => println!("they agree, but for rounding"),
+        Some(first) => {
+            let how = first.relation.as_ref().map(|relation| relation.sentence(first.odd_one.name()));
+            println!(
+                "they part at {}: {}",
+                first.node,
+                how.unwrap_or_else(|| "no simple relation".to_owned())
+            );
+        }
+    }
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::io::BufRead;
 use std::time::Instant;
 
 use attnscope::graph::{Dim, Front, Model, Side};
-use attnscope::run::{Features, Hold, Input, Native, Rows, Sequence, Weights};
-use attnscope::{Failure, Opened};
+use attnscope::run::{Capture, CheckedInput, Features, Input, Request, Rows, Sequence, Session};
+use attnscope::{Failure, Opened, Ready};
 
 /// Source tokens of a text model.
 const SOURCE: usize = 128;
@@ -17,27 +17,26 @@ const TARGET: usize = 64;
 fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).ok_or("usage: pace MODEL")?;
     let opened = Opened::open(&name, None)?;
-    let model = opened.model()?;
-    let weights = Weights::load(model, &opened.checkpoint)?;
-    let input = input(model);
-    let mut native = Native::new();
+    let ready = Ready::new(&opened)?;
+    let input = CheckedInput::new(ready.model, input(ready.model))?;
+    let mut session = ready.session();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let begin = Instant::now();
         let what = match words[..] {
             ["all"] => {
-                let mut sink = Hold::new(|_| true);
-                native.run(model, &weights, &input, &mut sink)?;
+                let mut sink = Capture::new(|_| true);
+                session.run(&Request::new(&input), &mut sink)?;
                 let tensors = sink.tensors.values();
-                format!("{} bytes", tensors.map(|(_, values)| 4 * values.len()).sum::<usize>())
+                format!("{} bytes", tensors.map(|tensor| 4 * tensor.len()).sum::<usize>())
             }
             ["none"] => {
-                let mut sink = Hold::new(|_| false);
-                native.run(model, &weights, &input, &mut sink)?;
+                let mut sink = Capture::new(|_| false);
+                session.run(&Request::new(&input), &mut sink)?;
                 String::new()
             }
-            ["tokens", n] => tokens(&mut native, model, &weights, &input, n.parse()?)?,
+            ["tokens", n] => tokens(&mut *session, ready.model, input.input(), n.parse()?)?,
             _ => return Err(format!("{line:?}: expected all, none or tokens N").into()),
         };
         println!("{:.3} {what}", begin.elapsed().as_secs_f64() * 1e3);
@@ -46,15 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Greedy decoding of `n` tokens after the source has been read; the source is not timed.
-fn tokens(
-    native: &mut Native,
-    model: &Model,
-    weights: &Weights,
-    input: &Input,
-    n: usize,
-) -> Result<String, Failure> {
+fn tokens(session: &mut dyn Session, model: &Model, input: &Input, n: usize) -> Result<String, Failure> {
     let given = input.sequence(Side::Source).map_or(Input::empty(1), |s| Input::of(Side::Source, s.clone()));
-    let mut decoding = native.start(model, weights, &given)?;
+    let given = CheckedInput::to_decode(model, given)?;
+    let mut decoding = session.decode(&given)?;
     let begin = Instant::now();
     let mut token = 1;
     for _ in 0..n {

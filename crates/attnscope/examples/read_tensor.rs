@@ -9,9 +9,10 @@ fn main() -> Result<(), Failure> {
     let trace = model.trace(&Input::text("Two dogs play in the snow."), "decoder.1.cross_attn.weights")?;
     let weights = trace.tensor("decoder.1.cross_attn.weights")?;
     println!("{:?} = {:?}", weights.dims, weights.shape);
-    let Some(source) = trace.source.as_ref().and_then(|rows| rows.first()) else { return Ok(()) };
+    let Some(source) = trace.tokens.source.as_ref().and_then(|rows| rows.first()) else { return Ok(()) };
     // The first head of the first sentence: a row of weights for each token that the decoder reads.
-    let queries = weights.values.chunks(source.len()).zip(trace.target.iter().flatten().flatten());
+    let values = weights.values.as_f64();
+    let queries = values.chunks(source.len()).zip(trace.tokens.target.iter().flatten().flatten());
     for (row, query) in queries {
         let strongest = row.iter().zip(source).max_by(|(a, _), (b, _)| a.total_cmp(b));
         if let Some((weight, key)) = strongest {

@@ -1,14 +1,16 @@
-//! Where two runs part, or two weight files.
+//! Where two runs, or two weight files, diverge.
 
 use std::path::Path;
 
+use attnscope_checkpoint::Remedy;
 use attnscope_diagnose::diff::{
-    DiffError, File, Known, NameMap, Options, Report, Side, TOLERANCE, compare, compare_weights,
+    DiffError, File, Known, NameMap, Options, Side, TOLERANCE, compare, compare_weights,
 };
 use attnscope_diagnose::rounding::Precision;
-use attnscope_run::Weights;
+use attnscope_run::{Limits, Weights};
 
-use crate::failure::Failure;
+use crate::answer::{Difference, Party};
+use crate::failure::{Argument, Failure};
 use crate::note::{Note, Notes};
 use crate::open::Opened;
 use crate::traced::{open_model, same_files};
@@ -22,32 +24,12 @@ pub struct DiffOptions {
     pub heads: Option<usize>,
     /// Names that belong together.
     pub map: NameMap,
-    /// The difference from which rounding that has grown step by step counts.
+    /// The relative difference from which accumulated rounding counts.
     pub tolerance: Option<f64>,
-    /// What the dump that is not a trace was computed in, where its values do not show it.
+    /// The precision of the dump, where its values do not show it.
     pub their_precision: Option<Precision>,
-}
-
-/// Two runs or files and where they part.
-#[derive(Debug)]
-pub struct Difference {
-    /// What is compared.
-    pub parties: [Party; 2],
-    /// Where they part.
-    pub report: Report,
-    /// What a user may not expect.
-    pub notes: Vec<Note>,
-}
-
-/// What is compared: where it is, what it is, and how many tensors it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Party {
-    /// Its path, as given.
-    pub path: String,
-    /// A trace, a dump of another program, a weight file.
-    pub kind: String,
-    /// How many tensors.
-    pub tensors: usize,
+    /// What the comparison may use, what ends it, and who is told how far it is.
+    pub limits: Limits,
 }
 
 /// Compares two runs: traces, or a trace and another program's dump.
@@ -62,12 +44,12 @@ pub struct Party {
 /// ```
 ///
 /// # Errors
-/// Where one cannot be read, or nothing of one is in the other.
+/// Where one cannot be read, nothing of one is in the other, or it is cancelled.
 pub fn diff(a: &Path, b: &Path, options: &DiffOptions) -> Result<Difference, Failure> {
     diff_noting(a, b, options, |_| {})
 }
 
-/// The same, telling of what a user may not expect when it comes up, also before an error.
+/// The same, with a callback for notes, which is also called before an error.
 ///
 /// # Errors
 /// As [`diff`].
@@ -77,13 +59,22 @@ pub fn diff_noting(
     options: &DiffOptions,
     listener: impl Fn(&Note) + Send + Sync + 'static,
 ) -> Result<Difference, Failure> {
-    let mut notes = Notes::new(Some(std::sync::Arc::new(listener)));
+    let notes = Notes::new(Some(std::sync::Arc::new(listener)));
+    options.limits.install(|| compared(a, b, options, notes))?
+}
+
+fn compared(a: &Path, b: &Path, options: &DiffOptions, mut notes: Notes) -> Result<Difference, Failure> {
+    if let Some(tolerance) = options.tolerance.filter(|x| !x.is_finite() || *x < 0.0) {
+        let help = "1e-4 is usual: a ten-thousandth of a tensor's largest value";
+        let failure = Failure::new("expected a number from 0 on", help);
+        return Err(failure.about(Argument::Tolerance(tolerance.to_string())));
+    }
     let (a, b) = (open(a)?, open(b)?);
     let opened = traced_model(&a, &b, options, &mut notes)?;
     let ready = match &opened {
         Some(opened) => {
             let model = opened.model()?;
-            Some((model, Weights::load(model, &opened.checkpoint)?))
+            Some((model, Weights::load_within(model, &opened.checkpoint, &options.limits)?.widened()?))
         }
         None => None,
     };
@@ -97,6 +88,7 @@ pub fn diff_noting(
             strict: options.tolerance.is_some(),
             their_precision: options.their_precision,
             map: options.map.clone(),
+            limits: options.limits.clone(),
         },
     );
     if let Err(DiffError::NothingMatched { proposal, .. }) = &compared
@@ -115,11 +107,11 @@ pub fn diff_noting(
 /// Compares the weights of two models or weight files.
 ///
 /// # Errors
-/// Where one cannot be read.
-pub fn diff_weights(a: &Path, b: &Path) -> Result<Difference, Failure> {
+/// Where one cannot be read, or it is cancelled.
+pub fn diff_weights(a: &Path, b: &Path, limits: &Limits) -> Result<Difference, Failure> {
     let opened = |path: &Path| Opened::open(&path.display().to_string(), None);
     let (a, b) = (opened(a)?, opened(b)?);
-    let report = compare_weights(file(&a), file(&b))?;
+    let report = limits.install(|| compare_weights(file(&a), file(&b), limits).map_err(Failure::from))??;
     let party = |opened: &Opened| Party {
         path: opened.name.clone(),
         kind: opened.checkpoint.format().name().to_owned(),
@@ -150,7 +142,7 @@ fn traced_model(
     Ok(None)
 }
 
-/// What is not an encoder-decoder is compared by the names in the files.
+/// Files without a recognised model are compared by the names in them.
 fn file(opened: &Opened) -> File<'_> {
     File { checkpoint: &opened.checkpoint, model: opened.model().ok() }
 }
@@ -158,10 +150,7 @@ fn file(opened: &Opened) -> File<'_> {
 fn open(path: &Path) -> Result<Side, Failure> {
     let absent = std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
     Side::open(path).map_err(|e| match absent {
-        false => Failure::new(e.to_string(), e.help()),
-        true => Failure::new(
-            format!("{}: no such file or folder", path.display()),
-            "give two traces, or a trace and a dump; `attnscope trace --save DIR` makes a trace",
-        ),
+        false => e.into(),
+        true => Failure::new(format!("{}: no such file or folder", path.display()), Remedy::TwoRuns),
     })
 }

@@ -1,27 +1,35 @@
-//! What is wrong with a model, judged on pairs, on an input or on what there is.
+//! What is wrong with a model, judged on pairs, on an input, or on its weights alone.
 
 use std::time::Duration;
 
-use attnscope_diagnose::{Patient, Progress, Rule, Thresholds, examine, rules};
-use attnscope_graph::Stack;
+use attnscope_checkpoint::Remedy;
+use attnscope_diagnose::{Rule, RuleInput, Thresholds, examine, rules};
+use attnscope_graph::Side;
+use attnscope_run::Counted;
 
 use crate::answer::Diagnosis;
-use crate::failure::Failure;
-use crate::given::{Given, Input, check_pairs};
+use crate::failure::{Argument, Failure};
+use crate::input::{Input, ResolvedInput, check_pairs};
 use crate::judged::{Judged, PairLines};
 use crate::model::Model;
+use crate::near::nearest;
 
-/// What a model is judged on and by.
+/// The input, pairs, rules and thresholds of a diagnosis.
 ///
 /// ```
 /// use attnscope::{DoctorOptions, PairLines};
 ///
 /// let pairs = PairLines::of([("Two dogs play in the snow.", "Zwei Hunde spielen im Schnee.")]);
-/// let options = DoctorOptions { pairs, ..DoctorOptions::default() };
-/// assert_eq!(options.rules.len(), attnscope::diagnose::rules().len());
+/// let rules = attnscope::rules_named(&["first-nan".to_owned(), "dead-head".to_owned()])?;
+/// let answer = attnscope::open("demo")?.doctor(&DoctorOptions { pairs, rules, ..DoctorOptions::default() })?;
+/// for finding in &answer.diagnosis.findings {
+///     println!("{}: {}", finding.rule, finding.evidence);
+/// }
+/// assert_eq!(answer.diagnosis.checked.len(), 2);
+/// # Ok::<(), attnscope::Failure>(())
 /// ```
-pub struct DoctorOptions<'a> {
-    /// Sources and what the model should write; where there are none, the demo has its own.
+pub struct DoctorOptions {
+    /// Sources and targets; without any, the demo uses its own.
     pub pairs: PairLines,
     /// One input, where there are no pairs; also the languages of both.
     pub input: Input,
@@ -29,13 +37,13 @@ pub struct DoctorOptions<'a> {
     pub rules: Vec<&'static Rule>,
     /// The numbers to decide by.
     pub thresholds: Thresholds,
-    /// The most time for trying repairs of the weights.
+    /// The most time for trying repairs of the weights, and other wirings of audio models.
     pub repair_time: Duration,
-    /// Told of other wirings and repairs that are done, and of how many.
-    pub progress: &'a Progress<'a>,
+    /// How remedies are worded in the answer's text and JSON.
+    pub words: fn(&Remedy) -> String,
 }
 
-impl Default for DoctorOptions<'_> {
+impl Default for DoctorOptions {
     fn default() -> Self {
         Self {
             pairs: PairLines::default(),
@@ -43,19 +51,46 @@ impl Default for DoctorOptions<'_> {
             rules: rules().to_vec(),
             thresholds: Thresholds::default(),
             repair_time: Duration::from_secs(60),
-            progress: &|_, _| {},
+            words: Remedy::to_string,
         }
     }
 }
 
+/// The rules of these ids; all where there are none.
+///
+/// ```
+/// let rules = attnscope::rules_named(&["dead-head".to_owned()])?;
+/// assert_eq!(rules[0].id, "dead-head");
+/// assert!(attnscope::rules_named(&["dead-haed".to_owned()]).is_err());
+/// # Ok::<(), attnscope::Failure>(())
+/// ```
+///
+/// # Errors
+/// Where there is no such rule, with the nearest.
+pub fn rules_named(ids: &[String]) -> Result<Vec<&'static Rule>, Failure> {
+    if ids.is_empty() {
+        return Ok(rules().to_vec());
+    }
+    let find = |id: &String| {
+        rules().iter().copied().find(|rule| rule.id == id.trim()).ok_or_else(|| {
+            let near = nearest(id, rules().iter().map(|rule| rule.id));
+            let help = format!("the nearest are {}", near.join(", "));
+            Failure::new(format!("there is no rule {id:?}"), help).about(Argument::Rule(None))
+        })
+    };
+    ids.iter().map(find).collect()
+}
+
 /// Examines a model.
-pub(crate) fn doctor(model: &Model, options: &DoctorOptions<'_>) -> Result<Diagnosis, Failure> {
-    let opened = model.opened();
-    let judged = judged(model, options)?;
-    let patient = Patient {
+pub(crate) fn doctor(model: &Model, options: &DoctorOptions) -> Result<Diagnosis, Failure> {
+    let (opened, limits) = (model.opened(), model.limits());
+    // What is told is how far the searches are, not each of their runs.
+    let quiet = model.clone().with_limits(limits.quiet());
+    let judged = judged(&quiet, options)?;
+    let input = RuleInput {
         model: opened.model()?,
         checkpoint: &opened.checkpoint,
-        weights: judged.weights(),
+        prepared: judged.prepared(),
         tokenizer: judged.tokenizer(),
         pad: judged.pad(),
         shift: judged.shift.as_ref(),
@@ -64,19 +99,21 @@ pub(crate) fn doctor(model: &Model, options: &DoctorOptions<'_>) -> Result<Diagn
         too_long: &judged.too_long,
         thresholds: &options.thresholds,
         repair_time: options.repair_time,
-        progress: options.progress,
+        cancel: &limits.cancel,
+        progress: &|done, total| limits.progress.tell(Counted::Trials, done, total),
     };
     Ok(Diagnosis {
         model: opened.name.clone(),
-        title: patient.model.title(),
-        family: patient.model.family.id.to_owned(),
+        title: input.model.title(),
+        family: input.model.family.id.to_owned(),
         basis: judged.basis(),
-        diagnosis: examine(&patient, &options.rules),
+        diagnosis: examine(&input, &options.rules)?,
+        words: options.words,
     })
 }
 
-/// The weights, the input and the pairs; a model that does not run has none, and is still looked at.
-fn judged<'m>(model: &'m Model, options: &DoctorOptions<'_>) -> Result<Judged<'m>, Failure> {
+/// The weights, the input and the pairs; a model that cannot be run has none of them, and is still checked.
+fn judged<'m>(model: &'m Model, options: &DoctorOptions) -> Result<Judged<'m>, Failure> {
     if !model.opened().model()?.obstacles.is_empty() {
         return Ok(Judged::at_rest());
     }
@@ -85,12 +122,12 @@ fn judged<'m>(model: &'m Model, options: &DoctorOptions<'_>) -> Result<Judged<'m
         check_pairs(&ready)?;
         return Judged::on_pairs(ready, options.pairs.clone());
     }
-    let reads_target_alone = !ready.model.architecture.has(Stack::Encoder) && options.input.target.is_some();
+    let reads_target_alone = !ready.model.architecture.reads(Side::Source) && options.input.target.is_some();
     if options.input.source.is_none() && !reads_target_alone {
         return Judged::on_pairs(ready, PairLines::default());
     }
     match options.input.read(&ready)? {
-        Given::Whole(input) => Ok(Judged::on_input(ready, input)),
-        Given::Source(source) => Judged::on_source(ready, source),
+        ResolvedInput::Whole(input) => Ok(Judged::on_input(ready, input)),
+        ResolvedInput::Source(source) => Judged::on_source(ready, source),
     }
 }

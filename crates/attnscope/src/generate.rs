@@ -1,24 +1,25 @@
-//! What a model writes by itself, with its scores, and where each word came from.
+//! What a model generates, with its scores, and where each word came from.
 
 use std::path::Path;
 
-use attnscope_graph::{Front, Side, Stack};
+use attnscope_checkpoint::Remedy;
+use attnscope_graph::Side;
 use attnscope_run::align::{Head, Heads, Word};
 use attnscope_run::audio::{POSITION_SECONDS, Recording, Window};
-use attnscope_run::generate::{Hypothesis, Limit, Segment, Settings};
-use attnscope_run::{Native, Rows, Sequence};
+use attnscope_run::generate::{Hypothesis, Limit, MOST_BEAMS, Segment, Settings};
+use attnscope_run::{Counted, Rows, Sequence, Session};
 
 use crate::answer::{
-    AlignedWord, AlignmentHeads, EndedBy, From, Generation, HeardWindow, Link, Output, Piece, Prompt,
-    Recorded, SCHEMA, Search, Sentence, TimedSegment, TimedWord, WordAlignment, WrittenToken,
+    AlignedWord, AlignmentHeads, EndedBy, From, Generation, Link, Output, Piece, Prompt, Recorded, SCHEMA,
+    Search, Sentence, SpeechWindow, TimedSegment, TimedWord, WordAlignment, WrittenToken,
 };
-use crate::failure::Failure;
-use crate::given::Input;
+use crate::failure::{Argument, Failure};
+use crate::generated_row::{Aligned, GeneratedRow};
+use crate::input::Input;
 use crate::note::{Note, Notes, beyond_positions, notes_of_model, of_source, pads};
 use crate::ready::Ready;
-use crate::writing::{Aligned, Written};
 
-/// How a model is to write; what is not said is as its documents have it.
+/// How a model generates; defaults are those of its documents.
 ///
 /// ```
 /// use attnscope::{GenerateOptions, Input};
@@ -32,17 +33,20 @@ use crate::writing::{Aligned, Written};
 pub struct GenerateOptions {
     /// What the decoder begins with.
     pub start: Option<Vec<u32>>,
-    /// Sentences followed at once; 1 takes the likeliest token at each step.
+    /// Beams; 1 takes the most likely token at each step.
     pub beams: Option<usize>,
-    /// The most tokens that are written for a sentence, or for a window of audio.
+    /// The most tokens that are generated for a sentence, or for a window of audio.
     pub max_length: Option<usize>,
     /// Transcribe with times.
     pub timestamps: bool,
     /// Which source word each word came from; for audio, when each word was said.
     pub align: bool,
-    /// Heads of the cross-attention to align by; asks for an alignment.
+    /// Heads of the cross-attention to align by; implies an alignment.
     pub align_heads: Vec<Head>,
 }
+
+/// The most tokens that may be asked for.
+pub const MOST_TOKENS: usize = 65536;
 
 /// Writes from every row of an input.
 pub(crate) fn generate(
@@ -68,11 +72,11 @@ pub(crate) fn generate(
         settings: &settings,
         given: options.start.is_some(),
         heads: heads.as_ref(),
-        native: Native::new(),
+        session: ready.session(),
         longest: 0,
     };
     let (audio, outputs) = match input.recording() {
-        _ if !ready.model.architecture.has(Stack::Encoder) => {
+        _ if !ready.model.architecture.reads(Side::Source) => {
             (None, writer.prompts(&input.prompt_rows(&ready)?, input.prompts())?)
         }
         Some(file) => writer.recording(file, &mut notes)?,
@@ -82,7 +86,7 @@ pub(crate) fn generate(
             (None, writer.rows(&source, input.source_texts(&ready)?)?)
         }
     };
-    // The last token is written and never read.
+    // The last token is generated but never read.
     notes.add(beyond_positions(&ready, Side::Target, writer.longest.saturating_sub(1)));
     let started = outputs.first().map_or(settings.start.len(), |output| output.start.len());
     Ok(Generation {
@@ -127,37 +131,45 @@ fn alignment_heads(ready: &Ready<'_>, options: &GenerateOptions) -> Result<Optio
                 ready.opened.name,
                 ready.model.architecture.kind()
             ),
-            "leave --align out",
+            Remedy::NoAlignment,
         )),
         ([], true) => Ok(Some(ready.alignment_heads()?)),
-        (chosen, _) => Heads::chosen(ready.model, chosen).map(Some).map_err(|why| {
-            Failure::new(
-                format!("--align-heads {why}"),
-                "`attnscope trace --head all` draws what each head of the cross-attention looks at",
-            )
-        }),
+        (chosen, _) => Heads::chosen(ready.model, chosen)
+            .map(Some)
+            .map_err(|why| Failure::new(why, Remedy::DrawHeads).about(Argument::AlignmentHeads)),
     }
+}
+
+/// Refuses a number that is none, or more than a machine bears.
+fn within(number: usize, most: usize, argument: fn(usize) -> Argument) -> Result<(), Failure> {
+    if (1..=most).contains(&number) {
+        return Ok(());
+    }
+    let failure = Failure::new(format!("expected 1 to {most}"), "give fewer, or leave it to the model");
+    Err(failure.about(argument(number)))
 }
 
 /// The model's own settings, with what was asked for in their place.
 fn settings(ready: &Ready<'_>, options: &GenerateOptions) -> Result<Settings, Failure> {
     let mut settings = ready.settings();
     if let Some(beams) = options.beams {
+        within(beams, MOST_BEAMS, Argument::Beams)?;
         settings.beams = beams;
     }
     if let Some(most) = options.max_length {
+        within(most, MOST_TOKENS, Argument::MaxLength)?;
         settings.limit = Limit::New(most);
     }
-    if !settings.start.is_empty() || !ready.model.architecture.has(Stack::Encoder) {
+    if !settings.start.is_empty() || !ready.model.architecture.reads(Side::Source) {
         return Ok(settings);
     }
     let title = ready.model.family.title;
-    let (why, help) = match (ready.model.wiring.front, &ready.tokenizer) {
-        (Front::Audio, None) => (
-            "its vocabulary is none of OpenAI's, and no tokenizer is beside the weights",
-            "put tokenizer.json beside the weights, or give the decoder's first tokens with --tgt-ids",
+    let (why, help) = match (ready.model.graph.reads_audio(), &ready.tokenizer) {
+        (true, None) => (
+            "its vocabulary is not one of OpenAI's, and there is no tokenizer beside the weights",
+            Remedy::TokenizerOrStart,
         ),
-        _ => ("no document beside the weights says it", "give the decoder's first tokens with --tgt-ids"),
+        _ => ("no document beside the weights says it", Remedy::DecoderStart),
     };
     let name = &ready.opened.name;
     Err(Failure::new(
@@ -169,16 +181,16 @@ fn settings(ready: &Ready<'_>, options: &GenerateOptions) -> Result<Settings, Fa
 /// A model without a decoder, or without logits, generates nothing.
 fn check_generates(ready: &Ready<'_>) -> Result<(), Failure> {
     let (name, architecture) = (&ready.opened.name, &ready.model.architecture);
-    match architecture.has(Stack::Decoder) {
+    match architecture.reads(Side::Target) && architecture.classifier().is_none() {
         true => Ok(()),
         false => Err(Failure::new(
             format!("{name}: a model that is {} does not generate", architecture.kind()),
-            format!("`attnscope trace {name} --src TEXT` shows what it makes of a text"),
+            Remedy::TraceInstead(name.clone()),
         )),
     }
 }
 
-/// A model at work.
+/// A running generation.
 struct Writer<'a> {
     ready: &'a Ready<'a>,
     settings: &'a Settings,
@@ -186,63 +198,63 @@ struct Writer<'a> {
     given: bool,
     /// Of the alignment, where one is wanted.
     heads: Option<&'a Heads>,
-    native: Native,
+    session: Box<dyn Session>,
     /// Tokens of the longest sentence, with what the decoder began with.
     longest: usize,
 }
 
 impl Writer<'_> {
-    /// Each prompt, with its text where it was given as text.
+    /// Continues each prompt.
     fn prompts(&mut self, rows: &Rows, texts: &[String]) -> Result<Vec<Output>, Failure> {
         let rows = rows.tokens();
-        let written = self.ready.continue_prompts(&mut self.native, &rows, self.settings)?;
+        let generated = self.ready.continue_prompts(&mut *self.session, &rows, self.settings)?;
         let mut texts = texts.iter().cloned();
-        let output = |(ids, written): (Vec<u32>, Written)| {
+        let output = |(ids, generated): (Vec<u32>, GeneratedRow)| {
             let prompt = Prompt {
                 text: texts.next(),
                 decoded: self.decoded(&ids),
                 tokens: self.pieces(Side::Target, &ids),
             };
-            Output { prompt: Some(prompt), ..self.output(None, &[], &written) }
+            Output { prompt: Some(prompt), ..self.output(None, &[], &generated) }
         };
-        Ok(rows.into_iter().zip(written).map(output).collect())
+        Ok(rows.into_iter().zip(generated).map(output).collect())
     }
 
-    /// Each row of a source, with its text where it was given as text.
+    /// Generates from each row of a source.
     fn rows(&mut self, source: &Sequence, texts: Vec<String>) -> Result<Vec<Output>, Failure> {
-        let written = self.ready.write(&mut self.native, source, self.settings)?;
+        let generated = self.ready.generate_rows(&mut *self.session, source, self.settings)?;
         let Sequence::Tokens(rows) = source else {
-            let of_row = |(row, written): (usize, Written)| match source.select(&[row]) {
+            let of_row = |(row, generated): (usize, GeneratedRow)| match source.select(&[row]) {
                 Sequence::Features(features) => {
                     let end = features.frames as f64 * POSITION_SECONDS / 2.0;
-                    Some((Window { start: 0.0, end, zeros: false, features }, written))
+                    Some((Window { start: 0.0, end, zeros: false, features }, generated))
                 }
                 Sequence::Tokens(_) => None,
             };
-            let windows: Vec<_> = written.into_iter().enumerate().filter_map(of_row).collect();
-            return windows.into_iter().map(|(window, written)| self.window(&window, written)).collect();
+            let windows: Vec<_> = generated.into_iter().enumerate().filter_map(of_row).collect();
+            return windows.into_iter().map(|(window, generated)| self.window(&window, generated)).collect();
         };
         let mut texts = texts.into_iter();
-        let output = |(ids, written): (Vec<u32>, Written)| {
+        let output = |(ids, generated): (Vec<u32>, GeneratedRow)| {
             let alignment = match self.heads {
                 Some(heads) => {
-                    Some(word_alignment(&self.ready.align(&mut self.native, heads, &ids, &written)?))
+                    Some(word_alignment(&self.ready.align(&mut *self.session, heads, &ids, &generated)?))
                 }
                 None => None,
             };
             let source = From::Tokens { text: texts.next(), tokens: self.pieces(Side::Source, &ids) };
-            Ok(Output { alignment, ..self.output(Some(source), &[], &written) })
+            Ok(Output { alignment, ..self.output(Some(source), &[], &generated) })
         };
-        rows.tokens().into_iter().zip(written).map(output).collect()
+        rows.tokens().into_iter().zip(generated).map(output).collect()
     }
 
-    /// One window of the model's length after the other, each by itself.
+    /// Transcribes one window of the model's length after the other.
     fn recording(
         &mut self,
         file: &Path,
         notes: &mut Notes,
     ) -> Result<(Option<Recorded>, Vec<Output>), Failure> {
-        let (mels, frames) = self.ready.window("--audio")?;
+        let (mels, frames) = self.ready.window(Argument::Audio)?;
         let recording = Recording::read(file)?;
         let (seconds, length) = (recording.seconds(), frames as f64 * POSITION_SECONDS / 2.0);
         notes.add(recording.cancels().then_some(Note::ChannelsCancel));
@@ -256,21 +268,23 @@ impl Writer<'_> {
             }
             let source = Sequence::Features(window.features.clone());
             let mut next = length;
-            for mut written in self.ready.write(&mut self.native, &source, self.settings)? {
-                written.zeros = window.zeros;
-                next = self.ready.segments(&window, &written).1;
-                outputs.push(self.window(&window, written)?);
+            for mut generated in self.ready.generate_rows(&mut *self.session, &source, self.settings)? {
+                generated.zeros = window.zeros;
+                next = self.ready.segments(&window, &generated).1;
+                outputs.push(self.window(&window, generated)?);
             }
             at += next;
+            let progress = &self.ready.prepared.limits().progress;
+            progress.tell(Counted::Decoded, at.min(seconds) as usize, seconds as usize);
         }
         let audio = Recorded { file: file.display().to_string(), seconds, window_seconds: length };
         Ok((Some(audio), outputs))
     }
 
-    fn window(&mut self, window: &Window, written: Written) -> Result<Output, Failure> {
+    fn window(&mut self, window: &Window, generated: GeneratedRow) -> Result<Output, Failure> {
         let words = match self.heads {
             Some(heads) => {
-                let timed = self.ready.times(&mut self.native, heads, window, &written)?;
+                let timed = self.ready.times(&mut *self.session, heads, window, &generated)?;
                 let word = |(word, probability): (attnscope_run::align::Timed, f64)| TimedWord {
                     word: word.text,
                     start: hundredths(word.start),
@@ -282,19 +296,19 @@ impl Writer<'_> {
             }
             None => None,
         };
-        let segments = self.ready.segments(window, &written).0;
-        let heard = written.heard.unwrap_or_default();
-        let source = From::Window(HeardWindow {
+        let segments = self.ready.segments(window, &generated).0;
+        let detection = generated.detection.unwrap_or_default();
+        let source = From::Window(SpeechWindow {
             start: window.start,
             end: window.end,
-            language: self.language(&written),
-            language_probability: heard.language.and_then(|(_, p)| p),
-            no_speech: heard.no_speech,
-            silent: written.is_silence(),
-            zeros: written.zeros,
+            language: self.language(&generated),
+            language_probability: detection.language.and_then(|(_, p)| p),
+            no_speech: detection.no_speech,
+            silent: generated.is_silence(),
+            zeros: generated.zeros,
         });
-        let mut output = self.output(Some(source), &segments, &written);
-        if let (true, Some(best)) = (self.ready.times, written.best()) {
+        let mut output = self.output(Some(source), &segments, &generated);
+        if let (true, Some(best)) = (self.ready.times, generated.best()) {
             let segment = |segment: &Segment| TimedSegment {
                 start: hundredths(segment.start + window.start),
                 end: hundredths(segment.end + window.start),
@@ -306,18 +320,18 @@ impl Writer<'_> {
         Ok(Output { words, ..output })
     }
 
-    /// What was written, without where it came from.
-    fn output(&mut self, source: Option<From>, segments: &[Segment], written: &Written) -> Output {
-        if let Some(best) = written.best() {
-            self.longest = self.longest.max(written.start.len() + best.tokens.len());
+    /// The output, without its source.
+    fn output(&mut self, source: Option<From>, segments: &[Segment], generated: &GeneratedRow) -> Output {
+        if let Some(best) = generated.best() {
+            self.longest = self.longest.max(generated.start.len() + best.tokens.len());
         }
         Output {
             source,
-            start: written.start.clone(),
-            start_pieces: written.start.iter().map(|&id| self.piece(Side::Target, id)).collect(),
-            hypotheses: written.hypotheses.iter().map(|found| self.sentence(found)).collect(),
+            start: generated.start.clone(),
+            start_pieces: generated.start.iter().map(|&id| self.piece(Side::Target, id)).collect(),
+            hypotheses: generated.hypotheses.iter().map(|found| self.sentence(found)).collect(),
             prompt: None,
-            said: written.best().map(|best| self.said(segments, best)),
+            said: generated.best().map(|best| self.said(segments, best)),
             segments: None,
             alignment: None,
             words: None,
@@ -339,7 +353,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A sentence's tokens, with what it was given to begin with.
+    /// A sentence's tokens, with the start that was given.
     fn whole(&self, hypothesis: &Hypothesis) -> Vec<u32> {
         let given = if self.given { self.settings.start.as_slice() } else { &[] };
         [given, &hypothesis.tokens].concat()
@@ -362,9 +376,9 @@ impl Writer<'_> {
         Some(tokenizer.decode(&text, true).trim().to_owned())
     }
 
-    fn language(&self, written: &Written) -> Option<String> {
+    fn language(&self, generated: &GeneratedRow) -> Option<String> {
         let (speech, tokenizer) = (self.ready.speech.as_ref()?, self.ready.tokenizer.as_ref()?);
-        speech.code(tokenizer, written.heard?.language?.0)
+        speech.code(tokenizer, generated.detection?.language?.0)
     }
 
     fn pieces(&self, side: Side, ids: &[u32]) -> Vec<Piece> {
@@ -395,7 +409,7 @@ fn word_alignment(aligned: &Aligned) -> WordAlignment {
     }
 }
 
-/// Positions are 20 ms apart: what is below is the binary form's.
+/// Positions are 20 ms apart; further digits come from binary rounding.
 fn hundredths(seconds: f64) -> f64 {
     (seconds * 100.0).round() / 100.0
 }

@@ -1,4 +1,4 @@
-//! What a checkpoint is, who says so, and what is missing.
+//! What a checkpoint is, the source of each fact, and what is missing.
 
 use attnscope_checkpoint::{Check as FileCheck, CheckState as FileCheckState, ErrorKind, Stats, TensorInfo};
 use attnscope_graph::{Fact, Model, Recognised, Slot, TaskHead, WeightId};
@@ -12,10 +12,10 @@ use crate::answer::{
 use crate::failure::Failure;
 use crate::open::Opened;
 
-/// How much of a checkpoint is looked at.
+/// How much of a checkpoint is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// What headers and configs say of the whole.
+    /// Headers and configs.
     Headers,
     /// Every tensor by its name, type and shape, too.
     Tensors,
@@ -23,7 +23,7 @@ pub enum Detail {
     Values,
 }
 
-/// Looks at a checkpoint.
+/// Inspects a checkpoint.
 pub(crate) fn inspect(opened: &Opened, detail: Detail) -> Result<Inspection, Failure> {
     let c = &opened.checkpoint;
     let checks = match detail {

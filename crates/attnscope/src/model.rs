@@ -1,22 +1,26 @@
-//! The model as a user of the library has it.
+//! The model, as users of the library see it.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use attnscope_run::Weights;
+use attnscope_run::{Limits, Prepared};
 
-use crate::answer::{Diagnosis, Generation, Inspection, MaskProof, Summary};
+use crate::answer::{Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Summary, Trace};
+use crate::device::Device;
 use crate::doctor::{DoctorOptions, doctor};
+use crate::explain::{ExplainOptions, explain};
 use crate::failure::Failure;
+use crate::flow::{FlowOptions, flow};
 use crate::generate::{GenerateOptions, generate};
-use crate::given::Input;
+use crate::input::Input;
 use crate::inspect::{Detail, inspect};
+use crate::loaded::Loaded;
 use crate::masks::{MaskOptions, prove};
 use crate::note::{Listener, Note, Notes};
 use crate::open::Opened;
 use crate::ready::Ready;
 use crate::summary::{Lengths, summarise};
-use crate::trace::{Trace, trace};
+use crate::trace::{TraceOptions, trace};
 
 /// A model that is open. It owns what it needs, can be sent to other threads and shared between them, and is cheap to clone.
 ///
@@ -29,8 +33,10 @@ use crate::trace::{Trace, trace};
 #[derive(Clone)]
 pub struct Model {
     opened: Arc<Opened>,
-    /// Read when they are first needed.
-    weights: Arc<OnceLock<Weights>>,
+    /// Its weights, on whichever device they were asked for.
+    loaded: Arc<Loaded>,
+    device: Device,
+    limits: Limits,
     listener: Option<Listener>,
 }
 
@@ -43,14 +49,20 @@ impl fmt::Debug for Model {
 /// Opens a file, a folder or a built-in: `demo` or `toy`.
 ///
 /// # Errors
-/// Where there is no checkpoint, or one that cannot be read or believed.
+/// Where there is no checkpoint, or it cannot be read or contradicts itself.
 pub fn open(name: &str) -> Result<Model, Failure> {
     Ok(Opened::open(name, None)?.into())
 }
 
 impl From<Opened> for Model {
     fn from(opened: Opened) -> Self {
-        Self { opened: Arc::new(opened), weights: Arc::default(), listener: None }
+        Self {
+            opened: Arc::new(opened),
+            loaded: Arc::default(),
+            device: Device::default(),
+            limits: Limits::default(),
+            listener: None,
+        }
     }
 }
 
@@ -60,7 +72,7 @@ impl Model {
         &self.opened
     }
 
-    /// The same model, which tells of what a user may not expect when it comes up. Answers hold the same notes.
+    /// The same model, with a callback for notes. Answers hold the same notes.
     ///
     /// ```
     /// use attnscope::{Lengths, Note};
@@ -75,23 +87,62 @@ impl Model {
         Self { listener: Some(Arc::new(listener)), ..self }
     }
 
+    /// The same model on another device.
+    #[must_use]
+    pub fn on(self, device: Device) -> Self {
+        Self { device, ..self }
+    }
+
+    /// What it runs on.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The same model within limits, which every call keeps: how many threads and how much memory, a flag that ends it, and
+    /// who is told how far it is.
+    ///
+    /// ```
+    /// use attnscope::{Cancel, FailureKind, Input, Limits};
+    ///
+    /// let cancel = Cancel::default(); // Another thread holds a copy, and ends what takes too long.
+    /// let limits = Limits { threads: Some(1), cancel: cancel.clone(), ..Limits::default() };
+    /// let model = attnscope::open("demo")?.with_limits(limits);
+    /// cancel.cancel();
+    /// let failure = model.trace(&Input::text("A dog."), "*").unwrap_err();
+    /// assert_eq!(failure.kind, FailureKind::Cancelled);
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What its calls may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Does the work of a call within the limits.
+    fn limited<T: Send>(&self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+        self.limits.cancel.check()?;
+        self.limits.install(work)?
+    }
+
     /// The model with its weights, its tokenizer and the input's languages.
     pub(crate) fn ready(&self, input: &Input) -> Result<Ready<'_>, Failure> {
-        let weights = match self.weights.get() {
-            Some(weights) => weights.clone(),
-            None => {
-                let weights = Weights::load(self.opened.model()?, &self.opened.checkpoint)?;
-                self.weights.get_or_init(|| weights).clone()
-            }
-        };
-        input.with_languages(Ready::with_weights(&self.opened, weights)?)
+        input.with_languages(Ready::with(&self.opened, self.prepared()?)?)
+    }
+
+    /// The model with its weights, which are read when they are first needed.
+    pub(crate) fn prepared(&self) -> Result<Arc<dyn Prepared>, Failure> {
+        self.loaded.on(&self.opened, self.device, &self.limits)
     }
 
     fn notes(&self) -> Notes {
         Notes::new(self.listener.clone())
     }
 
-    /// What the checkpoint is: format, family, every fact and who says so, what is missing.
+    /// What the checkpoint is: format, family, every fact with its source, what is missing.
     ///
     /// ```
     /// use attnscope::Detail;
@@ -104,7 +155,24 @@ impl Model {
     /// # Errors
     /// With [`Detail::Values`], where a value cannot be read or a checksum is wrong.
     pub fn inspect(&self, detail: Detail) -> Result<Inspection, Failure> {
-        inspect(&self.opened, detail)
+        self.limited(|| inspect(&self.opened, detail))
+    }
+
+    /// How data flows through the model, or through a part of it. Reads headers only.
+    ///
+    /// ```
+    /// use attnscope::{Component, FlowOptions};
+    ///
+    /// let options = FlowOptions { component: Component::CrossAttention, ..FlowOptions::default() };
+    /// let flow = attnscope::open("demo")?.flow(&options)?;
+    /// assert_eq!(flow.parts[0].layers.path(), "decoder.0–1"); // Two equal layers.
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where there is no model to draw, or the selector picks nothing of it.
+    pub fn flow(&self, options: &FlowOptions) -> Result<Flow, Failure> {
+        flow(&self.opened, options, self.notes())
     }
 
     /// The layers with their shapes, parameters and costs on an input of these sizes.
@@ -115,7 +183,7 @@ impl Model {
         summarise(&self.opened, lengths, self.notes())
     }
 
-    /// What the model writes by itself from every row of an input.
+    /// What the model generates from every row of an input.
     ///
     /// ```
     /// use attnscope::{GenerateOptions, Input};
@@ -128,20 +196,30 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// Where the model does not run, or the input is not for it.
+    /// Where the model cannot be run, or the input is not for it.
     pub fn generate(&self, input: &Input, options: &GenerateOptions) -> Result<Generation, Failure> {
-        generate(self.ready(input)?, input, options, self.notes())
+        self.limited(|| generate(self.ready(input)?, input, options, self.notes()))
     }
 
-    /// Runs the model and keeps the tensors that a selector picks: `logits`, `decoder.*.cross_attn.weights`, `*`.
+    /// Runs the model and measures its tensors. A selector keeps those that it picks: `logits`,
+    /// `decoder.*.cross_attn.weights`, `*`.
+    ///
+    /// ```
+    /// use attnscope::{Input, TraceOptions};
+    ///
+    /// let walk = attnscope::open("demo")?.trace(&Input::text("A dog."), TraceOptions::default())?;
+    /// assert_eq!(walk.walk.map(|walk| walk.stops.len()), Some(43));
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
     ///
     /// # Errors
-    /// Where the model does not run, or the input is not for it.
-    pub fn trace(&self, input: &Input, selector: &str) -> Result<Trace, Failure> {
-        trace(self, input, selector, self.notes())
+    /// Where the model cannot be run, the input is not for it, or nothing is picked.
+    pub fn trace(&self, input: &Input, options: impl Into<TraceOptions>) -> Result<Trace, Failure> {
+        let options = options.into();
+        self.limited(|| trace(self, input, &options, self.notes()))
     }
 
-    /// The masks for an input, and the proofs that nothing gets past them.
+    /// The masks for an input, and the proofs that nothing leaks through them.
     ///
     /// ```
     /// use attnscope::{Input, MaskOptions};
@@ -152,27 +230,69 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// Where the model does not run, or the input is not for it.
+    /// Where the model cannot be run, or the input is not for it.
     pub fn masks(&self, input: &Input, options: &MaskOptions) -> Result<MaskProof, Failure> {
-        prove(&self.ready(input)?, input, options, self.notes())
+        self.limited(|| prove(&self.ready(input)?, input, options, self.notes()))
+    }
+
+    /// What a tensor is, one cell of it, an idea, a question or a rule of the doctor, with the numbers of this model.
+    ///
+    /// ```
+    /// use attnscope::ExplainOptions;
+    ///
+    /// let options = ExplainOptions { cell: Some(vec![0, 1, 2, 3]), ..ExplainOptions::default() };
+    /// let explanation = attnscope::open("demo")?.explain("decoder.0.cross_attn.weights", &options)?;
+    /// assert!(explanation.cell.is_some_and(|cell| cell.agrees()));
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the topic is unknown, there is no model to explain it with, or the input is not for it.
+    pub fn explain(&self, topic: &str, options: &ExplainOptions) -> Result<Explanation, Failure> {
+        self.limited(|| explain(self, Some(topic), options, self.notes()))
+    }
+
+    /// A guided tour of all snapshots of a run.
+    ///
+    /// # Errors
+    /// As [`Model::explain`].
+    pub fn walk(&self, options: &ExplainOptions) -> Result<Explanation, Failure> {
+        self.limited(|| explain(self, None, options, self.notes()))
     }
 
     /// What is wrong with the model, and why.
     ///
     /// # Errors
     /// Where there is no model to judge, or the pairs are not for it.
-    pub fn doctor(&self, options: &DoctorOptions<'_>) -> Result<Diagnosis, Failure> {
-        doctor(self, options)
+    pub fn doctor(&self, options: &DoctorOptions) -> Result<Diagnosis, Failure> {
+        self.limited(|| doctor(self, options))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::Model;
+    use crate::device::Device;
 
     #[test]
     fn a_model_can_be_shared_between_threads() {
         fn shared<T: Send + Sync + Clone + 'static>() {}
         shared::<Model>();
+    }
+
+    #[test]
+    fn threads_that_come_together_load_it_once() {
+        let model = super::open("demo").unwrap();
+        let weights = |device| {
+            let prepared = model.clone().on(device).prepared().unwrap();
+            prepared.weights().clone()
+        };
+        let all: Vec<_> = (0..8).into_par_iter().map(|_| weights(Device::Reference)).collect();
+        let id = model.opened().model().unwrap().graph.find_weight("src.embed.weight").unwrap();
+        assert!(all.iter().all(|weights| weights.same(&all[0], id)));
+        // Another device has them from there; a table that is only looked up in stays where it is.
+        assert_eq!(weights(Device::Cpu).get(id), all[0].get(id));
     }
 }

@@ -1,18 +1,38 @@
-//! What a user may not expect of a model or of an input. It is no part of an answer's JSON.
+//! What a user may not expect of a model or of an input.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use attnscope_graph::{ASSUMED, Contradiction, Dim, Model, PositionCount, Side};
 use attnscope_run::{Input, Rows, Sequence, Shift};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::ready::Ready;
 
-/// A remark.
-#[derive(Debug, Clone, PartialEq)]
+/// Each remark's `about` is described by the remark itself, which a doc comment cannot reach.
+fn describe_about(schema: &mut schemars::Schema) {
+    let remarks = schema.get_mut("oneOf").and_then(Value::as_array_mut);
+    for remark in remarks.into_iter().flatten() {
+        let words = remark.get("description").cloned();
+        let about = remark.pointer_mut("/properties/about").and_then(Value::as_object_mut);
+        if let (Some(words), Some(about)) = (words, about) {
+            about.insert("description".into(), words);
+        }
+    }
+}
+
+/// A remark. Which it is says `note`, what it is about `about`, where there is more to say.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "note", content = "about", rename_all = "snake_case")]
+#[schemars(transform = describe_about)]
 pub enum Note {
-    /// A side is longer than the model's table of positions: it does not run on that.
+    /// A side is longer than the model's position table, so the model cannot run on it.
     TooFewPositions {
-        /// The side.
+        /// The side: `source` or `target`.
+        #[serde(serialize_with = "side_word")]
+        #[schemars(with = "String")]
         side: Side,
         /// Positions that the model has.
         rows: usize,
@@ -23,11 +43,13 @@ pub enum Note {
     Contradiction(String),
     /// The file has a head for another task, which is not run.
     TaskHead(String),
-    /// What neither file nor family says and was assumed: fields of the wiring, as `norm_place=post`.
+    /// Fields of the wiring that neither file nor family gives and that were assumed, such as `norm_place=post`.
     Assumed(Vec<String>),
     /// Pad ids at the ends of rows of ids: they are attended to like any token.
     PadsAsTokens {
-        /// The side.
+        /// The side: `source` or `target`.
+        #[serde(serialize_with = "side_word")]
+        #[schemars(with = "String")]
         side: Side,
         /// The model's pad id.
         pad: u32,
@@ -38,22 +60,45 @@ pub enum Note {
         /// The rows that have any.
         rows: Vec<usize>,
     },
-    /// More positions than the config speaks of, where they are computed and so have no end.
+    /// More positions than the config has, where they are computed and so have no limit.
     BeyondPositions {
-        /// The side.
+        /// The side: `source` or `target`.
+        #[serde(serialize_with = "side_word")]
+        #[schemars(with = "String")]
         side: Side,
         /// Positions of the input.
         length: usize,
-        /// Positions that the config speaks of.
+        /// Positions in the config.
         said: usize,
         /// Whether Hugging Face has them in a table, and raises an error.
         table: bool,
     },
+    /// The model can be drawn but not run, and why.
+    DrawnOnly(String),
+    /// So many tensors of the model are not in its drawing.
+    NotDrawn(usize),
+    /// A trace is about to be written.
+    Saving {
+        /// How many tensors.
+        tensors: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Where to.
+        #[serde(serialize_with = "path_text")]
+        #[schemars(with = "String")]
+        folder: PathBuf,
+    },
+    /// A trace was written to this folder.
+    Saved(
+        #[serde(serialize_with = "path_text")]
+        #[schemars(with = "String")]
+        PathBuf,
+    ),
     /// What the model's documents ask for and is not done.
     NotDone(String),
     /// The channels of a recording cancel each other: every sample of their mean is 0.
     ChannelsCancel,
-    /// A recording is longer than what the model hears at once.
+    /// A recording is longer than the model's window.
     Windows {
         /// Seconds of the recording.
         seconds: f64,
@@ -68,6 +113,15 @@ pub enum Note {
     TracedModelAbsent(String),
     /// No name of one dump fits the other, but these lines of a map may.
     ProposedMap(Vec<String>),
+}
+
+fn side_word<S: Serializer>(side: &Side, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(side.word())
+}
+
+/// A path that is not UTF-8 is shown as well as it can be.
+fn path_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// Who is told of a note at once.
@@ -95,7 +149,7 @@ impl Notes {
     }
 }
 
-/// Of the model: where its config contradicts its tensors, which head is not run, and what nothing says.
+/// Notes about the model: where its config contradicts its tensors, which head is not run, and what was assumed.
 pub(crate) fn notes_of_model(model: &Model) -> Vec<Note> {
     let contradiction = |found: &Contradiction| Note::Contradiction(found.sentence());
     let mut notes: Vec<Note> = model.contradictions().iter().map(contradiction).collect();
@@ -112,8 +166,8 @@ pub(crate) fn notes_of_model(model: &Model) -> Vec<Note> {
     notes
 }
 
-/// Of the model and of both sides; a target that the model wrote itself holds no ids that anybody gave.
-pub fn notes_of_input(ready: &Ready<'_>, input: &Input, generated: bool) -> Vec<Note> {
+/// Notes about the model and both sides; a generated target has no given ids.
+pub(crate) fn notes_of_input(ready: &Ready<'_>, input: &Input, generated: bool) -> Vec<Note> {
     let mut notes = notes_of_model(ready.model);
     if let Some(source) = input.sequence(Side::Source) {
         notes.extend(of_source(ready, source));
@@ -127,14 +181,14 @@ pub fn notes_of_input(ready: &Ready<'_>, input: &Input, generated: bool) -> Vec<
     notes
 }
 
-/// Of what the encoder reads.
+/// Notes about the source.
 pub(crate) fn of_source(ready: &Ready<'_>, source: &Sequence) -> Vec<Note> {
     let Sequence::Tokens(rows) = source else { return Vec::new() };
     let notes = [pads(ready, Side::Source, rows), beyond_positions(ready, Side::Source, rows.length())];
     notes.into_iter().flatten().collect()
 }
 
-/// Pad ids at the ends of rows, as they come with a batch of Hugging Face's: here they are tokens.
+/// Pad ids at the ends of rows, as in a batch of Hugging Face: here they are tokens.
 pub(crate) fn pads(ready: &Ready<'_>, side: Side, rows: &Rows) -> Option<Note> {
     let pad = ready.named_pad()?;
     let begins = side == Side::Target && ready.shift().is_ok_and(|shift| shift == Shift::Start(pad));
@@ -147,7 +201,7 @@ pub(crate) fn pads(ready: &Ready<'_>, side: Side, rows: &Rows) -> Option<Note> {
     (before + after > 0).then_some(Note::PadsAsTokens { side, pad, before, after, rows })
 }
 
-/// How many pad ids a row starts and ends with, but for one that is the decoder's first token or the end of the sentence.
+/// How many pad ids a row starts and ends with, except one that is the decoder's first token or the end of the sentence.
 fn at_ends(ids: &[u32], pad: u32, [begins, ends]: [bool; 2]) -> [usize; 2] {
     let is_pad = |id: &&u32| **id == pad;
     let ids = match ids.split_first() {
@@ -159,15 +213,13 @@ fn at_ends(ids: &[u32], pad: u32, [begins, ends]: [bool; 2]) -> [usize; 2] {
     [before, after.saturating_sub(usize::from(ends))]
 }
 
-/// More positions than the model's documents speak of, where they are computed and so have no end.
+/// More positions than the model's documents give, where they are computed and so have no limit.
 pub(crate) fn beyond_positions(ready: &Ready<'_>, side: Side, length: usize) -> Option<Note> {
     let model = ready.model;
     let said = model.sizes.get(Dim::Positions(side)).filter(|&said| length > said)?;
-    if !model.wiring.positions(side).is_sinusoid() {
-        return None;
-    }
-    // Where padding takes positions, Hugging Face looks them up in a table; else it computes them as they come.
-    let table = model.wiring.position_count == PositionCount::Places;
+    let positions = model.graph.positions(side).filter(|added| added.kind.is_sinusoid())?;
+    // Where padding takes positions, Hugging Face looks them up in a table; else it computes them on demand.
+    let table = positions.count == PositionCount::Places;
     Some(Note::BeyondPositions { side, length, said, table })
 }
 
@@ -187,7 +239,7 @@ mod tests {
         // It ends the sentence.
         assert_eq!(at_ends(&[5, 0, 0], 0, [false, true]), [0, 1]);
         assert_eq!(at_ends(&[5, 0], 0, [false, true]), [0, 0]);
-        // Within a row it is what it is.
+        // Within a row it is an ordinary token.
         assert_eq!(at_ends(&[5, 0, 6], 0, [false, false]), [0, 0]);
     }
 }

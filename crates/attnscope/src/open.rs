@@ -1,14 +1,14 @@
-//! From the MODEL of the command line to a checkpoint and what it was recognised as.
+//! From a name or path to a checkpoint and what it was recognised as.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use attnscope_checkpoint::Checkpoint;
+use attnscope_checkpoint::{Checkpoint, Remedy};
 use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, recognise};
 use attnscope_run::Tokenizer;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Argument, Failure};
 use crate::toy;
 
 /// The trained model that the binary carries: English to German, 1.2 M parameters.
@@ -32,7 +32,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a file, a folder or a built-in. `heads` is the user's word for the head count.
+    /// Opens a file, a folder or a built-in. `heads` is the head count given by the user.
     pub fn open(name: &str, heads: Option<usize>) -> Result<Self, Failure> {
         let checkpoint = match name {
             "demo" => Checkpoint::from_memory("demo", DEMO.map(|(n, b)| (n, Cow::Borrowed(b))).to_vec())?,
@@ -48,14 +48,15 @@ impl Opened {
         if is_empty(&source) || is_empty(&target) {
             return Err(Failure::new(
                 "toy: nothing to read: its vocabularies are the words that it is given",
-                "give at least one word a side with --src and --tgt",
+                Remedy::WordsOfBothSides,
             ));
         }
         let opened = Self::recognise("toy", toy::checkpoint(&source, &target)?, None)?;
         Ok(Self { words: Some([source, target]), ..opened })
     }
 
-    /// The tokenizer beside the weights or among them, if there is one; for a Whisper model of a vocabulary of OpenAI's, theirs.
+    /// The tokenizer beside the weights or among them, if there is one; for a Whisper model with one of OpenAI's vocabularies,
+    /// OpenAI's own.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, Failure> {
         if let Some(words) = &self.words {
             let [source, target] = words.each_ref().map(|s| s.iter().map(String::as_str).collect::<Vec<_>>());
@@ -81,7 +82,7 @@ impl Opened {
                 Failure::new(
                     format!("{}: {e}", checkpoint.path().display()),
                     format!(
-                        "correct {:?} in {}, or remove it: sizes are read off the tensors",
+                        "correct {:?} in {}, or remove it: sizes are taken from the tensors",
                         e.key, e.source_name
                     ),
                 )
@@ -101,44 +102,41 @@ impl Opened {
                 let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
                 Ok((field.trim().to_owned(), value))
             }
-            None => Err(Failure::new(
-                format!("--wiring {edit}: expected FIELD=VALUE, found no ="),
-                "write it as in --wiring norm_place=pre,activation=gelu",
-            )),
+            None => Err(Failure::new("expected FIELD=VALUE, found no =", Remedy::WiringForm)
+                .about(Argument::Wiring(Some(edit.clone())))),
         };
         let edits = edits.iter().map(parsed).collect::<Result<Vec<_>, _>>()?;
         let model = self.model()?.with_wiring(&edits).map_err(|e| {
-            let help =
-                format!("`attnscope inspect {}` lists the fields of its wiring and their values", self.name);
-            Failure::new(format!("--wiring: {e}"), help)
+            Failure::new(e.to_string(), Remedy::WiringFields(self.name.clone())).about(Argument::Wiring(None))
         })?;
         self.recognised = Recognised::Model(Box::new(model));
         Ok(())
     }
 
-    /// The model, or why there is nothing to draw.
+    /// The model, or why there is none.
     pub fn model(&self) -> Result<&Model, Failure> {
         match &self.recognised {
             Recognised::Model(model) => Ok(model),
             Recognised::Other(other) => {
                 let what = match other.kind {
                     OtherKind::Adapter => {
-                        "an adapter, not a model: it holds what is added to another's weights"
+                        "an adapter, not a model: it holds changes to the weights of another model"
                     }
-                    OtherKind::Unknown => "not recognised as an encoder-decoder",
-                    OtherKind::EncoderDecoder => "an encoder-decoder of a family that is not known",
+                    OtherKind::Unknown => "not recognised as a model",
+                    OtherKind::EncoderDecoder => "an encoder-decoder of an unknown family",
                     OtherKind::DecoderOnly => "a decoder-only model: there is no cross-attention in it",
                     OtherKind::EncoderOnly => "an encoder-only model: there is no cross-attention in it",
                 };
-                let help = match other.kind {
+                let remedy: Remedy = match other.kind {
                     OtherKind::Adapter => format!(
                         "merge it into its base model with the PEFT library and give the folder that this writes: \
                          PeftModel.from_pretrained(base, {:?}).merge_and_unload().save_pretrained(\"merged\")",
                         self.name
-                    ),
-                    _ => format!("`attnscope inspect {} --tensors` lists what it holds", self.name),
+                    )
+                    .into(),
+                    _ => Remedy::InspectTensors(self.name.clone()),
                 };
-                Err(Failure::new(format!("{}: {what} ({})", self.name, other.because), help))
+                Err(Failure::new(format!("{}: {what} ({})", self.name, other.because), remedy))
             }
         }
     }

@@ -1,15 +1,20 @@
 //! A model that is ready to run: its weights in memory, its tokenizer, how its decoder begins.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use attnscope_graph::{Dim, Front, Model, Side};
+use attnscope_checkpoint::Remedy;
+use attnscope_graph::{Dim, Model, Side};
 use attnscope_run::generate::{Settings, Speech, Task};
-use attnscope_run::{Rows, Sequence, Shift, Tokenizer, Weights, audio, check_rows, pad_token};
+use attnscope_run::{
+    Limits, PadSide, Prepared, Rows, Sequence, Session, Shift, Tokenizer, Weights, audio, check_rows,
+    pad_token,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::device::Device;
+use crate::failure::{Argument, Failure};
 use crate::open::Opened;
 
 /// A model with everything that a run needs besides its input.
@@ -19,13 +24,13 @@ pub struct Ready<'a> {
     pub opened: &'a Opened,
     /// The model.
     pub model: &'a Model,
-    /// Its weights.
-    pub weights: Weights,
+    /// The same with its weights, ready to run.
+    pub prepared: Arc<dyn Prepared>,
     /// Its tokenizer, if one is known.
     pub tokenizer: Option<Tokenizer>,
-    /// What fills the shorter rows of a batch: the model's own padding, or 0 where it names none.
+    /// The pad id: the model's own, or 0 where it has none.
     pub pad: u32,
-    /// What an audio model's special tokens are for, where a tokenizer knows them.
+    /// An audio model's special tokens, where the tokenizer has them.
     pub speech: Option<Speech>,
     /// The language of a recording, where it was named.
     pub language: Option<u32>,
@@ -35,10 +40,21 @@ pub struct Ready<'a> {
     pub times: bool,
     /// What the decoder begins with, where that was asked for.
     pub start: Option<Vec<u32>>,
-    /// How it is decoded where nothing was asked for.
+    /// Its default generation settings.
     settings: Settings,
     /// Seconds of the recording that was read.
     recorded: OnceLock<f64>,
+}
+
+/// Reads a model's weights, and makes it ready to run.
+pub(crate) fn prepare(
+    opened: &Opened,
+    device: Device,
+    limits: &Limits,
+) -> Result<Arc<dyn Prepared>, Failure> {
+    let model = opened.model()?;
+    let weights = Weights::load_within(model, &opened.checkpoint, limits)?;
+    Ok(device.executor().prepare(Arc::new(model.clone()), weights)?)
 }
 
 /// A token as it is shown.
@@ -55,15 +71,15 @@ pub struct Token {
 impl<'a> Ready<'a> {
     /// Reads weights and tokenizer.
     pub fn new(opened: &'a Opened) -> Result<Self, Failure> {
-        Self::with_weights(opened, Weights::load(opened.model()?, &opened.checkpoint)?)
+        Self::with(opened, prepare(opened, Device::Cpu, &Limits::default())?)
     }
 
     /// The same with weights that were read before.
-    pub(crate) fn with_weights(opened: &'a Opened, weights: Weights) -> Result<Self, Failure> {
+    pub(crate) fn with(opened: &'a Opened, prepared: Arc<dyn Prepared>) -> Result<Self, Failure> {
         let model = opened.model()?;
         let tokenizer = opened.tokenizer()?;
         let pad = pad_token(model)?.unwrap_or(0);
-        let audio = tokenizer.as_ref().filter(|_| model.wiring.front == Front::Audio);
+        let audio = tokenizer.as_ref().filter(|_| model.graph.reads_audio());
         let configs = opened.checkpoint.configs();
         let speech = audio.and_then(|t| Speech::of(model, configs, t));
         let mut settings = Settings::of(model, configs)?;
@@ -73,7 +89,7 @@ impl<'a> Ready<'a> {
         Ok(Self {
             opened,
             model,
-            weights,
+            prepared,
             tokenizer,
             pad,
             speech,
@@ -86,17 +102,27 @@ impl<'a> Ready<'a> {
         })
     }
 
+    /// Its weights.
+    pub fn weights(&self) -> &Weights {
+        self.prepared.weights()
+    }
+
+    /// A session that runs it.
+    pub fn session(&self) -> Box<dyn Session> {
+        self.prepared.own_session()
+    }
+
     /// The model's own padding, where its documents name it.
     pub fn named_pad(&self) -> Option<u32> {
         pad_token(self.model).ok().flatten()
     }
 
-    /// The tokenizer, or why text is no use here.
+    /// The tokenizer, or why text cannot be used.
     pub fn tokenizer(&self) -> Result<&Tokenizer, Failure> {
         self.tokenizer.as_ref().ok_or_else(|| {
             Failure::new(
                 format!("{}: no tokenizer is beside the weights, so text cannot be read", self.opened.name),
-                "give token ids with --src-ids and --tgt-ids, or put tokenizer.json beside the weights",
+                Remedy::Tokenizer,
             )
         })
     }
@@ -104,25 +130,36 @@ impl<'a> Ready<'a> {
     /// Source rows from texts.
     pub fn source(&self, texts: &[&str]) -> Result<Sequence, Failure> {
         let tokenizer = self.tokenizer()?;
-        let rows = texts.iter().map(|text| Ok(tokenizer.encode_source(text)?));
+        let most = self.fixed_length().unwrap_or(usize::MAX);
+        let rows = texts.iter().map(|text| {
+            let mut ids = tokenizer.encode_source(text)?;
+            ids.truncate(most);
+            Ok(ids)
+        });
         self.source_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
     }
 
     /// Source rows from ids.
     pub fn source_ids(&self, rows: &[Vec<u32>]) -> Result<Sequence, Failure> {
-        if self.model.wiring.front == Front::Audio {
+        if self.model.graph.reads_audio() {
             return Err(Failure::new(
                 format!("{}: the model reads audio, and text or token ids are given", self.opened.name),
-                "give --audio FILE or --features FILE",
+                Remedy::AudioOnly,
             ));
         }
         check_rows(self.model, Side::Source, rows)?;
-        Ok(Sequence::Tokens(Rows::new(rows, self.pad)))
+        let least = self.fixed_length().unwrap_or(0);
+        Ok(Sequence::Tokens(Rows::padded(rows, self.pad, PadSide::Right, least)))
+    }
+
+    /// The tokens to which a classifier pads or cuts every text.
+    fn fixed_length(&self) -> Option<usize> {
+        self.model.architecture.classifier()?.length
     }
 
     /// The first window of a recording; [`Ready::recorded`] then says how long it is.
     pub fn audio(&self, file: &Path) -> Result<Sequence, Failure> {
-        let (mels, frames) = self.window("--audio")?;
+        let (mels, frames) = self.window(Argument::Audio)?;
         let (features, seconds) = audio::features_from_file(file, mels, frames)?;
         self.recorded.get_or_init(|| seconds);
         Ok(Sequence::Features(features))
@@ -130,30 +167,29 @@ impl<'a> Ready<'a> {
 
     /// How many seconds the recording has whose first window was read, and how many of them that window has at most.
     pub fn recorded(&self) -> Option<(f64, f64)> {
-        let (_, frames) = self.window("").ok()?;
+        let (_, frames) = self.window(Argument::Audio).ok()?;
         Some((*self.recorded.get()?, frames as f64 * audio::POSITION_SECONDS / 2.0))
     }
 
     /// Features that another program made.
     pub fn features(&self, file: &Path) -> Result<Sequence, Failure> {
-        let (mels, frames) = self.window("--features")?;
+        let (mels, frames) = self.window(Argument::Features)?;
         Ok(Sequence::Features(audio::features_from_array(file, mels, frames)?))
     }
 
-    /// Mel bands and frames of the window that the model hears.
-    pub fn window(&self, option: &str) -> Result<(usize, usize), Failure> {
+    /// Mel bands and frames of the model's audio window.
+    pub fn window(&self, given: Argument) -> Result<(usize, usize), Failure> {
         let sizes = &self.model.sizes;
-        match (self.model.wiring.front, sizes.get(Dim::Mels), sizes.get(Dim::Positions(Side::Source))) {
-            // The second convolution halves the frames.
-            (Front::Audio, Some(mels), Some(positions)) => Ok((mels, positions.saturating_mul(2))),
-            _ => Err(Failure::new(
-                format!("{}: {option} is for models that hear, and this one reads tokens", self.opened.name),
-                "give --src TEXT or --src-ids",
-            )),
+        let graph = &self.model.graph;
+        match (graph.reads_audio(), sizes.get(Dim::Mels), sizes.get(Dim::Positions(Side::Source))) {
+            (true, Some(mels), Some(positions)) => Ok((mels, graph.frames_of(positions))),
+            _ => Err(Failure::new("is for audio models, and this one reads tokens", Remedy::TextOnly)
+                .about(given)
+                .of(&self.opened.name)),
         }
     }
 
-    /// What an audio model's decoder begins with: the language that was asked for, or English.
+    /// What an audio model's decoder begins with: the given language, or English.
     fn prompt(&self) -> Vec<u32> {
         self.speech
             .as_ref()
@@ -174,28 +210,26 @@ impl<'a> Ready<'a> {
             return if target.is_some() { self.begin_in_target_language() } else { Ok(()) };
         };
         if let Some(code) = source.filter(|&code| !speech.is_multilingual() && code != "en") {
-            return Err(Failure::new(
-                format!("--src-lang {code}: {} knows English only", self.opened.name),
-                "leave --src-lang out, or take a multilingual model",
-            ));
+            let error = format!("{} is an English-only model", self.opened.name);
+            return Err(Failure::new(error, Remedy::NoSourceLanguage)
+                .about(Argument::SourceLanguage(code.to_owned())));
         }
-        // What knows English only does not name it.
+        // An English-only model has no token for it.
         let named = source.filter(|&code| speech.is_multilingual() || code != "en");
         self.language = named.map(|code| speech.language(tokenizer, code)).transpose()?;
         match target {
             Some("en") if source != Some("en") => self.task = Task::Translate,
             Some(code) if source != Some(code) => {
-                return Err(Failure::new(
-                    format!("--tgt-lang {code}: a recording is written in its own language or in English"),
-                    "leave --tgt-lang out, or give --tgt-lang en",
-                ));
+                let error = "a recording is transcribed in its own language or translated into English";
+                return Err(Failure::new(error, Remedy::EnglishOrNone)
+                    .about(Argument::TargetLanguage(code.to_owned())));
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// The decoder then begins as it does for a sentence of the language that was set.
+    /// The decoder then begins with the language that was set.
     fn begin_in_target_language(&mut self) -> Result<(), Failure> {
         let mut start = self.shift()?.apply(&self.tokenizer()?.encode_target("")?);
         while start.len() > 1 && start.last().is_some_and(|last| self.end_tokens().contains(last)) {
@@ -205,16 +239,11 @@ impl<'a> Ready<'a> {
         Ok(())
     }
 
-    /// Asks for transcripts with times in them.
+    /// Turns timestamps on.
     pub fn write_times(&mut self) -> Result<(), Failure> {
         if self.speech.as_ref().and_then(Speech::times).is_none() {
-            return Err(Failure::new(
-                format!(
-                    "{}: --timestamps is for models that have tokens for times, and none are known",
-                    self.opened.name
-                ),
-                "leave --timestamps out, or put the model's tokenizer.json beside the weights",
-            ));
+            let error = "is for models with timestamp tokens, and none are known";
+            return Err(Failure::new(error, Remedy::NoTimes).about(Argument::Times).of(&self.opened.name));
         }
         self.times = true;
         Ok(())
@@ -232,6 +261,13 @@ impl<'a> Ready<'a> {
         Ok(Shift::of(self.model, &self.prompt())?)
     }
 
+    /// What a decoder reads that is to read the source once more.
+    pub(crate) fn shifted(&self, source: &Sequence) -> Result<Rows, Failure> {
+        let shift = self.shift()?;
+        let rows = source.rows().map(Rows::tokens).unwrap_or_default();
+        self.target_ids(&rows.iter().map(|row| shift.apply(row)).collect::<Vec<_>>())
+    }
+
     /// What a decoder alone reads of these texts.
     pub fn prompts(&self, texts: &[&str]) -> Result<Rows, Failure> {
         let tokenizer = self.tokenizer()?;
@@ -239,7 +275,7 @@ impl<'a> Ready<'a> {
         self.target_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
     }
 
-    /// What the decoder reads to write these sentences.
+    /// The decoder input for these target sentences.
     pub fn target(&self, texts: &[&str]) -> Result<Rows, Failure> {
         let (tokenizer, shift) = (self.tokenizer()?, self.shift()?);
         let rows = texts.iter().map(|text| Ok(shift.apply(&tokenizer.encode_target(text)?)));
@@ -251,7 +287,7 @@ impl<'a> Ready<'a> {
         Ok(Rows::checked(self.model, Side::Target, rows, self.pad)?)
     }
 
-    /// How the model writes: by its own documents, and where an audio model has none, as OpenAI's does.
+    /// The generation settings: those of the model's documents, or OpenAI's for an audio model without any.
     pub fn settings(&self) -> Settings {
         let mut settings = self.settings.clone();
         if let Some(speech) = &self.speech {

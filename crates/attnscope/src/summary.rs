@@ -1,16 +1,17 @@
-//! What the layers of a model cost, in torchinfo's manner, with what torchinfo leaves out.
+//! The cost of a model's layers, in the style of torchinfo, with what torchinfo leaves out.
 
 use std::collections::{BTreeMap, HashSet};
 
+use attnscope_checkpoint::Remedy;
 use attnscope_graph::{
-    Dim, Model, Node, NormKind, Op, Positions, Side, Sizes, Stack, multiply_adds, output_bytes,
-    torchinfo_multiply_adds,
+    Dim, Model, Node, Op, Positions, Side, Sizes, multiply_adds, output_bytes, torchinfo_multiply_adds,
 };
 
 use crate::answer::{Layer, SCHEMA, Summary, SummaryInput, Totals};
 use crate::failure::Failure;
 use crate::note::{Note, Notes};
 use crate::open::Opened;
+use crate::torch_summary::torch_summary;
 
 /// The sizes of an input whose costs are counted.
 ///
@@ -23,7 +24,7 @@ use crate::open::Opened;
 pub struct Lengths {
     /// Rows of the batch.
     pub batch: usize,
-    /// Source positions; where none are said, 128 or an audio model's full window.
+    /// Source positions; by default 128, or an audio model's full window.
     pub source: Option<usize>,
     /// Target positions.
     pub target: usize,
@@ -39,25 +40,23 @@ impl Default for Lengths {
 pub(crate) fn summarise(opened: &Opened, lengths: &Lengths, mut notes: Notes) -> Result<Summary, Failure> {
     let model = opened.model()?;
     let window = || model.sizes.get(Dim::Positions(Side::Source)).filter(|_| model.graph.reads_audio());
-    let source = lengths.source.or_else(window).unwrap_or(128);
-    let of = |stack: Stack, length: usize| Some(length).filter(|_| model.architecture.has(stack));
+    let fixed = || model.architecture.classifier().and_then(|classifier| classifier.length);
+    let source = lengths.source.or_else(window).or_else(fixed).unwrap_or(128);
+    let of = |side: Side, length: usize| Some(length).filter(|_| model.architecture.reads(side));
     let input = SummaryInput {
         batch: lengths.batch,
-        source: of(Stack::Encoder, source),
-        target: of(Stack::Decoder, lengths.target),
+        source: of(Side::Source, source),
+        target: of(Side::Target, lengths.target),
     };
     let sizes = model.sizes.with_lengths(lengths.batch, source, lengths.target);
     if model.architecture.stacks().any(|stack| sizes.get(Dim::Head(stack)).is_none()) {
         let why = model.obstacles.first().cloned().unwrap_or_default();
-        return Err(Failure::new(
-            format!("{}: {why}", opened.name),
-            "give the number of heads with --heads: shapes and costs of attention depend on it",
-        ));
+        return Err(Failure::new(format!("{}: {why}", opened.name), Remedy::HeadCount));
     }
     let rows = Rows::of(model, &sizes).ok_or_else(|| {
         Failure::new(
             format!("{}: a shape at this size does not fit in 64 bits", opened.name),
-            "give smaller --batch, --src-len or --tgt-len",
+            Remedy::SmallerSizes,
         )
     })?;
     notes.add(too_few_positions(model, input));
@@ -67,6 +66,7 @@ pub(crate) fn summarise(opened: &Opened, lengths: &Lengths, mut notes: Notes) ->
         title: model.title(),
         input,
         totals: rows.totals(model),
+        torch_summary: torch_summary(model, &sizes),
         layers: rows.rows.into_iter().map(|row| row.layer).collect(),
         notes: notes.all,
     })
@@ -80,15 +80,15 @@ fn too_few_positions(model: &Model, input: SummaryInput) -> Vec<Note> {
             Side::Target => input.target,
         };
         let table = model.sizes.get(Dim::Positions(side));
-        let rows = table.filter(|_| model.wiring.positions(side) == Positions::Table)?;
-        let rows = rows.saturating_sub(model.wiring.position_offset);
+        let positions = model.graph.positions(side).filter(|added| added.kind == Positions::Table)?;
+        let rows = table?.saturating_sub(positions.offset);
         let length = length.filter(|&length| rows < length)?;
         Some(Note::TooFewPositions { side, rows, length })
     };
     model.architecture.sides().filter_map(note).collect()
 }
 
-/// A line of the table, and what its module's sums need to know of it.
+/// A line of the table, with the numbers for its module's sums.
 struct Row {
     layer: Layer,
     has_weights: bool,
@@ -97,12 +97,12 @@ struct Row {
 struct Rows {
     rows: Vec<Row>,
     input_bytes: u64,
-    /// Of every node, also of those that are no layer to a reader.
+    /// Of every node, including those that are not shown as layers.
     forward_bytes: u64,
 }
 
 impl Rows {
-    /// The nodes that a reader takes for layers, under the modules that their paths name.
+    /// The nodes that are shown as layers, under the modules of their paths.
     fn of(model: &Model, sizes: &Sizes) -> Option<Self> {
         let mut rows: Vec<Row> = Vec::new();
         let mut index: BTreeMap<usize, usize> = BTreeMap::new();
@@ -121,7 +121,7 @@ impl Rows {
                 let bytes = shape.iter().try_fold(width, |n, &d| n.checked_mul(d as u64))?;
                 input_bytes = bytes.checked_add(input_bytes)?;
             }
-            let Some(kind) = kind(&node.op) else { continue };
+            let Some(kind) = node.op.facets().module else { continue };
             let segments: Vec<&str> = node.path.as_str().split('.').collect();
             let modules = segments.len() - 1;
             let shared = open.iter().zip(&segments).take_while(|((name, _), s)| name == *s).count();
@@ -148,7 +148,7 @@ impl Rows {
         self.rows.iter().filter(|row| row.layer.shape.is_some())
     }
 
-    /// Checked when the rows were made: their sums fit.
+    /// Checked when the rows were made, so their sums fit.
     fn total(&self, of: impl Fn(&Row) -> u64) -> u64 {
         self.leaves().map(of).fold(0, u64::saturating_add)
     }
@@ -238,7 +238,7 @@ impl Row {
         Some(Self { layer, has_weights: !node.weights.is_empty() })
     }
 
-    /// A part's costs are its module's too.
+    /// A part's costs also count for its module.
     fn add(&mut self, part: &Self) -> Option<()> {
         let (own, part) = (&mut self.layer, &part.layer);
         own.parameters = own.parameters.checked_add(part.parameters)?;
@@ -247,35 +247,4 @@ impl Row {
         own.bytes = own.bytes.checked_add(part.bytes)?;
         Some(())
     }
-}
-
-/// The type of a layer as PyTorch would call it; nothing for nodes that only rename or reshape.
-fn kind(op: &Op) -> Option<&'static str> {
-    Some(match op {
-        Op::Embed { .. } => "Embedding",
-        Op::Positions { .. } => "Positions",
-        Op::Conv1d { .. } => "Conv1d",
-        Op::Norm { kind: NormKind::Layer, .. } => "LayerNorm",
-        Op::Norm { kind: NormKind::Rms, .. } => "RMSNorm",
-        Op::Linear | Op::Logits { .. } => "Linear",
-        Op::Scores { .. } => "MatMul",
-        Op::RelativeBias { .. } => "RelativeBias",
-        Op::Mask(_) => "Mask",
-        Op::AddMask { .. } => "Add",
-        Op::Squash(_) => "Softmax",
-        Op::Context => "MatMul",
-        Op::Residual { .. } | Op::AddPositions => "Add",
-        Op::Activate(_) => "Activation",
-        Op::Gate => "Mul",
-        Op::Rotate { .. } => "Rotary",
-        Op::Ids(_)
-        | Op::TypeIds(_)
-        | Op::Features
-        | Op::Transpose
-        | Op::Same
-        | Op::SplitHeads(_)
-        | Op::MergeHeads(_) => {
-            return None;
-        }
-    })
 }

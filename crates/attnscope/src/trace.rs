@@ -1,51 +1,64 @@
-//! One run of a model with its tensors kept.
+//! One run of a model: its tensors measured, kept, drawn and written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
-use attnscope_graph::{Selector, Side};
-use attnscope_run::{Keep, Native};
+use attnscope_checkpoint::Remedy;
+use attnscope_diagnose::cell::{Arithmetic, Cells};
+use attnscope_graph::{Dim, Graph, NodeId, Op, Sizes, Stack};
+use attnscope_run::trace::{Precision, TRACE_SCHEMA, TraceWriter};
+use attnscope_run::{CheckedInput, Kept};
 
-use crate::failure::Failure;
-use crate::given::Input;
+use crate::answer::{FullyMasked, InputTokens, SavedNode, Tensor, Trace, TraceFile, TracedFile};
+use crate::attention_map::{Batch, DrawnHeads, cross_weights};
+use crate::collect::{Collect, ResolvedRun, TensorUse};
+use crate::device::Device;
+use crate::explain::arithmetic_of;
+use crate::failure::{Argument, Failure};
+use crate::input::{Input, ResolvedInput};
+use crate::inspect::wiring;
+use crate::masks::no_row;
 use crate::model::Model;
 use crate::note::{Note, Notes, notes_of_input};
-use crate::ready::Token;
+use crate::picked::{Pick, Picked};
+use crate::ready::Ready;
+use crate::traced_nodes::FinishedRun;
 
-/// The tensors of one run.
-///
-/// ```
-/// use attnscope::Input;
-///
-/// let trace = attnscope::open("demo")?.trace(&Input::text("Two dogs play."), "cross_attn")?;
-/// let weights = trace.tensor("decoder.1.cross_attn.weights")?;
-/// assert_eq!(weights.dims, ["B", "H", "T", "S"]);
-/// let first_query: f64 = weights.values[..weights.shape[3]].iter().sum();
-/// assert!((first_query - 1.0).abs() < 1e-6); // A softmax.
-/// # Ok::<(), attnscope::Failure>(())
-/// ```
-#[derive(Debug, Clone)]
-pub struct Trace {
-    /// The source's tokens, a row each; nothing for audio and for a model without an encoder.
-    pub source: Option<Vec<Vec<Token>>>,
-    /// What the decoder read; nothing for a model without one.
-    pub target: Option<Vec<Vec<Token>>>,
-    /// Whether the model wrote the target itself because none was given.
-    pub generated: bool,
-    /// What a user may not expect.
-    pub notes: Vec<Note>,
-    model: Model,
-    tensors: BTreeMap<String, Tensor>,
+/// The options of a run. A selector alone picks nodes and keeps their values.
+#[derive(Debug, Clone, Default)]
+pub struct TraceOptions {
+    /// What is looked at: nodes, or stops of the walk.
+    pub pick: Pick,
+    /// Whether the values of what is picked are kept, not only measured.
+    pub with_values: bool,
+    /// With the whole walk: whether every node is measured, and not only those of the walk.
+    pub measure_all: bool,
+    /// The row of the batch whose attention, ids and last logits are shown.
+    pub row: usize,
+    /// Whether the attentions among what is picked are drawn; those of the whole walk always are.
+    pub maps: Maps,
+    /// Which heads of an attention are drawn; their mean where nothing is said.
+    pub heads: Option<DrawnHeads>,
+    /// A folder to write tensors to while they are made: all, or those that are picked.
+    pub save: Option<PathBuf>,
 }
 
-/// A tensor of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
-    /// Its dimensions by their letters: `B`, `H`, `T`, `S`.
-    pub dims: Vec<String>,
-    /// Their sizes.
-    pub shape: Vec<usize>,
-    /// Its values, row-major.
-    pub values: Vec<f64>,
+/// Whether attentions are drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Maps {
+    /// They are not.
+    #[default]
+    None,
+    /// If some are selected.
+    Picked,
+    /// Yes, and it is an error if none are selected.
+    Required,
+}
+
+impl From<&str> for TraceOptions {
+    fn from(selector: &str) -> Self {
+        Self { pick: Pick::Nodes(selector.to_owned()), with_values: true, ..Self::default() }
+    }
 }
 
 impl Trace {
@@ -55,58 +68,293 @@ impl Trace {
     }
 
     /// The kept tensors by their nodes' paths.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.tensors.iter().map(|(path, tensor)| (path.as_str(), tensor))
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, Tensor<'_>)> {
+        self.nodes.iter().filter_map(|node| Some((node.path.as_str(), self.kept(node.id)?)))
+    }
+
+    /// The kept tensor of a node.
+    pub fn kept(&self, node: NodeId) -> Option<Tensor<'_>> {
+        let kept = self.kept.get(&node)?;
+        let model = self.model.opened().model().ok()?;
+        let dims = model.graph.node(node).dims.iter().map(|dim| dim.symbol(&model.sizes)).collect();
+        Some(Tensor { dims, shape: kept.shape(), values: kept.values() })
     }
 
     /// A tensor by its node's path.
     ///
     /// # Errors
     /// Where the model has no such node, or it was not kept.
-    pub fn tensor(&self, path: &str) -> Result<&Tensor, Failure> {
-        self.tensors.get(path).ok_or_else(|| {
-            let known = self.model.opened().model().is_ok_and(|model| model.graph.find(path).is_some());
-            let name = &self.model.opened().name;
-            match known {
-                true => Failure::new(
-                    format!("{name}: {path} was not kept"),
-                    "trace again with a selector that picks it",
-                ),
-                false => Failure::new(
-                    format!("{name}: there is no node {path}"),
-                    "the nodes of the model's graph have the names that a flow shows",
-                ),
-            }
+    pub fn tensor(&self, path: &str) -> Result<Tensor<'_>, Failure> {
+        let node = self.node(path)?;
+        self.kept(node).ok_or_else(|| self.not_kept(path))
+    }
+
+    /// The arithmetic of one cell of a tensor: an index a dimension. What the node reads must have been kept, too.
+    ///
+    /// ```
+    /// use attnscope::Input;
+    ///
+    /// let trace = attnscope::open("demo")?.trace(&Input::text("Two dogs play."), "*")?;
+    /// let cell = trace.explain("decoder.0.cross_attn.weights", &[0, 1, 2, 3])?;
+    /// assert!(cell.agrees()); // The run stored what the arithmetic gives, up to rounding.
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the model has no such node or cell, or a tensor that it needs was not kept.
+    pub fn explain(&self, path: &str, index: &[usize]) -> Result<Arithmetic, Failure> {
+        let node = self.node(path)?;
+        let opened = self.model.opened();
+        let model = opened.model()?;
+        let needed = attnscope_diagnose::cell::needed(&model.graph, node);
+        if let Some(&missing) = needed.iter().find(|id| !self.kept.contains_key(id)) {
+            return Err(self.not_kept(model.graph.node(missing).path.as_str()));
+        }
+        let prepared = self.model.prepared()?;
+        let cells = Cells {
+            model,
+            weights: prepared.weights(),
+            input: self.input.input(),
+            sizes: self.input.sizes(),
+            precision: rounding_of(self.precision),
+            tensors: &in_f64(&self.kept, &needed),
+        };
+        arithmetic_of(&cells, node, index)
+    }
+
+    fn node(&self, path: &str) -> Result<NodeId, Failure> {
+        self.model.opened().model()?.graph.find(path).ok_or_else(|| {
+            Failure::new(
+                format!("{}: there is no node {path}", self.name),
+                "the nodes of the model's graph have the names that a flow shows",
+            )
         })
+    }
+
+    fn not_kept(&self, path: &str) -> Failure {
+        Failure::new(
+            format!("{}: {path} was not kept", self.name),
+            "trace again with a selector that picks it",
+        )
     }
 }
 
-/// Runs a model and keeps the nodes that a selector picks.
+/// Runs a model.
 pub(crate) fn trace(
     model: &Model,
     input: &Input,
-    selector: &str,
+    options: &TraceOptions,
     mut notes: Notes,
 ) -> Result<Trace, Failure> {
-    let selector = Selector::new(selector);
+    let recognised = model.opened().model()?;
+    // Invalid options are refused before weights are read.
+    let picked = options.pick.of(&recognised.graph)?;
+    let drawn = drawn(recognised, &picked, options)?;
     let ready = model.ready(input)?;
-    let graph = &ready.model.graph;
-    let (given, generated) = input.read(&ready)?.input(&ready)?;
-    notes.add(notes_of_input(&ready, &given, generated));
-    let mut keep = Keep::new(|id| selector.matches(&graph.node(id).path));
-    Native::new().run(ready.model, &ready.weights, &given, &mut keep)?;
-    let tensor = |(id, kept): (attnscope_graph::NodeId, attnscope_run::Kept)| {
-        let node = graph.node(id);
-        let dims = node.dims.iter().map(|dim| dim.symbol(&ready.model.sizes)).collect();
-        (node.path.as_str().to_owned(), Tensor { dims, shape: kept.shape, values: kept.values })
+    let given = input.read(&ready)?;
+    if options.row >= given.batch() {
+        return Err(no_row(options.row, given.batch()));
+    }
+    let mut collected = Collect::new(uses(&recognised.graph, &picked, &drawn, options));
+    let ResolvedRun { input: checked, generated, fully_masked } = match (&options.save, model.device()) {
+        (None, Device::Cpu) => {
+            let ran = collected.run_given(&ready, given)?;
+            notes.add(notes_of_input(&ready, ran.input.input(), ran.generated));
+            ran
+        }
+        // The size on disk is announced before the run, and another device does not share the CPU's tensors.
+        (save, device) => {
+            let (given, generated) = match given {
+                ResolvedInput::Whole(input) => (input, false),
+                // On the CPU: the slow device is for the tensors that are shown.
+                given => given.input(&model.clone().on(Device::Cpu).ready(input)?)?,
+            };
+            notes.add(notes_of_input(&ready, &given, generated));
+            let checked = CheckedInput::new(recognised, given)?;
+            if let Some(folder) = save {
+                let (graph, sizes) = (&recognised.graph, checked.sizes());
+                collected.writer =
+                    Some(writer(folder, graph, &picked, sizes, precision(device), &mut notes)?);
+            }
+            let fully_masked = collected.run(&*ready.prepared, &checked)?;
+            ResolvedRun { input: checked, generated, fully_masked }
+        }
     };
-    let tokens = |side: Side| given.rows(side).map(|rows| ready.tokens(side, rows));
-    Ok(Trace {
-        source: tokens(Side::Source),
-        target: tokens(Side::Target),
-        generated,
-        notes: notes.all,
-        tensors: keep.tensors.into_iter().map(tensor).collect(),
+    let (given, sizes) = (checked.input(), checked.sizes());
+    let writer = collected.writer.take();
+    let run = FinishedRun {
+        ready: &ready,
+        input: given,
+        sizes,
+        picked: &picked,
+        collected: &collected,
+        row: options.row,
+    };
+    let path = |id: NodeId| recognised.graph.node(id).path.to_string();
+    let fully_masked =
+        fully_masked.into_iter().map(|(id, rows)| FullyMasked { node: path(id), rows }).collect();
+    let batch = Batch { ready: &ready, input: given, row: options.row };
+    let answer = Trace {
+        name: model.opened().name.clone(),
+        title: recognised.title(),
+        family: recognised.family.id,
+        wiring: wiring(recognised),
+        precision: precision(model.device()),
+        tokens: InputTokens::of(&ready, given, generated),
+        nodes: run.nodes(),
+        walk: run.walk(),
+        fully_masked,
+        maps: batch.maps(&drawn, &collected.kept, options.heads.unwrap_or(DrawnHeads::Mean)),
+        row: options.row,
+        with_values: options.with_values,
+        notes: Vec::new(),
         model: model.clone(),
+        input: checked.clone(),
+        kept: BTreeMap::new(),
+    };
+    if let (Some(folder), Some(writer)) = (&options.save, writer) {
+        finish(writer, &file(&ready, &answer, &run)?)?;
+        notes.add([Note::Saved(folder.clone())]);
+    }
+    Ok(Trace { kept: collected.kept, notes: notes.all, ..answer })
+}
+
+pub(crate) fn precision(device: Device) -> Precision {
+    match device {
+        Device::Cpu => Precision::F32,
+        Device::Reference => Precision::F64,
+    }
+}
+
+/// How a run in this precision rounds.
+pub(crate) fn rounding_of(precision: Precision) -> attnscope_diagnose::rounding::Precision {
+    match precision {
+        Precision::F32 => attnscope_diagnose::rounding::Precision::F32,
+        Precision::F64 => attnscope_diagnose::rounding::Precision::F64,
+    }
+}
+
+/// Tensors of a run as formulas read them.
+pub(crate) fn in_f64(
+    kept: &BTreeMap<NodeId, attnscope_run::Tensor>,
+    wanted: &BTreeSet<NodeId>,
+) -> BTreeMap<NodeId, Kept> {
+    kept.iter().filter(|(id, _)| wanted.contains(id)).map(|(id, tensor)| (*id, tensor.to_f64())).collect()
+}
+
+/// What is done with each tensor.
+fn uses(
+    graph: &Graph,
+    picked: &Picked,
+    drawn: &[NodeId],
+    options: &TraceOptions,
+) -> HashMap<NodeId, TensorUse> {
+    let of_picked = |id: NodeId| {
+        let keep = options.with_values || picked.cuts(id);
+        (id, if keep { TensorUse::Keep } else { TensorUse::Measure })
+    };
+    let mut uses: HashMap<NodeId, TensorUse> = picked.nodes().into_iter().map(of_picked).collect();
+    if options.measure_all && picked.is_whole_walk() {
+        for (id, _) in graph.iter() {
+            uses.entry(id).or_insert(TensorUse::Measure);
+        }
+    }
+    uses.extend(drawn.iter().map(|&id| (id, TensorUse::Keep)));
+    uses
+}
+
+/// Begins to write a trace, and says how large it will be.
+fn writer(
+    folder: &Path,
+    graph: &Graph,
+    picked: &Picked,
+    sizes: &Sizes,
+    precision: Precision,
+    notes: &mut Notes,
+) -> Result<TraceWriter, Failure> {
+    let nodes = match picked.is_whole_walk() {
+        true => graph.iter().map(|(id, _)| id).collect(),
+        false => picked.nodes(),
+    };
+    let shape = |&id: &NodeId| Some((id, sizes.shape(&graph.node(id).dims)?));
+    let planned: Vec<(NodeId, Vec<usize>)> = nodes.iter().filter_map(shape).collect();
+    let writer = TraceWriter::create(folder, graph, &planned, precision)?;
+    let (tensors, bytes) = (planned.len(), writer.bytes());
+    notes.add([Note::Saving { tensors, bytes, folder: folder.to_owned() }]);
+    Ok(writer)
+}
+
+fn finish(writer: TraceWriter, file: &TraceFile) -> Result<(), Failure> {
+    let about = serde_json::to_value(file)
+        .map_err(|e| Failure::new(format!("trace.json could not be written: {e}"), "please report this"))?;
+    Ok(writer.finish(&about)?)
+}
+
+/// The description of the trace.
+fn file(ready: &Ready<'_>, answer: &Trace, run: &FinishedRun<'_>) -> Result<TraceFile, Failure> {
+    let checkpoint = &ready.opened.checkpoint;
+    let file = |((path, bytes), sha256): ((&Path, u64), String)| TracedFile {
+        name: path.display().to_string(),
+        bytes,
+        sha256,
+    };
+    let picked = run.picked.nodes();
+    let is_picked = |id: NodeId| run.picked.is_whole_walk() || picked.contains(&id);
+    let node = |(id, _): (NodeId, &attnscope_graph::Node)| {
+        let node = run.node(id);
+        SavedNode {
+            id,
+            path: node.path,
+            op: node.op,
+            inputs: node.inputs,
+            dims: node.dims,
+            shape: node.shape,
+            snapshots: node.snapshots,
+            saved: is_picked(id) && run.collected.stats.contains_key(&id),
+        }
+    };
+    Ok(TraceFile {
+        schema: TRACE_SCHEMA,
+        model: answer.name.clone(),
+        files: checkpoint.files().zip(checkpoint.sha256()?).map(file).collect(),
+        family: answer.family,
+        precision: answer.precision.name(),
+        wiring: answer.wiring.clone(),
+        heads: Stack::ALL.map(|stack| run.sizes.get(Dim::Heads(stack))),
+        tokens: answer.tokens.clone(),
+        nodes: ready.model.graph.iter().map(node).collect(),
+        fully_masked: answer.fully_masked.clone(),
     })
+}
+
+/// The attentions that are drawn: with the whole walk every cross-attention, else those that were picked.
+fn drawn(
+    model: &attnscope_graph::Model,
+    picked: &Picked,
+    options: &TraceOptions,
+) -> Result<Vec<NodeId>, Failure> {
+    let graph = &model.graph;
+    let is_weights = |id: &NodeId| matches!(graph.node(*id).op, Op::Normalise(_));
+    let drawn: Vec<NodeId> = match picked.is_whole_walk() {
+        true if model.architecture.has_cross_attention() => cross_weights(graph),
+        // A model of one stack has no cross-attention to show: the self-attention of the layer that is walked through.
+        true => picked.nodes().into_iter().filter(is_weights).collect(),
+        false if options.maps == Maps::None => Vec::new(),
+        false => picked.nodes().into_iter().filter(is_weights).collect(),
+    };
+    if drawn.is_empty() && (options.maps == Maps::Required || options.heads.is_some()) {
+        return Err(Failure::new(
+            "no attention is picked, so there is nothing to draw",
+            Remedy::PickAttention,
+        ));
+    }
+    if let Some(DrawnHeads::One(head)) = options.heads {
+        let heads = |id: &NodeId| model.sizes.get(*graph.node(*id).dims.get(1)?);
+        if let Some((id, heads)) = drawn.iter().find_map(|id| Some((id, heads(id)?)).filter(|h| head >= h.1))
+        {
+            let error = format!("{} has {heads} heads", graph.node(*id).path);
+            return Err(Failure::new(error, "heads are counted from 0").about(Argument::Head(head)));
+        }
+    }
+    Ok(drawn)
 }

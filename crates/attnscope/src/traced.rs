@@ -1,47 +1,115 @@
-//! A trace on disk together with the model and the input it was made from.
+//! A trace on disk with its model and its input.
 
 use std::path::Path;
 
-use attnscope_diagnose::audit::{Audit, audit};
+use attnscope_checkpoint::Remedy;
+use attnscope_diagnose::audit::{Audit, Checked, Unchecked, Why, audit};
 use attnscope_diagnose::rounding::Precision;
-use attnscope_graph::{Dim, Side};
+use attnscope_graph::{Dim, NodeId, Side};
 use attnscope_run::trace::Trace;
-use attnscope_run::{Features, Input, Sequence, Weights};
+use attnscope_run::{Features, Input, Limits, Sequence, Weights};
 
+use crate::answer::{CheckedCell, CheckedTensor, SCHEMA, TraceCheck, UncheckedReason, UncheckedTensor};
 use crate::failure::Failure;
 use crate::open::Opened;
 
-/// A trace whose model is at hand: the file's checksums are those that the trace names.
+/// Computes every tensor of a saved trace again, in f64, from its inputs. The model is the one given, or the
+/// one that the trace names.
+///
+/// ```no_run
+/// let answer = attnscope::check_trace("trace".as_ref(), None, &attnscope::Limits::default())?;
+/// assert!(answer.right);
+/// # Ok::<(), attnscope::Failure>(())
+/// ```
+///
+/// # Errors
+/// Where the trace or its model cannot be read, nothing in it can be checked, or it is cancelled.
+pub fn check_trace(folder: &Path, model: Option<&str>, limits: &Limits) -> Result<TraceCheck, Failure> {
+    let traced = Traced::open(folder, model)?;
+    let audit = limits.install(|| traced.audit(limits))??;
+    if audit.checked.is_empty() {
+        return Err(Failure::new(
+            format!(
+                "{}: nothing could be checked: no tensor in it comes with all of its inputs",
+                folder.display()
+            ),
+            Remedy::SaveWholeRun,
+        ));
+    }
+    traced.answer(folder, &audit)
+}
+
+/// A trace whose model was found: its files have the checksums in the trace.
 #[derive(Debug)]
-pub struct Traced {
+struct Traced {
     trace: Trace,
-    /// The model.
-    pub opened: Opened,
+    opened: Opened,
     /// `f32` or `f64`.
-    pub precision: &'static str,
+    precision: &'static str,
 }
 
 impl Traced {
     /// Opens a trace and its model: the one given, or the one that the trace names.
-    pub fn open(folder: &Path, model: Option<&str>) -> Result<Self, Failure> {
+    fn open(folder: &Path, model: Option<&str>) -> Result<Self, Failure> {
         let trace = Trace::open(folder)?;
         let precision = if trace.about["precision"] == "f64" { "f64" } else { "f32" };
         let name = model.or_else(|| trace.model()).unwrap_or_default();
         let opened = open_model(&trace, name, None).map_err(|e| {
-            let help = format!("give the model that was traced: check --trace {} MODEL", folder.display());
-            if model.is_none() { Failure::new(e.error, help) } else { e }
+            let remedy = Remedy::TracedModel(Some(folder.display().to_string()));
+            if model.is_none() { e.with_remedy(remedy) } else { e }
         })?;
         same_files(&opened, &trace)?;
         Ok(Self { trace, opened, precision })
     }
 
     /// Every captured tensor, computed again.
-    pub fn audit(&self) -> Result<Audit, Failure> {
+    fn audit(&self, limits: &Limits) -> Result<Audit, Failure> {
         let model = self.opened.model()?;
-        let weights = Weights::load(model, &self.opened.checkpoint)?;
+        let weights = Weights::load_within(model, &self.opened.checkpoint, limits)?.widened()?;
         let input = self.input()?;
         let precision = if self.precision == "f64" { Precision::F64 } else { Precision::F32 };
-        Ok(audit(model, &weights, &self.trace, &input, precision)?)
+        Ok(audit(model, &weights, &self.trace, &input, precision, limits)?)
+    }
+
+    fn answer(&self, folder: &Path, audit: &Audit) -> Result<TraceCheck, Failure> {
+        let graph = &self.opened.model()?.graph;
+        let path = |node: NodeId| graph.node(node).path.to_string();
+        let checked = |checked: &Checked| CheckedTensor {
+            node: path(checked.node),
+            op: graph.node(checked.node).op.facets().name,
+            error: checked.error,
+            largest: checked.largest,
+            relative: if checked.error == 0.0 { 0.0 } else { checked.error / checked.largest },
+            share: checked.share,
+            beyond: checked.beyond(),
+            worst: checked.worst.as_ref().map(|cell| CheckedCell {
+                at: cell.at.clone(),
+                captured: cell.captured,
+                derived: cell.derived,
+            }),
+        };
+        let unchecked = |unchecked: &Unchecked| {
+            let (why, input) = match unchecked.why {
+                Why::NotSaved => (UncheckedReason::NotSaved, None),
+                Why::InputNotSaved(input) => (UncheckedReason::InputNotSaved, Some(path(input))),
+                Why::Given => (UncheckedReason::Given, None),
+            };
+            UncheckedTensor { node: path(unchecked.node), why, input }
+        };
+        let mut ranked: Vec<usize> = (0..audit.checked.len()).collect();
+        ranked.sort_by(|&a, &b| audit.checked[b].share.total_cmp(&audit.checked[a].share));
+        let first = audit.checked.iter().find(|checked| checked.beyond());
+        Ok(TraceCheck {
+            schema: SCHEMA,
+            trace: folder.display().to_string(),
+            model: self.opened.name.clone(),
+            precision: self.precision,
+            right: first.is_none(),
+            first_mistake: first.map(|first| path(first.node)),
+            checked: audit.checked.iter().map(checked).collect(),
+            ranked,
+            unchecked: audit.unchecked.iter().map(unchecked).collect(),
+        })
     }
 
     /// What the run was given.
@@ -60,11 +128,11 @@ impl Traced {
     fn damaged(&self, place: &str, expected: &str) -> Failure {
         Failure::new(
             format!("{}: {place}: expected {expected}", self.trace.folder().join("trace.json").display()),
-            "give a folder that `attnscope trace --save` has written",
+            Remedy::SavedTrace,
         )
     }
 
-    /// The features that were captured. Where they were not, only their shape is needed, and their values are no numbers.
+    /// The captured features. If they were not captured, only their shape is needed, and their values are NaN.
     fn features(&self) -> Result<Features, Failure> {
         let node = self.trace.nodes.iter().find(|node| node.op == "features");
         let node = node.ok_or_else(|| self.damaged("nodes", "one of features"))?;
@@ -73,14 +141,14 @@ impl Traced {
         };
         let values = match self.trace.read(&node.path)? {
             Some(kept) => kept.values.iter().map(|&x| x as f32).collect(),
-            // No more than the model could have heard, whatever the document says.
+            // At most the model's audio window, whatever the document says.
             None => {
                 let model = self.opened.model()?;
                 let sizes = &model.sizes;
                 let window = sizes.get(Dim::Positions(Side::Source)).map(|n| model.graph.frames_of(n));
                 let heard = sizes.get(Dim::Mels) == Some(mels) && window.is_some_and(|most| frames <= most);
                 if !heard || batch != self.trace.tokens(Side::Target)?.batch() {
-                    return Err(self.damaged(&node.path, "the shape of what the model hears"));
+                    return Err(self.damaged(&node.path, "the shape of the model's audio window"));
                 }
                 vec![f32::NAN; batch * mels * frames]
             }
@@ -90,7 +158,7 @@ impl Traced {
 }
 
 /// Opens a model as it was when it was traced: with the heads that the user may have given then, a toy with the words it
-/// was traced with. Whether its weights are still the same is for [`same_files`] to say.
+/// was traced with. [`same_files`] checks whether its weights are still the same.
 pub(crate) fn open_model(trace: &Trace, name: &str, heads: Option<usize>) -> Result<Opened, Failure> {
     let opened = Opened::open(name, heads.or_else(|| trace.heads()))?;
     if name != "toy" || same_files(&opened, trace).is_ok() {
@@ -114,6 +182,6 @@ pub(crate) fn same_files(opened: &Opened, trace: &Trace) -> Result<(), Failure> 
             found.join(", "),
             if expected.is_empty() { "none".into() } else { expected.join(", ") }
         ),
-        "give the model that was traced: check --trace DIR MODEL",
+        Remedy::TracedModel(None),
     ))
 }

@@ -17,7 +17,7 @@ const ENDING: &str = "_FULL_TENSORS.json";
 /// A tree of a large model comes to a few megabytes.
 const MAX_TREE: u64 = 256 << 20;
 
-/// Whether a file is such a tree, by its name: it has no other mark.
+/// Whether a file is such a tree. Only its name tells.
 pub(super) fn is_tree(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(ENDING))
 }
@@ -39,8 +39,8 @@ pub(super) fn find(folder: &Path) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-/// The tensors that a tree names, in the order of the calls, then those of layers that it leaves out: by default the tree
-/// keeps the first and the last layer, and the files are there all the same. With them the number of the former.
+/// The tensors that a tree names, in the order of the calls, then those of layers that it leaves out: by default the tree keeps
+/// the first and the last layer, but the files of all layers exist. Also returns how many tensors the tree names.
 pub(super) fn read(tree: &Path) -> Result<(Vec<DumpTensor>, usize), Error> {
     let root = small_json(tree, MAX_TREE)?;
     let mut calls = Calls { named: Vec::new(), times: HashMap::new(), printed: 0 };
@@ -79,7 +79,7 @@ struct Calls {
     named: Vec<(String, String)>,
     /// How often each module is called.
     times: HashMap<String, usize>,
-    /// Tensors of which the tree holds an excerpt only.
+    /// Tensors of which the tree holds only an excerpt.
     printed: usize,
 }
 
@@ -121,7 +121,7 @@ impl Calls {
         }
     }
 
-    /// A name by which the tensor of the last of several calls is not taken for that of the first.
+    /// A name that marks the tensor as that of the last of several calls.
     fn once(&self, name: &str) -> String {
         let module =
             [".inputs", ".outputs"].iter().find_map(|end| name.rfind(end)).map_or(name, |at| &name[..at]);

@@ -1,4 +1,4 @@
-//! The values of one tensor of a dump, some at a time: a comparison of two tensors holds a piece of each.
+//! The values of one tensor of a dump, read in pieces: comparing two tensors keeps only a piece of each in memory.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,11 +17,11 @@ pub struct Elements(Held);
 
 #[derive(Debug)]
 enum Held {
-    /// In a file, one after the other, each standing for itself.
+    /// In a file, contiguous, in a plain type.
     File { source: Source, start: u64, layout: Layout },
-    /// A view whose elements lie apart or repeat: the bytes that it is of, which may be far fewer than it has.
+    /// A view whose elements are strided or repeated: the bytes that it reads from, which may be far fewer than its own.
     View { bytes: Vec<u8>, info: TensorInfo, layout: Layout },
-    /// Packed or written in digits: read as a whole.
+    /// Compressed or written as text: read as a whole.
     Whole(Vec<f64>),
 }
 
@@ -68,7 +68,7 @@ impl Elements {
         Ok(out)
     }
 
-    /// Puts the values of a range in `out`, in place of what is there. What is past the end is left out.
+    /// Replaces the contents of `out` with the values of a range. Values past the end are left out.
     ///
     /// # Errors
     /// When the file cannot be read, or has become shorter.

@@ -12,15 +12,15 @@ use crate::read::{self, npz, zip};
 use crate::source::Source;
 use crate::unfinished::{Purpose, Unfinished};
 
-/// What files of arrays end in.
+/// The file name endings of arrays.
 const ENDINGS: [&str; 6] = ["npy", "npz", "safetensors", "pt", "pth", "bin"];
-/// What a lone tensor is called where nobody has given it a name: safetensors, torch.save, np.savez.
+/// The names that safetensors, torch.save and np.savez give to a single tensor without a name.
 const NAMELESS: [&str; 5] = ["data", "tensor", "arr_0", "array", "value"];
-/// Folders within folders.
+/// How deep folders may be nested.
 const MAX_DEPTH: usize = 8;
-/// The most that an archive is unpacked to, in terms of its own size; one of zeros alone would be 1000.
+/// How many times its own size an archive may unpack to. An archive of zeros would reach 1000.
 const MAX_RATIO: u64 = 64;
-/// Up to this many bytes, the ratio is not asked about.
+/// Below this many bytes the ratio is not checked.
 const SMALL_ARCHIVE: u64 = 1 << 30;
 
 /// The tensors of one file.
@@ -79,7 +79,7 @@ fn is_array_file(name: &str) -> bool {
 #[derive(Default)]
 struct Files {
     found: Vec<(PathBuf, String)>,
-    /// Folders that were looked into. Links may lead to one folder in many ways, and round in circles.
+    /// Folders that were visited. Links can lead to one folder by many paths, and in circles.
     seen: HashSet<PathBuf>,
 }
 
@@ -120,7 +120,7 @@ pub(super) fn unpack(source: &Source) -> Result<Option<Unfinished>, Error> {
     let wanted: Vec<&zip::Entry> =
         entries.iter().filter(|e| is_array_file(&e.name) || e.name.ends_with(".json")).collect();
     let temporary = std::env::temp_dir();
-    // Where it is unpacked to is at fault then, not the archive.
+    // The folder for temporary files is at fault then, not the archive.
     let error = |kind| match kind {
         ErrorKind::Write(e) if is_of_folder(&e) => Error::new(&temporary, not_unpacked(&e)),
         kind => source.error(kind),
@@ -149,7 +149,7 @@ fn is_of_folder(e: &std::io::Error) -> bool {
 fn not_unpacked(e: &std::io::Error) -> ErrorKind {
     ErrorKind::Unsupported {
         what: format!("{e}: archives are unpacked there while they are read"),
-        help: "set TMPDIR to a folder that you may write to and that has room, or unpack the archive and give the folder".into(),
+        help: "set TMPDIR to a folder that you may write to and that has free space, or unpack the archive and give the folder".into(),
     }
 }
 
@@ -170,7 +170,8 @@ fn check_room(source: &Source, wanted: &[&zip::Entry], folder: &Path) -> Result<
             "the archive unpacks to {total} bytes ({largest} of them in its largest entry), and {} has {free} free",
             folder.parent().unwrap_or(folder).display()
         );
-        let help = "unpack it where there is room and give the folder, or set TMPDIR to such a place".into();
+        let help =
+            "unpack it on a disk with enough space and give the folder, or set TMPDIR to such a place".into();
         return Err(ErrorKind::Unsupported { what, help });
     }
     Ok(())
@@ -182,7 +183,7 @@ fn unpack_entry(source: &Source, entry: &zip::Entry, folder: &Unfinished) -> Res
         return Err(ErrorKind::invalid(entry.place(), expected, "one that leads out of it"));
     }
     let mut file = folder.file_inside(&entry.name).map_err(ErrorKind::Write)?;
-    // The directory's word on the size was held against the disk; the stream may say otherwise.
+    // The size in the directory was checked against the disk; the stream itself may be longer.
     let copied = entry.copy(source, entry.size, &mut file)?;
     if copied != entry.size {
         let expected = format!("{} bytes, as in the directory", entry.size);

@@ -8,7 +8,7 @@ use super::{At, DumpTensor};
 use crate::dtype::DType;
 use crate::error::ErrorKind;
 
-/// Every list of numbers. A flat list beside a `shape` has that shape; a list beside a `path` or a `name` goes by it.
+/// Every list of numbers. A flat list beside a `shape` has that shape; a list beside a `path` or a `name` has that name.
 pub(super) fn tensors(item: &Item, text: &[u8], file: &Arc<Path>) -> Result<Vec<DumpTensor>, ErrorKind> {
     let mut finder = Finder { text, file, found: Vec::new() };
     finder.visit(item, "")?;
@@ -60,7 +60,7 @@ impl Finder<'_> {
         Ok(true)
     }
 
-    /// A shape that is written down, if as many numbers are there as it asks for.
+    /// The shape given beside a list, if the list has as many numbers as the shape needs.
     fn shape(&self, rank: &[usize], range: std::ops::Range<usize>, flat: &[usize]) -> Option<Vec<usize>> {
         let text = self.text.get(range)?;
         let dims = scan::numbers(text, *rank.first()?).ok()?;

@@ -1,6 +1,6 @@
 //! Tensors that another program left behind while it ran: a folder or an archive of arrays, a debugger's tree, JSON.
 //!
-//! A dump may have a file a tensor, and thousands of them: no file is kept open, and none is read before it is asked for.
+//! A dump may have thousands of files, one per tensor: no file is kept open, and none is read before its values are needed.
 
 mod debugger;
 mod elements;
@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 pub use elements::Elements;
 
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
+
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
 use crate::folder::read_capped;
@@ -25,13 +28,13 @@ use crate::source::Source;
 use crate::tensor::TensorInfo;
 use crate::unfinished::Unfinished;
 
-/// More tensors than any run leaves behind.
+/// More tensors than any run writes.
 const MAX_TENSORS: usize = 1 << 18;
 
 /// Values in a debugger's tree, which has some for every call of every module.
 const MAX_TREE_VALUES: usize = 1 << 23;
 
-/// What made a dump, as far as it can be told.
+/// The program that made a dump, as far as it can be recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpKind {
     /// Arrays in files: .npy, .npz, .safetensors, .pt.
@@ -76,7 +79,7 @@ pub struct DumpTensor {
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// How its values are stored; f64 where they are written out in digits.
+    /// How its values are stored; f64 where they are written as text.
     pub dtype: DType,
     file: Arc<Path>,
     at: At,
@@ -86,7 +89,7 @@ pub struct DumpTensor {
 #[derive(Debug, Clone)]
 enum At {
     Place(TensorInfo),
-    /// Digits between brackets.
+    /// Numbers as text, in brackets.
     Digits(Range<usize>),
     /// A NumPy file in base64.
     Base64(Range<usize>),
@@ -108,7 +111,7 @@ impl Dump {
     /// Opens a folder, an archive or a file of tensors.
     ///
     /// # Errors
-    /// When there is no tensor in it, or a file in it cannot be believed.
+    /// When there is no tensor in it, or a file in it contradicts itself.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let meta = std::fs::metadata(path).map_err(|e| Error::new(path, e))?;
         if meta.is_dir() {
@@ -211,7 +214,7 @@ impl Dump {
         self.by_name.get(name).and_then(|&i| self.tensors.get(i))
     }
 
-    /// A tensor's values, to be taken some at a time.
+    /// A tensor's values, to be read in pieces.
     ///
     /// # Errors
     /// When its file is gone or its values are of a type that is not read.
@@ -266,31 +269,10 @@ fn is_json(bytes: &[u8]) -> bool {
     matches!(first, Some(b'{' | b'[')) && !bytes.iter().take(8).any(|&b| b == 0)
 }
 
-/// Standard base64 with its padding.
+/// Standard base64 with its padding; unused bits of the last character are ignored.
 pub fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let value = |b: u8| match b {
-        b'A'..=b'Z' => Some(b - b'A'),
-        b'a'..=b'z' => Some(b - b'a' + 26),
-        b'0'..=b'9' => Some(b - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let padding = text.iter().rev().take(2).take_while(|&&b| b == b'=').count();
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for (i, group) in text.chunks_exact(4).enumerate() {
-        let kept = if (i + 1) * 4 == text.len() { 4 - padding } else { 4 };
-        let mut bits = 0u32;
-        for (at, &b) in group.iter().enumerate() {
-            bits = bits << 6 | if at < kept { u32::from(value(b)?) } else { 0 };
-        }
-        let [_, a, b, c] = bits.to_be_bytes();
-        bytes.extend([a, b, c].iter().take(kept - 1));
-    }
-    Some(bytes)
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    GeneralPurpose::new(&alphabet::STANDARD, lenient).decode(text).ok()
 }
 
 /// A JSON file of at most `cap` bytes.

@@ -1,5 +1,5 @@
-//! A JSON text as far as a dump needs it: where its lists of numbers lie and which shapes they have. The numbers stay in
-//! the file; a parsed tree would take some thirty times their bytes.
+//! Scans a JSON text for its lists of numbers: where they lie and which shapes they have. The numbers stay in the file, because
+//! a parsed tree would take about thirty times their bytes.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(super) enum Item {
     },
     /// A string: the bytes between its quotes, as they are written.
     Text(Range<usize>),
-    /// A number, true, false or null by itself.
+    /// A single number, true, false or null.
     Single,
 }
 
@@ -148,7 +148,7 @@ impl Scanner<'_> {
             match self.value(depth + 1)? {
                 Item::Single => {
                     singles += 1;
-                    // Not kept: this is where the numbers are.
+                    // Numbers in lists are not kept.
                     self.items -= 1;
                 }
                 item => items.push(item),
@@ -221,13 +221,13 @@ impl Scanner<'_> {
     }
 }
 
-/// A string as it was meant.
+/// A string with its escapes decoded.
 pub(super) fn unescaped(bytes: &[u8], range: Range<usize>) -> Option<String> {
     let quoted = bytes.get(range.start.checked_sub(1)?..range.end.checked_add(1)?)?;
     serde_json::from_slice(quoted).ok()
 }
 
-/// A number as JSON or Python writes it. `null` stands for what cannot be written: NaN.
+/// A number as JSON or Python writes it. `null` stands for NaN, which JSON cannot write.
 fn number(word: &[u8]) -> Option<f64> {
     match word {
         b"null" | b"NaN" => Some(f64::NAN),
@@ -255,7 +255,7 @@ pub(super) fn numbers(text: &[u8], count: usize) -> Result<Vec<f64>, ErrorKind> 
     if values.len() == count { Ok(values) } else { Err(expected(&values.len().to_string())) }
 }
 
-/// A shape that can be counted, or why not.
+/// Checks that the number of elements of a shape does not overflow.
 pub(super) fn checked(shape: &[usize], name: &str) -> Result<(), ErrorKind> {
     elements(shape, format!("tensor {:?}: shape", crate::read::clip(name))).map(|_| ())
 }

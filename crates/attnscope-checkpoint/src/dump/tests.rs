@@ -89,7 +89,7 @@ fn a_tree_stays_in_its_folder() {
         r#"{"module_path": "M", "outputs": {"dtype": "torch.float32", "value": ["tensor(…)"]}}"#,
     )
     .unwrap();
-    assert!(Dump::open(dir.path()).unwrap_err().help().contains("use_repr=False"));
+    assert!(Dump::open(dir.path()).unwrap_err().remedy().to_string().contains("use_repr=False"));
 }
 
 /// Thirty folders that each hold two links to the next: a billion ways to the last.
@@ -110,7 +110,7 @@ fn a_folder_is_looked_into_once_however_many_links_lead_there() {
     assert_eq!(dump.tensors().len(), 1);
 }
 
-/// A file in column-major order is read some values at a time, in the node's order.
+/// A file in column-major order is read in pieces, in the node's order.
 #[test]
 fn views_are_read_in_pieces() {
     let dir = tempfile::tempdir().unwrap();

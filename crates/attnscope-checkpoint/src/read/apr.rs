@@ -21,7 +21,7 @@ pub(crate) const MAX_DIMS: u8 = 8;
 pub(crate) const MAX_METADATA: u64 = 16 << 20;
 
 const FOOTER: u64 = 4;
-/// What is summed when a file is opened; summing more is left to [`verify_footer`].
+/// Files up to this size are checked when they are opened; larger ones by [`verify_footer`].
 const SUMMED_AT_OPEN: u64 = 256 << 20;
 /// An entry without a name and without dimensions.
 const SMALLEST_ENTRY: u64 = 2 + 1 + 1 + 8 + 8;
@@ -247,12 +247,12 @@ fn dtype(number: u8) -> Option<DType> {
     })
 }
 
-/// The number that version 2 writes for a type.
+/// The number of a type in version 2.
 pub(crate) fn number(wanted: DType) -> Option<u8> {
     [0, 1, 3, 4, 5, 6, 7, 12, 14, 30, 128, 129].into_iter().find(|&n| dtype(n) == Some(wanted))
 }
 
-/// Whether the file goes on after its padded data, and if with a footer, whether the sum in it is right.
+/// Whether the file has a footer after its padded data, and if so, whether its checksum is right.
 fn footer(source: &Source, data_end: u64) -> Result<Check, ErrorKind> {
     let what = "whole file";
     let len = source.len();
@@ -269,7 +269,7 @@ fn footer(source: &Source, data_end: u64) -> Result<Check, ErrorKind> {
     }
 }
 
-/// Sums a file that has a footer, which reads all of it.
+/// Computes the checksum of a file that has a footer, which reads all of it.
 pub(crate) fn verify_footer(source: &Source) -> Result<(), ErrorKind> {
     let len = source.len();
     let summed = len.saturating_sub(FOOTER);

@@ -8,8 +8,7 @@ use crate::error::ErrorKind;
 use crate::source::{self, Source};
 use crate::tensor::TensorInfo;
 
-/// More tensors than any model has. A table takes a few times its bytes once it is read, so the file's size
-/// alone would not bound the memory.
+/// More tensors than any model has. In memory a table takes a few times its bytes, so the file's size alone would not bound it.
 pub(crate) const MAX_TENSORS: u64 = 1 << 18;
 
 /// What is read from a file at once. Headers are short and their fields shorter.
@@ -39,7 +38,7 @@ impl<'a> Fields<'a> {
         Self { held: Held::Slice(bytes), at: 0, end: bytes.len() as u64 }
     }
 
-    /// Fields of a range of a file, which is `place` to the user.
+    /// Fields of a range of a file, which errors call `place`.
     pub(crate) fn of(source: &'a Source, range: Range<u64>, place: impl Display) -> Result<Self, ErrorKind> {
         let have = source.len();
         if range.end > have {
@@ -66,7 +65,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn take(&mut self, len: u64, place: impl Display) -> Result<&[u8], ErrorKind> {
         let at = self.at;
         self.skip(len, &place)?;
-        // In range: a slice's ends fit in a usize, and so do those of what was read.
+        // In range: the ends of a slice fit in a usize.
         match &mut self.held {
             Held::Slice(bytes) => Ok(&bytes[at as usize..(at + len) as usize]),
             Held::Window { source, bytes, from } => {
@@ -152,8 +151,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The number of elements of a shape. A shape that only a zero keeps from overflowing is refused too, so that
-/// strides of what is believed can always be computed.
+/// The number of elements of a shape. A shape that overflows but for a zero dimension is refused, too, so that strides can
+/// always be computed.
 pub(crate) fn elements(shape: &[usize], place: impl Display) -> Result<usize, ErrorKind> {
     let nonzero = shape.iter().filter(|&&d| d != 0).try_fold(1usize, |n, &d| n.checked_mul(d));
     match nonzero {
@@ -176,7 +175,7 @@ pub(crate) fn check_unique(tensors: &[TensorInfo]) -> Result<(), ErrorKind> {
     }
 }
 
-/// Refuses two tensors that share bytes: in formats without views it is how a small file claims to be large.
+/// Refuses two tensors that share bytes: in formats without views, that is how a small file pretends to be large.
 pub(crate) fn check_disjoint(tensors: &[TensorInfo]) -> Result<(), ErrorKind> {
     let mut by_place: Vec<_> = tensors.iter().filter(|t| !t.place.range.is_empty()).collect();
     by_place.sort_by_key(|t| t.place.range.start);

@@ -36,7 +36,7 @@ pub(crate) fn cuts(read: Reader, bytes: &[u8], needed: usize) {
     }
 }
 
-/// Bytes flipped, numbers put where there are others: an error or a file, never a panic.
+/// Flipped bytes and replaced numbers give an error or a file, never a panic.
 pub(crate) fn mutants(read: Reader, bytes: &[u8], header: usize) {
     let header = header.min(bytes.len());
     let numbers = prop_oneof![

@@ -1,5 +1,5 @@
 //! One reader for each format. A reader is `read(&Source) -> Result<Listing, ErrorKind>`: it lists tensors, facts
-//! and checks without touching a tensor's values, and believes no number in the file before it has checked it.
+//! and checks without touching a tensor's values, and checks every number in the file before it uses it.
 
 pub(crate) mod apr;
 pub(crate) mod fields;
@@ -33,7 +33,7 @@ pub(crate) fn read(source: &Source) -> Result<(Format, Listing), ErrorKind> {
     }?;
     Ok((format, listing))
 }
-/// A shape as the user reads it, cut where a hostile one would fill the screen.
+/// A shape as text, cut where a hostile one would fill the screen.
 pub(crate) fn dims(shape: &[usize]) -> String {
     let shown: Vec<String> = shape.iter().take(16).map(usize::to_string).collect();
     let more = if shape.len() > 16 { format!(" and {} more", shape.len() - 16) } else { String::new() };

@@ -29,7 +29,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let mut tensors = Vec::new();
     let mut headers = 0;
     for entry in zip::entries(source)? {
-        // Other files in the archive are somebody's notes.
+        // Other files in the archive are ignored.
         let Some(name) = entry.name.strip_suffix(".npy") else { continue };
         let (header, data) = header(source, &entry)?;
         headers += data;
@@ -126,7 +126,7 @@ fn preamble(start: &[u8], place: &str) -> Result<(u64, u64), ErrorKind> {
     Ok((length, data))
 }
 
-/// Strides in elements where the first dimension is the fastest; `None` where that is no different.
+/// Strides in elements where the first dimension is the fastest; `None` where the order makes no difference.
 fn column_major(shape: &[usize]) -> Option<Vec<usize>> {
     if shape.iter().filter(|n| **n != 1).count() < 2 || shape.contains(&0) {
         return None;

@@ -1,5 +1,5 @@
-//! Safetensors. The `safetensors` crate parses and checks the header; this adds what its map cannot tell: a name
-//! given twice, and which tensor is at fault.
+//! Safetensors. The `safetensors` crate parses and checks the header; this adds what the crate does not report: a name given
+//! twice, and which tensor is at fault.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -51,7 +51,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     Ok(Listing { tensors, configs, ..Listing::default() })
 }
 
-/// The header's bytes, once their length is believable.
+/// The header's bytes, after a check of their length.
 fn header(source: &Source) -> Result<Cow<'_, [u8]>, ErrorKind> {
     let length = source.read(0..8, "header length")?;
     let need = Fields::new(&length).u64("header length")?;
@@ -78,7 +78,7 @@ fn check_length(metadata: &Metadata, have: u64) -> Result<(), ErrorKind> {
     }
 }
 
-/// The first name that the header gives twice. A map would keep one of the two and nobody would know.
+/// The first name that the header gives twice. A map would silently keep only one of the two.
 fn repeated_key(header: &str) -> serde_json::Result<Option<String>> {
     struct Keys;
     impl<'de> Visitor<'de> for Keys {
@@ -101,7 +101,7 @@ fn repeated_key(header: &str) -> serde_json::Result<Option<String>> {
     serde_json::Deserializer::from_str(header).deserialize_map(Keys)
 }
 
-/// What the library's checks found, with the name of the tensor, which they do not give.
+/// The error of the crate's checks, with the name of the tensor, which the crate does not give.
 fn blame(header: &str) -> Option<ErrorKind> {
     #[derive(Deserialize)]
     struct Raw {

@@ -1,5 +1,5 @@
-//! Zip archives, as far as checkpoints use them. The directory is walked entry by entry with `rawzip`, so that an
-//! entry given twice is seen; the other zip crates keep a map, and the last one wins unseen.
+//! Zip archives, as far as checkpoints use them. The directory is walked entry by entry with `rawzip`, so that an entry given
+//! twice is an error; other zip crates keep a map, in which the last one silently wins.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,10 +13,10 @@ use crate::pread;
 use crate::read::clip;
 use crate::source::{self, Source};
 
-/// No checkpoint comes near this; it bounds what a directory may cost.
+/// Far more than any checkpoint has; it bounds the memory of the directory.
 const MAX_ENTRIES: usize = 1 << 18;
 
-/// A deflate stream cannot grow by more than 1032 : 1, so a larger claim is a lie.
+/// A deflate stream cannot grow by more than 1032 : 1, so a larger claim is false.
 const DEFLATE_RATIO: u64 = 1032;
 
 /// The fixed part of a local header.
@@ -69,7 +69,7 @@ pub(crate) fn entries(source: &Source) -> Result<Vec<Entry>, ErrorKind> {
     Ok(entries)
 }
 
-/// Refuses entries that share bytes: it is how a small archive claims to be a large one.
+/// Refuses entries that share bytes: that is how a small archive pretends to be large.
 fn check_disjoint(entries: &[Entry]) -> Result<(), ErrorKind> {
     let mut by_place: Vec<&Entry> = entries.iter().collect();
     by_place.sort_by_key(|e| e.header);
@@ -107,7 +107,7 @@ impl Entry {
         self.header.saturating_add(LOCAL_HEADER).saturating_add(self.packed)
     }
 
-    /// The bytes in the file that hold this entry, packed or not. Its sizes are believable afterwards.
+    /// The bytes in the file that hold this entry, packed or not, after a check of its sizes.
     pub(crate) fn locate(&self, source: &Source) -> Result<Range<u64>, ErrorKind> {
         self.check_sizes()?;
         let end = self.header.saturating_add(LOCAL_HEADER);
@@ -154,7 +154,7 @@ impl Entry {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Writes the unpacked bytes, some at a time; gives how many there were, one more than `most` at the most.
+    /// Writes the unpacked bytes in pieces, and returns how many there were: at most `most` + 1.
     pub(crate) fn copy(&self, source: &Source, most: u64, into: &mut impl Write) -> Result<u64, ErrorKind> {
         let range = self.locate(source)?;
         let packed = source.stream(range);
@@ -182,7 +182,7 @@ impl Entry {
         }
     }
 
-    /// How errors speak of this entry.
+    /// The name of this entry in errors.
     pub(crate) fn place(&self) -> String {
         format!("entry {:?}", clip(&self.name))
     }
@@ -213,7 +213,7 @@ impl Entry {
     }
 }
 
-/// What a broken directory means to somebody who has only seen the file.
+/// Explains a broken directory in terms of the file.
 fn directory(error: rawzip::Error) -> ErrorKind {
     match error.kind() {
         rawzip::ErrorKind::MissingEndOfCentralDirectory | rawzip::ErrorKind::Eof => {

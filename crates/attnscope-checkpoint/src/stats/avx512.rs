@@ -1,7 +1,7 @@
 //! The pass over a block of f32, f16 or bf16 that is all finite, as nearly every block of a checkpoint is.
 //!
-//! By hand, since here the compiler's own vectors take twice the time of reading the file: it has no way to say
-//! "sixteen halves to floats", and it splits a step that mixes f32 and f64 into unequal parts.
+//! Written by hand, because the compiler's vectors take twice as long as reading the file: it does not find the instruction
+//! that widens sixteen halves, and it splits a step that mixes f32 and f64 into unequal parts.
 //!
 //! Unsafe for two reasons: a function compiled for AVX-512 may be called only where the machine has it, and the
 //! loads take pointers. The first is asked in [`run`], the second are to arrays of the size that is loaded.
@@ -13,12 +13,12 @@ use super::kernel::{self, Partial};
 use crate::dtype::DType;
 use crate::values::{bf16_to_f32, f16_to_f32};
 
-/// Statistics of a block, or `None` where the machine, the type or an infinity or NaN asks for the other way.
+/// Statistics of a block, or `None` where the machine, the type, an infinity or a NaN needs the general code.
 pub(super) fn run(dtype: DType, bytes: &[u8]) -> Option<Partial> {
     if !(is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")) {
         return None;
     }
-    // SAFETY: the machine has just been asked for exactly these features.
+    // SAFETY: exactly these features have just been detected.
     match dtype {
         DType::F32 => unsafe { f32s(bytes) },
         DType::F16 => unsafe { f16s(bytes) },
@@ -51,7 +51,7 @@ fn bf16s(bytes: &[u8]) -> Option<Partial> {
     )
 }
 
-/// Rows of sixteen values of `SIZE` bytes, and what is left over the plain way.
+/// Rows of sixteen values of `SIZE` bytes, and the rest one by one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn sums<const ROW: usize, const SIZE: usize>(

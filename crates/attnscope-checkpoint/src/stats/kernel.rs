@@ -3,7 +3,7 @@
 //! Plain loops over lanes, compiled three times: for AVX-512, for AVX2, and for any machine. Values are widened
 //! to f32 where that is exact, else to f64; extremes and counts are taken in that type, sums in f64. Sums are of
 //! distances from a value of the block itself, so that an offset shared by all values (a running mean of 1e4, a
-//! table of positions) does not drown their spread.
+//! table of positions) does not hide their spread in rounding errors.
 
 use std::ops::AddAssign;
 
@@ -147,8 +147,8 @@ impl<W: Wide> Sums<W> {
         Self { shift, min, max, sum: [0.0; LANES], squares: [0.0; LANES], zeros: 0, nan: 0, inf: 0 }
     }
 
-    /// Puts the shift in place of what is not finite: it is a value of the block and at no distance from
-    /// itself, so it moves neither extremes nor sums.
+    /// Replaces NaN and infinities by the shift: it is a value of the block, at distance 0 from itself, so it changes neither
+    /// extremes nor sums.
     #[cold]
     fn leave_out(&mut self, values: &mut [W]) {
         for x in values.iter_mut().filter(|x| !is_finite(**x)) {
@@ -208,7 +208,7 @@ impl<W: Wide> Sums<W> {
         let Self { shift, nan, inf, .. } = *self;
         let sums = (self.sum.iter().sum(), self.squares.iter().sum());
         Partial {
-            // What was left out has been counted as the shift.
+            // NaN and infinities were counted as the shift.
             zeros: self.zeros - if shift == W::ZERO { nan + inf } else { 0 },
             nan,
             inf,
@@ -219,7 +219,7 @@ impl<W: Wide> Sums<W> {
     }
 }
 
-/// `f64::min` asks about NaN, of which there are none here; this is one instruction.
+/// `f64::min` checks for NaN, which cannot occur here; this is one instruction.
 #[inline(always)]
 fn lesser<W: Wide>(x: W, y: W) -> W {
     if x < y { x } else { y }
@@ -248,7 +248,7 @@ fn avx2<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Part
 }
 
 /// Calling a function compiled for instructions that the machine lacks is undefined behaviour, hence `unsafe`;
-/// each call stands behind the question whether the machine has them.
+/// each call is made only after a check that the machine has them.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 fn dispatch<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> Partial {
@@ -258,7 +258,7 @@ fn dispatch<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> 
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
         {
-            // SAFETY: the machine has just been asked for exactly these features.
+            // SAFETY: exactly these features have just been detected.
             return unsafe { avx512(block, shift, value) };
         }
         // SAFETY: as above.
@@ -272,7 +272,7 @@ fn dispatch<T: Copy, W: Wide>(block: &[T], shift: W, value: impl Fn(T) -> W) -> 
     accumulate::<{ cfg!(target_arch = "aarch64") }, _, _>(block, shift, value)
 }
 
-/// The same block by every way that this machine has.
+/// The same block by every implementation that this machine can run.
 #[cfg(test)]
 #[allow(unsafe_code)]
 pub(super) fn every_way<T: Copy, W: Wide>(
@@ -287,7 +287,7 @@ pub(super) fn every_way<T: Copy, W: Wide>(
     ];
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the machine has just been asked for exactly these features.
+        // SAFETY: exactly these features have just been detected.
         ways.push(unsafe { avx2(block, shift, value) });
     }
     ways

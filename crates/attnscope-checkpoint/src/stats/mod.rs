@@ -16,7 +16,7 @@ use crate::tensor::{Packing, TensorInfo};
 use crate::values::{self, Layout};
 use kernel::Partial;
 
-/// What a tensor's values look like from afar. Numbers are of its finite values, in f64; they are NaN where
+/// Statistics of a tensor's values. Numbers are of its finite values, in f64; they are NaN where
 /// there are none. Integers beyond 2^53 are rounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
@@ -32,24 +32,24 @@ pub struct Stats {
     pub std: f64,
     /// How many are zero, of either sign.
     pub zeros: u64,
-    /// How many are not a number.
+    /// How many are NaN.
     pub nan: u64,
     /// How many are infinite.
     pub inf: u64,
 }
 
 impl Stats {
-    /// Of values in memory.
+    /// Statistics of values in memory.
     pub fn of_f32(values: &[f32]) -> Self {
         merge(values.chunks(SUB_BLOCK).map(|v| kernel::run(v, |x| x)))
     }
 
-    /// Of values in memory.
+    /// Statistics of values in memory.
     pub fn of_f64(values: &[f64]) -> Self {
         merge(values.chunks(SUB_BLOCK).map(|v| kernel::run(v, |x| x)))
     }
 
-    /// Of the little-endian bytes of a plain type; `None` for one that is not.
+    /// Statistics of the little-endian bytes of a plain type; `None` for other types.
     pub fn of_bytes(dtype: DType, bytes: &[u8]) -> Option<Self> {
         let layout = Layout { dtype, elements: bytes.len() / dtype.block().1.max(1), prefix: 0 };
         dtype.is_plain().then(|| merge(bytes.chunks(layout.piece().1).map(|b| plain(dtype, b))))

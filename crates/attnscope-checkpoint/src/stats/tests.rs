@@ -7,7 +7,7 @@ use super::*;
 fn naive(values: &[f64]) -> Stats {
     let finite: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
     let n = finite.len() as f64;
-    // Relative to the first, so that the sum itself does not lose what is asked for.
+    // Relative to the first value, so that the sum does not lose the digits that are compared.
     let first = finite.first().copied().unwrap_or(f64::NAN);
     let mean = first + finite.iter().map(|x| x - first).sum::<f64>() / n;
     let var = finite.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n;

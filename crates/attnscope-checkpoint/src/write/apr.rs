@@ -34,7 +34,7 @@ pub(super) fn write(
     out.put(&sum.to_le_bytes())
 }
 
-/// What stands between the header and the data, not padded.
+/// The part between the header and the data, without padding.
 struct Sections {
     metadata: Vec<u8>,
     index: Vec<u8>,
@@ -96,7 +96,7 @@ fn header(entries: &[Entry<'_>], sections: &Sections) -> Result<Vec<u8>, ErrorKi
     header.extend((sections.metadata.len() as u32).to_le_bytes());
     header.extend(index.to_le_bytes());
     header.extend(data.to_le_bytes());
-    // The sum leaves out its own place; what follows it is zero.
+    // The checksum leaves out its own field; the bytes after it are zero.
     let mut sum = crc32fast::Hasher::new();
     sum.update(&header);
     sum.update(&[0; 20]);
@@ -105,7 +105,7 @@ fn header(entries: &[Entry<'_>], sections: &Sections) -> Result<Vec<u8>, ErrorKi
     Ok(header)
 }
 
-/// The output and the sum of all that has gone there.
+/// The output and the checksum of everything written to it.
 struct Summed<'a, 'b> {
     out: &'a mut Out<'b>,
     sum: crc32fast::Hasher,

@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind};
 use crate::unfinished::Unfinished;
 
 /// Writes a file by way of a temporary one beside it, renamed at the end: an error leaves nothing behind, and what was
-/// there before stays as it was. A link is followed, and a file keeps its permissions. Something that is no regular
-/// file (a pipe, a device) cannot be replaced and is written to as it is.
+/// there before stays as it was. A link is followed, and a file keeps its permissions. Anything but a regular file (a pipe, a
+/// device) cannot be replaced and is written to directly.
 ///
 /// # Errors
 /// Those of `body`, and the system's.
@@ -29,7 +29,7 @@ pub fn write_file(path: &Path, body: impl FnOnce(&File) -> Result<(), Error>) ->
     if let Some(meta) = existing {
         file.set_permissions(meta.permissions()).map_err(at)?;
     }
-    // Otherwise a crash soon after could leave the new name with nothing under it.
+    // Without this, a crash soon after could leave an empty file under the new name.
     file.sync_all().map_err(at)?;
     part.commit(&target).map_err(at)
 }

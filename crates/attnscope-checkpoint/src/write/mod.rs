@@ -56,7 +56,7 @@ impl Target {
     }
 }
 
-/// Pours a tensor's bytes, row-major and contiguous, into a sink. It is called once, when its turn comes.
+/// Writes a tensor's bytes, row-major and contiguous, to a sink. It is called once, when the tensor is written.
 pub type Provider<'a> = Box<dyn Fn(&mut Sink<'_>) -> Result<(), Error> + 'a>;
 
 /// A tensor to be written.
@@ -148,7 +148,7 @@ impl Out<'_> {
     }
 }
 
-/// Pours an entry into `put` and holds it to the size that the headers have promised.
+/// Writes an entry to `put` and checks that it has the size given in the headers.
 fn pour(entry: &Entry<'_>, path: &Path, put: &mut Sink<'_>) -> Result<(), Error> {
     let size = entry.size().map_err(|kind| Error::new(path, kind))?;
     let mut poured = 0;

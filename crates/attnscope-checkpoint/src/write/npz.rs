@@ -51,7 +51,7 @@ pub(super) fn write(out: &mut Out<'_>, entries: &[Entry<'_>]) -> Result<(), Erro
 /// NumPy's limit before version 2.
 const MAX_DIMS: usize = 32;
 
-/// The name in the zip; a tensor whose name is not a clean path would come back under another.
+/// The name in the zip; a tensor whose name is not a clean path would be read back under another name.
 fn member(entry: &Entry<'_>) -> Result<String, ErrorKind> {
     let member = format!("{}.npy", entry.name);
     let is_clean = ZipFilePath::from_str(&member).as_str() == member;

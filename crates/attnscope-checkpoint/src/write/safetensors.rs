@@ -1,6 +1,6 @@
 //! safetensors: the length of a JSON header, the header, the tensors.
 //!
-//! Hand-written, since the `safetensors` crate's writer takes whole tensors and makes the final file itself.
+//! Hand-written, because the `safetensors` crate's writer takes whole tensors and makes the final file itself.
 
 use serde_json::{Map, Value, json};
 
@@ -72,7 +72,7 @@ fn header(entries: &[Entry<'_>], metadata: &Map<String, Value>) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// The format knows texts alone; other values are written as the JSON they are.
+/// The format has only texts; other values are written as JSON.
 fn texts(metadata: &Map<String, Value>) -> Value {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),

@@ -9,7 +9,7 @@ use crate::values;
 
 struct Tensor(&'static str, DType, &'static [usize], Vec<u8>);
 
-/// Odd bits, no elements, no dimensions.
+/// Unusual bit patterns, no elements, no dimensions.
 fn tensors() -> Vec<Tensor> {
     let nan_payloads = [0x7fc0_1234u32, 0xff80_0001, 0x8000_0000, 0x0000_0001, 0x7f80_0000, 0x3f80_0000];
     vec![

@@ -1,12 +1,13 @@
-//! `diff`: where two runs part, or two weight files.
+//! `diff`: where two runs, or two weight files, diverge.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use attnscope::{DiffOptions, Difference, Failure, diff_noting, diff_weights};
+use attnscope::answer::Difference;
+use attnscope::{DiffOptions, Failure, Limits, diff_noting, diff_weights};
 use attnscope_diagnose::diff::NameMap;
 use attnscope_diagnose::rounding::Precision;
-use attnscope_render::{diff, json};
+use attnscope_render::diff;
 use clap::Args;
 
 use super::{Output, OutputArgs, TextOrJson};
@@ -25,7 +26,7 @@ pub(super) struct Diff {
     /// A and B are weight files or models: compare their weights
     #[arg(long, conflicts_with_all = ["map", "model", "tolerance"])]
     checkpoint: bool,
-    /// Names that belong together: a name of A and one of B (or a node's path) a line, in two columns or as TOML; a word
+    /// Names that belong together: one name of A and one of B (or a node's path) per line, in two columns or as TOML; a word
     /// in braces stands for the same on both sides, as in `enc.layer.{i}.attn = encoder.{i}.self_attn.out`
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
@@ -35,12 +36,12 @@ pub(super) struct Diff {
     /// With --model: the number of attention heads, where the file does not say
     #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..=65536))]
     heads: Option<u32>,
-    /// The difference, in terms of a tensor's largest value, from which rounding that has grown step by step counts
-    /// [default: not at all where every step was computed again and is rounding, 1e-4 elsewhere]
+    /// The difference, relative to a tensor's largest value, from which accumulated rounding counts [default: never where every
+    /// step was computed again and is rounding, else 1e-4]
     #[arg(long, value_name = "X")]
     tolerance: Option<f64>,
-    /// What the dump that is not a trace was computed in, where its values do not show it. Half precision shows: its values
-    /// have few digits, whatever type they are stored in
+    /// The precision of the dump, where its values do not show it. Half precision is recognised: its values have few digits,
+    /// whatever type stores them
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "checkpoint")]
     their_precision: Option<TheirPrecision>,
     /// Every compared node, not only those around the first divergence
@@ -58,7 +59,7 @@ pub(super) struct Diff {
 enum TheirPrecision {
     /// Single precision throughout
     F32,
-    /// f32 with 11 digits of what enters a matrix product, as GPUs do by default for convolutions
+    /// f32 with 11 bits for the operands of matrix products, as GPUs do by default for convolutions
     Tf32,
     /// bfloat16
     Bf16,
@@ -81,18 +82,12 @@ impl Diff {
     /// 0 where the two agree, 1 where they do not.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let output = Output::new(&self.output);
-        if let Some(tolerance) = self.tolerance.filter(|x| !x.is_finite() || *x < 0.0) {
-            return Err(Failure::new(
-                format!("--tolerance {tolerance}: expected a number from 0 on"),
-                "1e-4 is usual: a ten-thousandth of a tensor's largest value",
-            ));
-        }
         if self.checkpoint {
-            return self.show(&diff_weights(&self.a, &self.b)?, &output);
+            return self.show(&diff_weights(&self.a, &self.b, &Limits::default())?, &output);
         }
         let map = match &self.map {
             Some(file) => {
-                NameMap::parse(file, &read_text(file, MOST_MAP_BYTES, "give a file of names, two a line")?)?
+                NameMap::parse(file, &read_text(file, MOST_MAP_BYTES, "give a file of names, two per line")?)?
             }
             None => NameMap::default(),
         };
@@ -102,17 +97,16 @@ impl Diff {
             map,
             tolerance: self.tolerance,
             their_precision: self.their_precision.map(Precision::from),
+            limits: Limits::default(),
         };
         self.show(&diff_noting(&self.a, &self.b, &options, output.listener())?, &output)
     }
 
     fn show(&self, answer: &Difference, output: &Output<'_>) -> Result<ExitCode, Failure> {
-        let Difference { report, parties, .. } = answer;
-        let text = match self.format {
-            TextOrJson::Text => output.glyphs_text(&diff::text(report, parties, self.full, output.layout())),
-            TextOrJson::Json => json::pretty(&diff::json(report, parties)),
-        };
-        output.write(&text)?;
-        Ok(if report.differs() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        match self.format {
+            TextOrJson::Text => output.write(&diff::text(answer, self.full, output.layout())),
+            TextOrJson::Json => output.write_json(answer),
+        }?;
+        Ok(super::exit(answer.outcome()))
     }
 }

@@ -1,7 +1,7 @@
-//! `generate`: what the model writes by itself, with its scores, and where each word came from.
+//! `generate`: what the model generates, with its scores, and where each word came from.
 
-use attnscope::{Failure, GenerateOptions};
-use attnscope_graph::Stack;
+use attnscope::{Failure, GenerateOptions, MOST_TOKENS};
+use attnscope_graph::Side;
 use attnscope_render::generate;
 use attnscope_run::align::Head;
 use attnscope_run::generate::MOST_BEAMS;
@@ -20,11 +20,11 @@ pub(super) struct Generate {
     /// What the decoder begins with, as token ids [default: as the model's documents say]
     #[arg(long, value_name = "IDS", help_heading = "Input", allow_negative_numbers = true)]
     tgt_ids: Option<String>,
-    /// Sentences followed at once; 1 takes the likeliest token at each step [default: the model's own setting, else 1]
+    /// Beams; 1 takes the most likely token at each step [default: the model's own setting, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_BEAMS as i64))]
     beams: Option<u16>,
     /// The most tokens that are written for a sentence, or for a window of audio [default: the model's own limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_TOKENS as i64))]
     max_length: Option<u32>,
     /// Transcribe with times: segments, and windows that begin where the last segment ended
     #[arg(long, requires = "audio", conflicts_with = "tgt_ids")]
@@ -32,8 +32,8 @@ pub(super) struct Generate {
     /// Which source word each word came from; for audio, when each word was said
     #[arg(long)]
     align: bool,
-    /// Align by these heads of the cross-attention, as LAYER.HEAD with commas between, both from 0 [default: the model's own, else
-    /// all of the later half of the layers]; implies --align
+    /// Align by these heads of the cross-attention, as LAYER.HEAD, separated by commas, both from 0 [default: the model's own,
+    /// else all of the later half of the layers]; implies --align
     #[arg(long, value_name = "HEADS", value_delimiter = ',')]
     align_heads: Vec<Head>,
     /// Text for people, JSON for programs
@@ -50,8 +50,8 @@ impl Generate {
         let mut input = self.source.input(None)?;
         let mut start = None;
         if let Some(ids) = &self.tgt_ids {
-            // A decoder alone continues them; another begins every sentence with them.
-            match model.opened().model()?.architecture.has(Stack::Encoder) {
+            // A decoder-only model continues them; others begin every sentence with them.
+            match model.opened().model()?.architecture.reads(Side::Source) {
                 true => start = Some(one_row(ids)?),
                 false => input = input.with_target_ids(rows(ids)?),
             }
@@ -73,7 +73,7 @@ impl Generate {
 }
 
 fn rows(ids: &str) -> Result<Vec<Vec<u32>>, Failure> {
-    parse_ids(ids).map_err(|e| Failure::new(format!("--tgt-ids: {e}"), e.help()))
+    parse_ids(ids).map_err(|e| Failure::new(format!("--tgt-ids: {e}"), e.remedy()))
 }
 
 /// The decoder's first tokens: the same for every sentence.

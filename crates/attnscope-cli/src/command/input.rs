@@ -1,4 +1,4 @@
-//! What a model is given to read, as it is written on the command line.
+//! The input of a model on the command line.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use clap::Args;
 
 use super::ModelArgs;
 use crate::text_file::{is_standard_input, opened_as, read_text};
-use attnscope::{Failure, Input, Model, Opened, PairLines, Reading, Writing, toy};
+use attnscope::{Device, Failure, Input, Model, Opened, PairLines, SourceInput, TargetInput, toy};
 
-/// The source, and the languages of a model of many.
+/// The source, and the languages of a multilingual model.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
 pub(super) struct SourceArgs {
-    /// Source text; again for another row of a batch
+    /// Source text; repeat it for more rows of a batch
     #[arg(long, value_name = "TEXT", group = "source")]
     src: Vec<String>,
-    /// A file of source texts, a line each, - for standard input; the lines are the rows of a batch
+    /// A file of source texts, one per line, - for standard input; the lines are the rows of a batch
     #[arg(long, value_name = "FILE", group = "source")]
     src_file: Option<PathBuf>,
-    /// The lines, once they are read: a pipe gives them only once
+    /// The lines, after they were read: a pipe can be read only once
     #[arg(skip)]
     src_lines: OnceCell<Vec<String>>,
     /// Source token ids, used as they are: commas between ids, `;` between the rows of a batch
     #[arg(long, value_name = "IDS", group = "source", allow_negative_numbers = true)]
     src_ids: Option<String>,
-    /// Text for a decoder-only model; again for another row of a batch
+    /// Text for a decoder-only model; repeat it for more rows of a batch
     #[arg(long, value_name = "TEXT", group = "source")]
     prompt: Vec<String>,
-    /// A file of texts for a decoder-only model, a line each, - for standard input
+    /// A file of texts for a decoder-only model, one per line, - for standard input
     #[arg(long, value_name = "FILE", group = "source")]
     text: Option<PathBuf>,
     /// The lines, once they are read
@@ -41,14 +41,17 @@ pub(super) struct SourceArgs {
     /// Log-mel features from another front end: .npy or .safetensors, [batch, mels, frames]
     #[arg(long, value_name = "FILE", group = "source")]
     features: Option<PathBuf>,
-    /// Source and target sentences, a pair a line with a tab between, - for standard input; `doctor` takes clips for an
-    /// audio model: a file, a tab and what is said in it
+    /// Source and target sentences, one pair per line with a tab between, - for standard input; for an audio model `doctor`
+    /// takes clips: a file, a tab and its transcript
     #[arg(long, value_name = "FILE", group = "source")]
     pairs: Option<PathBuf>,
-    /// The pairs, once they are read: a pipe gives them only once
+    /// The pairs, after they were read: a pipe can be read only once
     #[arg(skip)]
     read_pairs: OnceCell<Vec<Pair>>,
-    /// The source's language, by the model's own code, for a model of many languages
+    /// What the model runs on: `cpu`, or `reference` (plain loops in f64, slow, against which the CPU code is tested)
+    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = device, help_heading = "Options")]
+    device: Device,
+    /// The source's language, by the model's own code, for a multilingual model
     #[arg(long, value_name = "CODE")]
     src_lang: Option<String>,
     /// The target's language
@@ -56,14 +59,20 @@ pub(super) struct SourceArgs {
     tgt_lang: Option<String>,
 }
 
-/// The target that the decoder is to write.
+fn device(name: &str) -> Result<Device, String> {
+    let names = || Device::ALL.map(Device::name).join(" or ");
+    let found = Device::ALL.into_iter().find(|device| device.name() == name);
+    found.ok_or_else(|| format!("expected {}", names()))
+}
+
+/// The target.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
 pub(super) struct TargetArgs {
-    /// Target text; the decoder's input is shifted from it as the model does [default: what the model generates]
+    /// Target text; the decoder's input is made from it by the model's shift [default: what the model generates]
     #[arg(long, value_name = "TEXT", conflicts_with = "pairs")]
     tgt: Vec<String>,
-    /// A file of target texts, a line for each row of the source, - for standard input
+    /// A file of target texts, one line for each row of the source, - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tgt", "tgt_ids", "pairs"])]
     tgt_file: Option<PathBuf>,
     /// The lines, once they are read
@@ -75,7 +84,7 @@ pub(super) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// Whether the user gave anything to write.
+    /// Whether the user gave a target.
     pub(super) fn is_given(&self) -> bool {
         !self.tgt.is_empty() || self.tgt_file.is_some() || self.tgt_ids.is_some()
     }
@@ -107,10 +116,10 @@ impl SourceArgs {
 
     /// The same as the library has it.
     pub(super) fn model(&self, model: &ModelArgs, target: Option<&TargetArgs>) -> Result<Model, Failure> {
-        Ok(self.open(model, target)?.into())
+        Ok(Model::from(self.open(model, target)?).on(self.device))
     }
 
-    /// Whether the user gave anything to read.
+    /// Whether the user gave a source.
     pub(super) fn is_given(&self) -> bool {
         self.is_prompt()
             || !self.src.is_empty()
@@ -151,7 +160,7 @@ impl SourceArgs {
         match is(self.src_file.as_ref()) && is(target.and_then(|t| t.tgt_file.as_ref())) {
             false => Ok(()),
             true => Err(Failure::new(
-                "--src-file - and --tgt-file -: standard input can be read once",
+                "--src-file - and --tgt-file -: standard input can be read only once",
                 "give one of the two as a file, or both with --pairs -",
             )),
         }
@@ -161,28 +170,28 @@ impl SourceArgs {
     pub(super) fn input(&self, target: Option<&TargetArgs>) -> Result<Input, Failure> {
         self.check_standard_input(target)?;
         let ids = |name: &str, ids: &str| {
-            parse_ids(ids).map_err(|e| Failure::new(format!("{name}: {e}"), e.help()))
+            parse_ids(ids).map_err(|e| Failure::new(format!("{name}: {e}"), e.remedy()))
         };
         let source = match (&self.audio, &self.features, &self.src_ids) {
             _ if self.is_prompt() => {
                 let lines = lines("--text", self.text.as_deref(), &self.text_lines)?;
-                Some(Reading::Prompts([self.prompt.as_slice(), lines].concat()))
+                Some(SourceInput::Prompts([self.prompt.as_slice(), lines].concat()))
             }
-            (Some(file), _, _) => Some(Reading::Audio(file.clone())),
-            (_, Some(file), _) => Some(Reading::Features(file.clone())),
-            (_, _, Some(given)) => Some(Reading::Ids(ids("--src-ids", given)?)),
+            (Some(file), _, _) => Some(SourceInput::Audio(file.clone())),
+            (_, Some(file), _) => Some(SourceInput::Features(file.clone())),
+            (_, _, Some(given)) => Some(SourceInput::Ids(ids("--src-ids", given)?)),
             (None, None, None) => {
                 let mut texts = self.given_texts()?;
                 texts.extend(self.read_pairs()?.iter().map(|pair| pair.source.clone()));
-                (!texts.is_empty()).then_some(Reading::Texts(texts))
+                (!texts.is_empty()).then_some(SourceInput::Texts(texts))
             }
         };
         let target = match target.map(|target| (target, &target.tgt_ids)) {
-            Some((_, Some(given))) => Some(Writing::Ids(ids("--tgt-ids", given)?)),
+            Some((_, Some(given))) => Some(TargetInput::Ids(ids("--tgt-ids", given)?)),
             Some((target, None)) => {
                 let mut texts = target.texts()?;
                 texts.extend(self.read_pairs()?.iter().map(|pair| pair.target.clone()));
-                (!texts.is_empty()).then_some(Writing::Texts(texts))
+                (!texts.is_empty()).then_some(TargetInput::Texts(texts))
             }
             None => None,
         };
@@ -195,7 +204,7 @@ impl SourceArgs {
     }
 }
 
-/// More than anybody runs at once.
+/// More rows than are useful.
 const MOST_TEXT_BYTES: u64 = 1 << 26;
 
 /// The lines of a file, read once.
@@ -205,7 +214,7 @@ fn lines<'c>(
     read: &'c OnceCell<Vec<String>>,
 ) -> Result<&'c [String], Failure> {
     if let (None, Some(file)) = (read.get(), file) {
-        let help = "give a text file in UTF-8, a sentence a line";
+        let help = "give a text file in UTF-8, one sentence per line";
         let text = read_text(file, MOST_TEXT_BYTES, help)?;
         if text.is_empty() {
             return Err(Failure::new(format!("{name} {}: there is no line in it", file.display()), help));

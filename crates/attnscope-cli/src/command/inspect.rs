@@ -1,4 +1,4 @@
-//! `inspect`: what a checkpoint is, who says so, and what is missing.
+//! `inspect`: what a checkpoint is, the source of each fact, and what is missing.
 
 use attnscope::{Detail, Failure};
 use attnscope_render::inspect;
@@ -13,7 +13,7 @@ pub(super) struct Inspect {
     /// List every tensor: name, type, shape, bytes
     #[arg(long)]
     tensors: bool,
-    /// Read every tensor too: min, max, mean, std, zeros, NaN, Inf
+    /// Also read every tensor: min, max, mean, std, zeros, NaN, Inf
     #[arg(long)]
     stats: bool,
     /// The form of the result

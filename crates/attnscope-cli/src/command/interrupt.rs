@@ -1,4 +1,20 @@
-//! What is half made goes when the process is asked to end, or cannot go on for want of memory.
+//! Removes unfinished files when the process is asked to end, or runs out of memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Raised by the first signal, where a command wants to end by itself.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on the first signal only raises this flag: the command saves its work and ends. The second ends the process.
+pub(super) fn stop_first() -> Arc<AtomicBool> {
+    STOP.get_or_init(Arc::default).clone()
+}
+
+/// Whether a command was asked to end by itself just now.
+fn asked_to_stop() -> bool {
+    STOP.get().is_some_and(|stop| !stop.swap(true, Ordering::Relaxed))
+}
 
 /// Watches for the signals that end a process. Called once, before anything is begun.
 #[cfg(unix)]
@@ -8,14 +24,20 @@ pub(super) fn watch() {
 
     // A file that grows past its limit is an error of the write, not the end of the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Default::default());
-    // Without a watch, parts stay behind under their hidden names: no reason not to run.
+    // Without a watch, unfinished parts stay behind under hidden names; the command still runs.
     let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGABRT]) else { return };
     let watch = move || {
-        if let Some(signal) = signals.forever().next() {
+        for signal in signals.forever() {
+            if signal != SIGABRT && asked_to_stop() {
+                say(
+                    "note: interrupted: the step under way is finished and saved; a second signal ends at once\n",
+                );
+                continue;
+            }
             // Held to the end: nothing is begun or committed any more.
             let _abandoned = attnscope_checkpoint::abandon_all();
             if signal == SIGABRT {
-                // Who called it has said why, on a line of its own: the allocator, or a stack that was full.
+                // The caller has printed the reason: the allocator, or a stack overflow.
                 say("error: the program was aborted; the line above, where there is one, says why\n\
                      help: where an allocation failed, free some memory or give the program less to do; anything else is a bug, \
                      please report it\n");
@@ -27,7 +49,7 @@ pub(super) fn watch() {
         hold_back_abort();
         return;
     }
-    // No thread to watch on: signals end the process as they would without a watch.
+    // Without a thread to watch on, signals end the process as usual.
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGXCPU] {
         let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
         let _ = signal_hook::flag::register_conditional_default(signal, always);

@@ -25,7 +25,7 @@ pub(super) struct Masks {
     /// The row of the batch that is drawn [default: all of a small batch]
     #[arg(long, value_name = "N")]
     row: Option<usize>,
-    /// A mistake beside the right mask on the model's own scores; again, or with commas, for several
+    /// Show a mistake compared with the right mask, on the model's own scores; repeat it, or use commas, for several
     #[arg(long, value_enum, value_name = "MISTAKE", value_delimiter = ',')]
     wrong: Vec<Wrong>,
     /// With --wrong: the layer whose scores are taken
@@ -55,9 +55,9 @@ enum Wrong {
     MultiplyAfter,
     /// Scores multiplied by 0 and 1 before the softmax
     MultiplyBefore,
-    /// Padding left open
+    /// Padding left visible
     NoPadding,
-    /// The future left open
+    /// The future left visible
     NoCausal,
 }
 
@@ -94,18 +94,6 @@ impl Masks {
             }
             TextOrJson::Json => output.write_json(&answer),
         }?;
-        if answer.fails() {
-            return Ok(ExitCode::FAILURE);
-        }
-        let undecided = answer.proofs.iter().filter(|proof| proof.is_inconclusive());
-        let undecided: Vec<&str> = undecided.map(|proof| proof.claim.id()).collect();
-        let name = &answer.model;
-        match undecided.is_empty() {
-            true => Ok(ExitCode::SUCCESS),
-            false => Err(Failure::new(
-                format!("{name}: inconclusive: {}", undecided.join(", ")),
-                format!("the reasons are in the report; `attnscope doctor {name}` looks for causes"),
-            )),
-        }
+        Ok(super::exit(answer.outcome()?))
     }
 }

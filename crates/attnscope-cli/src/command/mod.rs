@@ -1,9 +1,10 @@
-//! The command line: one enum of commands, one way to run each.
+//! The command line: one enum of commands, and how each is run.
 
 mod check;
 mod convert;
 mod diff;
 mod doctor;
+mod evaluate;
 mod explain;
 mod flow;
 mod generate;
@@ -14,10 +15,14 @@ mod limits;
 mod masks;
 mod notes;
 mod output;
+mod predict;
 mod progress;
+mod remedies;
+mod shell;
 mod summary;
 mod tour;
 mod trace;
+mod train;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -25,14 +30,14 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use attnscope::{Failure, Model};
+use attnscope::{Failure, Model, Outcome};
 use output::Output;
 
-/// A debugger for encoder-decoder Transformers: open a checkpoint, know the model, see how data flows through it.
+/// A debugger for Transformers: open a checkpoint, recognise the model, see how data flows through it.
 #[derive(Debug, Parser)]
 #[command(name = "attnscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine; 1 a finding, a wrong claim or a difference; 2 could not do it (bad usage, a file that cannot be read or believed)."
+    after_help = "Exit codes: 0 fine; 1 a finding, a wrong claim or a difference; 2 could not do it (bad usage, a file that cannot be read or contradicts itself)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -43,28 +48,38 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What a checkpoint is: format, family, every fact and who says so, what is missing
+    /// What a checkpoint is: format, family, every fact with its source, what is missing
     Inspect(inspect::Inspect),
     /// Draw how data flows through the model, from the checkpoint's headers alone
     Flow(flow::Flow),
     /// A table of layers: shapes, parameters, multiply-adds, memory
     Summary(summary::Summary),
-    /// Run the model on an input and show, print or keep every tensor
+    /// Run the model on an input and show, print or save every tensor
     Trace(trace::Trace),
-    /// Translate or transcribe, and say which part of the source each word came from
+    /// Translate, transcribe or continue, and say which part of the source each word came from
     Generate(generate::Generate),
-    /// The three masks of a model for an input, and the proof that nothing leaks past them
+    /// The masks of a model for an input, and the proof that nothing leaks through them
     Masks(masks::Masks),
-    /// Explain a tensor, one cell of it, an idea, a question or a rule, with the numbers of the model at hand
+    /// Explain a tensor, one cell of it, an idea, a question or a rule, with the numbers of the given model
     Explain(explain::Explain),
     /// Check a worked example of attention, claim by claim, or a saved trace against its model
     Check(check::Check),
     /// Say what is wrong with a model, and why
     Doctor(doctor::Doctor),
-    /// Say where two runs part: two traces, or a trace and another program's dump
+    /// Find where two runs diverge: two traces, or a trace and another program's dump
     Diff(diff::Diff),
+    /// Train a classifier or an encoder-decoder by a recipe, with attention watched while it learns
+    Train(train::Train),
+    /// Judge what was trained on a split that nothing was learned from
+    Evaluate(evaluate::Evaluate),
+    /// What a trained model makes of texts
+    Predict(predict::Predict),
     /// Write a checkpoint in another format without losing a bit
     Convert(convert::Convert),
+    /// A script that completes commands and options in a shell: `attnscope completions bash > FILE`
+    Completions(shell::Completions),
+    /// The manual, or that of a command, for `man`: `attnscope man | man -l -`
+    Man(shell::Man),
 }
 
 /// The model that a command works on.
@@ -73,10 +88,10 @@ struct ModelArgs {
     /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
     #[arg(default_value = "demo")]
     model: String,
-    /// The number of attention heads, where the file does not say (or says it wrongly)
+    /// The number of attention heads, where the file does not give it (or is wrong)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     heads: Option<u32>,
-    /// How the parts are joined, where the file does not say (or says it wrongly): fields that `inspect` lists, as in
+    /// The wiring, where the file does not give it (or is wrong): fields that `inspect` lists, as in
     /// `norm_place=pre,activation=gelu`
     #[arg(long, value_name = "FIELD=VALUE", value_delimiter = ',')]
     wiring: Vec<String>,
@@ -113,6 +128,13 @@ enum Color {
 enum TextOrJson {
     Text,
     Json,
+}
+
+impl OutputArgs {
+    /// The default settings.
+    fn usual() -> Self {
+        Self { output: None, width: None, ascii: false, color: Color::Auto, quiet: false }
+    }
 }
 
 impl ModelArgs {
@@ -156,15 +178,28 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Diff(c)) => c.run(),
         Some(Command::Masks(c)) => c.run(),
+        Some(Command::Train(c)) => c.run(),
+        Some(Command::Evaluate(c)) => c.run().map(fine),
+        Some(Command::Predict(c)) => c.run().map(fine),
         Some(Command::Convert(c)) => c.run().map(fine),
+        Some(Command::Completions(c)) => c.run().map(fine),
+        Some(Command::Man(c)) => c.run().map(fine),
     };
     match result {
         Ok(code) => code,
         Err(failure) => {
-            let _ =
-                writeln!(std::io::stderr(), "error: {}\nhelp: {}", line(&failure.error), line(&failure.help));
+            let (error, help) = (remedies::error_line(&failure), remedies::words(&failure.remedy));
+            let _ = writeln!(std::io::stderr(), "error: {}\nhelp: {}", line(&error), line(&help));
             ExitCode::from(2)
         }
+    }
+}
+
+/// The exit code of what an answer comes to.
+fn exit(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Fine => ExitCode::SUCCESS,
+        Outcome::Found => ExitCode::from(1),
     }
 }
 
@@ -177,7 +212,7 @@ fn usage_error(error: &clap::Error) -> String {
         clap::error::ErrorKind::InvalidUtf8 => {
             "rename the file, or give a link to it, so that its name is UTF-8: `ln -s FILE model`".to_owned()
         }
-        _ => format!("`{} --help` says what it takes", command_name()),
+        _ => format!("`{} --help` lists its options", command_name()),
     };
     format!("{said}\n\nhelp: {help}\n")
 }
@@ -189,7 +224,7 @@ fn command_name() -> String {
     known.map_or_else(|| "attnscope".to_owned(), |word| format!("attnscope {word}"))
 }
 
-/// One line, with nothing in it that a terminal would obey.
+/// One line, without terminal control characters.
 fn line(text: &str) -> String {
     attnscope_render::clean(text)
 }

@@ -1,12 +1,13 @@
 //! What a user may not expect, in words for standard error.
 
 use attnscope::Note;
+use attnscope::figures::{counted, thousands};
 
 /// A remark, in a line or more.
 pub(super) fn lines(note: &Note) -> Vec<String> {
     match note {
         Note::ProposedMap(map) => {
-            let first = "no name fits, but this map may; read it before it is used".to_owned();
+            let first = "no name fits, but this map may; check it before use".to_owned();
             std::iter::once(first).chain(map.iter().cloned()).collect()
         }
         note => vec![words(note)],
@@ -17,18 +18,26 @@ fn words(note: &Note) -> String {
     match note {
         Note::ProposedMap(map) => map.join("; "),
         Note::TracedModelChanged(name) => {
-            format!("{name} has changed since it was traced, and is not used; --model gives another")
+            format!("{name} has changed since it was traced and is not used; give another with --model")
         }
         Note::TracedModelAbsent(why) => {
-            format!("the model that was traced is not at hand ({why}); --model gives it")
+            format!("the traced model was not found ({why}); give it with --model")
         }
         Note::TooFewPositions { side, rows, length } => {
-            format!("the model has {rows} {} positions: it does not run on {length}", side.word())
+            format!("the model has {rows} {} positions: it cannot be run on {length}", side.word())
         }
         Note::Contradiction(sentence) | Note::TaskHead(sentence) | Note::NotDone(sentence) => sentence.clone(),
+        Note::DrawnOnly(obstacle) => format!("this model can be drawn, but not run: {obstacle}"),
+        Note::NotDrawn(unused) => {
+            format!("not in this drawing: {} of the model; see `attnscope inspect`", counted(*unused, "tensor"))
+        }
+        Note::Saving { tensors, bytes, folder } => {
+            format!("{}, {} bytes, to {}", counted(*tensors, "tensor"), thousands(*bytes), folder.display())
+        }
+        Note::Saved(folder) => format!("trace written to {}", folder.display()),
         Note::Assumed(fields) => format!(
-            "assumed, since the file does not say: {}; set what is otherwise with --wiring, or let `attnscope doctor --pairs` \
-             find it",
+            "assumed, because the file does not say: {}; set other values with --wiring, or let `attnscope doctor \
+             --pairs` find them",
             fields.join(", ")
         ),
         Note::PadsAsTokens { side, pad, before, after, rows } => {
@@ -55,16 +64,16 @@ fn words(note: &Note) -> String {
             let table = if *table { "; Hugging Face has them in a table and raises an error" } else { "" };
             let side = side.word();
             format!(
-                "the {side} has {length} positions, and the model's config speaks of {said}: the sinusoids go on here{table}"
+                "the {side} has {length} positions, and the model's config gives {said}: attnscope computes further sinusoids{table}"
             )
         }
         Note::ChannelsCancel => {
-            "every sample is 0 after the channels are mixed to one, though they are not: they cancel each other".into()
+            "every sample is 0 after the channels are mixed to one, although the channels are not silent: they cancel each other".into()
         }
         Note::Windows { seconds, window, by_segments } => {
             let how =
                 if *by_segments { "each begins where the last segment ended" } else { "each transcribed by itself" };
-            format!("{seconds:.2} s are heard in windows of {window} s, {how}")
+            format!("{seconds:.2} s are decoded in windows of {window} s, {how}")
         }
     }
 }

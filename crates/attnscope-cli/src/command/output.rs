@@ -31,7 +31,7 @@ impl<'a> Output<'a> {
         if self.args.ascii || !locale_is_utf8() { Glyphs::Ascii } else { Glyphs::Unicode }
     }
 
-    /// Text of several lines in the characters that the output can show. Colours pass.
+    /// Text of several lines in the characters that the output can show. Colours are kept.
     pub(super) fn glyphs_text(&self, text: &str) -> String {
         self.glyphs().lines(text)
     }
@@ -50,14 +50,7 @@ impl<'a> Output<'a> {
         Options { width: self.width(), glyphs: self.glyphs() }
     }
 
-    /// A remark for the user that is not part of the result.
-    pub(super) fn note(&self, text: &str) {
-        if !self.args.quiet {
-            say(text);
-        }
-    }
-
-    /// Says what the library remarks, when it does.
+    /// Prints the notes of the library.
     pub(super) fn listener(&self) -> impl Fn(&Note) + Send + Sync + 'static {
         let quiet = self.args.quiet;
         move |note| {
@@ -65,11 +58,6 @@ impl<'a> Output<'a> {
                 super::notes::lines(note).iter().for_each(|line| say(line));
             }
         }
-    }
-
-    /// Remarks of the library.
-    pub(super) fn notes(&self, notes: &[Note]) {
-        notes.iter().flat_map(super::notes::lines).for_each(|line| self.note(&line));
     }
 
     /// Writes an answer for programs.
@@ -92,7 +80,7 @@ impl<'a> Output<'a> {
                 Ok(written?)
             }
             None => match std::io::stdout().lock().write_all(text.as_bytes()) {
-                // The reader has seen enough: `attnscope flow | head`.
+                // The reader closed the pipe, as in `attnscope flow | head`.
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
                 Err(e) => Err(Failure::new(format!("standard output: {e}"), "check where the output goes")),
                 Ok(()) => Ok(()),
@@ -109,7 +97,7 @@ fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
-/// A locale that is set and is not UTF-8 gets ASCII; where none is set, nobody has asked for less.
+/// A locale that is set and not UTF-8 gets ASCII; without a locale, Unicode.
 fn locale_is_utf8() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()

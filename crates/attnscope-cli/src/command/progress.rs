@@ -1,4 +1,5 @@
-//! A line on standard error that says how far something has come; only on a terminal.
+//! A progress line on standard error, only on a terminal. The crate indicatif was considered: it does more than one plain line
+//! needs, and brings three crates for these forty lines.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Cells of the bar.
 const CELLS: usize = 30;
-/// How often the line is written anew.
+/// How often the line is redrawn.
 const PAUSE: Duration = Duration::from_millis(80);
 
 /// The line.
@@ -34,9 +35,11 @@ impl Bar {
         let bar = format!("{}{}", "#".repeat(full), ".".repeat(CELLS - full.min(CELLS)));
         let _ = write!(std::io::stderr(), "\r{} [{bar}] {:3} %", self.what, 100 * done / total.max(1));
     }
+}
 
-    /// Takes the line away.
-    pub(super) fn clear(&self) {
+impl Drop for Bar {
+    /// Clears the line, also after an error.
+    fn drop(&mut self) {
         if self.written.as_ref().is_some_and(|last| last.lock().is_ok_and(|last| last.is_some())) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

@@ -1,4 +1,4 @@
-//! `summary`: a table of layers in torchinfo's manner, with what torchinfo leaves out.
+//! `summary`: a table of layers in the style of torchinfo, with what torchinfo leaves out.
 
 use attnscope::{Failure, Lengths};
 use attnscope_render::summary;

@@ -1,41 +1,44 @@
-//! No arguments at all: the demo at work, in one screen or two, and what to try next.
+//! Without arguments: the demo in one or two screens, and what to try next.
 
+use attnscope::answer::{Flow, Trace};
+use attnscope::{DEMO_SOURCE, Failure, FlowOptions, Input, Maps, Pick, TraceOptions};
 use attnscope_render::trace::attention_text;
-use attnscope_render::{Component, FlowOptions, Heatmap};
-use attnscope_run::{Input, Keep, Native, Rows};
+use attnscope_render::{Heatmap, draw, flow};
 
-use super::{Color, Output, OutputArgs};
-use crate::attention::{Batch, DrawnHeads, cross_weights};
-use attnscope::{DEMO_SOURCE, Failure, Opened, Ready};
+use super::{Output, OutputArgs};
 
 /// What to try, and what it shows.
 const NEXT: [(&str, &str); 9] = [
-    ("attnscope flow MODEL", "draw your file or folder: what is wired to what"),
-    ("attnscope inspect MODEL", "what it is, who says so, and what is missing"),
-    ("attnscope trace --src TEXT", "a run in 43 snapshots; --save DIR keeps every tensor"),
+    ("attnscope flow MODEL", "draw your file or folder: how data flows"),
+    ("attnscope inspect MODEL", "what it is, the source of each fact, and what is missing"),
+    ("attnscope trace --src TEXT", "a run in 43 snapshots; --save DIR saves every tensor"),
     ("attnscope explain 34 --at 0,3,5,4", "the arithmetic of one cell of it"),
     ("attnscope masks", "the three masks, drawn and proved"),
     ("attnscope doctor MODEL", "what is wrong with it, and why"),
-    ("attnscope diff A B", "where two implementations part"),
+    ("attnscope diff A B", "where two implementations diverge"),
     ("attnscope generate --src TEXT", "translate or transcribe"),
     ("attnscope --help", "everything else"),
 ];
 
 pub(super) fn run() -> Result<(), Failure> {
-    let args = OutputArgs { output: None, width: None, ascii: false, color: Color::Auto, quiet: false };
+    let args = OutputArgs::usual();
     let output = Output::new(&args);
-    let opened = Opened::open("demo", None)?;
-    let ready = Ready::new(&opened)?;
-    let mut text = String::from("attnscope: a debugger for encoder-decoder Transformers\n\n");
+    let model = attnscope::open("demo")?;
+    let flow = model.flow(&FlowOptions::default())?;
+    let options = TraceOptions {
+        pick: Pick::Nodes("decoder.*.cross_attn.weights".to_owned()),
+        maps: Maps::Picked,
+        ..TraceOptions::default()
+    };
+    let trace = model.trace(&Input::text(DEMO_SOURCE), options)?;
+    let mut text = String::from("attnscope: a debugger for Transformers\n\n");
     text += &format!(
         "This binary carries a trained model, `demo`, which translates English captions to German:\n{}\n\n",
-        super::flow::headline(&opened, ready.model)
+        flow::headline(&flow)
     );
-    let source = ready.source(&[DEMO_SOURCE])?;
-    let target = ready.written(&source)?;
-    text += &format!("  {DEMO_SOURCE}\n  {}\n\n", sentence(&ready, &target)?);
-    text += &drawing(&ready, &output)?;
-    text += &attention(&ready, Input::pair(source, target), &output)?;
+    text += &format!("  {DEMO_SOURCE}\n  {}\n\n", sentence(&trace)?);
+    text += &drawing(&flow, &output)?;
+    text += &attention(&trace, &output);
     text += "\nNext:\n";
     for (command, what) in NEXT {
         text += &format!("  {command:<34} {what}\n");
@@ -43,31 +46,25 @@ pub(super) fn run() -> Result<(), Failure> {
     output.write(&output.glyphs_text(&text))
 }
 
-/// What the decoder wrote, as text.
-fn sentence(ready: &Ready<'_>, target: &Rows) -> Result<String, Failure> {
-    let ids = target.tokens().into_iter().next().unwrap_or_default();
-    Ok(ready.tokenizer()?.decode(&ids, true))
+/// What the decoder generated, as text.
+fn sentence(trace: &Trace) -> Result<String, Failure> {
+    let row = trace.tokens.target.iter().flatten().next().map(Vec::as_slice).unwrap_or_default();
+    let ids: Vec<u32> = row.iter().filter(|token| !token.padding).map(|token| token.id).collect();
+    let tokenizer = trace.model().opened().tokenizer()?;
+    Ok(tokenizer.map(|tokenizer| tokenizer.decode(&ids, true)).unwrap_or_default())
 }
 
-fn drawing(ready: &Ready<'_>, output: &Output<'_>) -> Result<String, Failure> {
-    let options = FlowOptions { component: Component::Full, layer: None, symbolic: false };
-    let report = |e: String| Failure::new(e, "please report this");
-    let diagrams = attnscope_render::flow(ready.model, &options).map_err(|e| report(e.to_string()))?;
-    let Some(glance) = diagrams.first() else { return Ok(String::new()) };
-    attnscope_render::draw(glance, output.layout(), output.style()).map_err(|e| report(e.to_string()))
+/// The model at a glance.
+fn drawing(flow: &Flow, output: &Output<'_>) -> Result<String, Failure> {
+    let Some(glance) = flow::diagrams(flow).into_iter().next() else { return Ok(String::new()) };
+    draw(&glance, output.layout(), output.style()).map_err(super::flow::layout_failed)
 }
 
-/// The last cross-attention: the clearest of what the decoder reads.
-fn attention(ready: &Ready<'_>, input: Input, output: &Output<'_>) -> Result<String, Failure> {
-    let last = cross_weights(&ready.model.graph).last().copied();
-    let mut keep = Keep::new(|id| Some(id) == last);
-    Native::new().run(ready.model, &ready.weights, &input, &mut keep)?;
-    let batch = Batch { ready, input: &input, row: 0 };
-    let drawn = batch.maps(&last.into_iter().collect::<Vec<_>>(), &keep.tensors, DrawnHeads::Mean);
+/// The last cross-attention: it shows best what the decoder reads.
+fn attention(trace: &Trace, output: &Output<'_>) -> String {
+    let Some(cross) = trace.maps.last() else { return String::new() };
     let legend = Heatmap::legend(output.glyphs());
-    let Some(cross) = drawn.first() else { return Ok(String::new()) };
     let map = attention_text(cross, output.layout(), output.style());
-    let what =
-        "Where the decoder looks in the English sentence: the token that it reads ⇒ the one that it writes.";
-    Ok(format!("\n{what}\n{legend}\n\n{map}"))
+    let what = "Where the decoder looks in the English sentence: the token that it reads ⇒ the one that it generates.";
+    format!("\n{what}\n{legend}\n\n{map}")
 }

@@ -17,14 +17,14 @@ pub struct Tensor {
 }
 
 /// A model's tensors, config and tokenizer, ready to be broken.
-pub struct Patient {
+pub struct FaultyModel {
     pub tensors: Vec<Tensor>,
     pub config: Map<String, Value>,
     companions: Vec<(String, Vec<u8>)>,
     model: attnscope::Opened,
 }
 
-impl Patient {
+impl FaultyModel {
     /// Reads `demo`, a fixture's folder, or a file.
     pub fn of(model: &str) -> Self {
         let opened = open(model, None);
@@ -125,7 +125,7 @@ impl Patient {
 pub struct Fault {
     /// What is done, and where.
     pub what: &'static str,
-    pub apply: fn(&mut Patient),
+    pub apply: fn(&mut FaultyModel),
 }
 
 /// Faults of the weights that any layer of any family can have.
@@ -145,19 +145,19 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 /// Turns the rows of v by one head and leaves the output projection as it is.
-pub fn permute_heads(patient: &mut Patient, attention: &str) {
-    let model = patient.model();
+pub fn permute_heads(faulty: &mut FaultyModel, attention: &str) {
+    let model = faulty.model();
     let stack = if attention.starts_with("encoder") { Stack::Encoder } else { Stack::Decoder };
     let heads = model.sizes.get(Dim::Heads(stack)).unwrap();
-    patient.edit(&format!("{attention}.v.weight"), |w| {
+    faulty.edit(&format!("{attention}.v.weight"), |w| {
         let head = w.len() / heads;
         w.rotate_right(head);
     });
 }
 
 /// Exchanges rows and columns of a square matrix.
-pub fn transpose(patient: &mut Patient, weight: &str) {
-    patient.edit(weight, |w| {
+pub fn transpose(faulty: &mut FaultyModel, weight: &str) {
+    faulty.edit(weight, |w| {
         let n = w.len().isqrt();
         assert_eq!(n * n, w.len(), "{weight} is not square");
         for i in 0..n {
@@ -169,17 +169,17 @@ pub fn transpose(patient: &mut Patient, weight: &str) {
 }
 
 /// Writes one layer's weights over another's.
-pub fn copy_layer(patient: &mut Patient, from: &str, to: &str) {
-    for weight in patient.weights_under(from) {
+pub fn copy_layer(faulty: &mut FaultyModel, from: &str, to: &str) {
+    for weight in faulty.weights_under(from) {
         let there = weight.replacen(from, to, 1);
-        if patient.model().graph.find_weight(&there).is_some() {
-            let values = patient.get(&weight);
-            patient.set(&there, &values);
+        if faulty.model().graph.find_weight(&there).is_some() {
+            let values = faulty.get(&weight);
+            faulty.set(&there, &values);
         }
     }
 }
 
 /// Sets a key of the config.
-pub fn config(patient: &mut Patient, key: &str, value: Value) {
-    patient.config.insert(key.to_owned(), json!(value));
+pub fn config(faulty: &mut FaultyModel, key: &str, value: Value) {
+    faulty.config.insert(key.to_owned(), json!(value));
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
 pub mod faults;
+pub mod run;
 pub mod trace;
 
 use std::borrow::Cow;

@@ -163,5 +163,5 @@ fn dumps_of_node_paths_are_walked_in_the_order_of_computation() {
     // The model says which of the two is wrong, whichever comes first.
     let (_, report) = diff(&[&wrong, &right, "--model", &model, "--heads", "4"]);
     let sentence = report["first_divergence"]["sentence"].as_str().unwrap();
-    assert_eq!(sentence, "A adds the sublayer's output 2 times");
+    assert_eq!(sentence, "A adds the sublayer's output times 2");
 }

@@ -7,6 +7,7 @@ mod common;
 mod dumps;
 mod gaps;
 mod names;
+mod other_features;
 mod planted;
 mod relations;
 mod unproven;
@@ -16,8 +17,9 @@ use std::path::Path;
 
 use attnscope::checkpoint::{Checkpoint, DType, Entry, Target, write};
 use attnscope::graph::{Activation, Model, Positions, Recognised, Side, Switch, Wiring, build};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, Sequence, Weights};
-use common::faults::{self, FAULTS, Patient};
+use attnscope::run::{Input, Kept, Rows, Sequence, Weights};
+use common::faults::{self, FAULTS, FaultyModel};
+use common::run::{Keep, run};
 use common::trace::Trace;
 use common::{MODELS, attnscope, fixture, open, stderr, stdout};
 use serde_json::{Map, Value};
@@ -120,7 +122,7 @@ fn dump(
     file: &Path,
 ) -> String {
     let mut kept = Keep::new(|id| wanted(model.graph.node(id).path.as_str()));
-    Native::new().run(model, weights, input, &mut kept).unwrap();
+    run(model, weights, input, &mut kept).unwrap();
     let tensor = |(id, kept): (&attnscope::graph::NodeId, &Kept)| {
         let bytes = kept.values.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
         (model.graph.node(*id).path.as_str().to_owned(), kept.shape.clone(), bytes)
@@ -169,17 +171,17 @@ fn rounding_is_not_a_bug() {
 }
 
 /// A broken copy of a model, run: its tensors in a file.
-fn broken_run(case: &Case, to: &Path, fault: impl Fn(&mut Patient)) -> String {
-    let mut patient = Patient::of(&case.path());
-    fault(&mut patient);
-    let opened = open(&patient.save(&to.join("broken")), case.heads);
+fn broken_run(case: &Case, to: &Path, fault: impl Fn(&mut FaultyModel)) -> String {
+    let mut faulty = FaultyModel::of(&case.path());
+    fault(&mut faulty);
+    let opened = open(&faulty.save(&to.join("broken")), case.heads);
     let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     dump(model, &weights, &case.input(), &|_| true, &to.join("broken.safetensors"))
 }
 
 /// A fault in the weights: what `diff` says of the two runs.
-fn weight_fault(case: &Case, fault: impl Fn(&mut Patient)) -> String {
+fn weight_fault(case: &Case, fault: impl Fn(&mut FaultyModel)) -> String {
     let dir = tempfile::tempdir().unwrap();
     let (code, report) = diff(&[&case.trace(dir.path()), &broken_run(case, dir.path(), fault)]);
     assert_eq!(code, 1, "{}", case.model);
@@ -241,7 +243,7 @@ fn checkpoints(a: &str, b: &str) -> (i32, Value) {
 #[test]
 fn a_trace_finds_its_model() {
     let dir = tempfile::tempdir().unwrap();
-    let mut bart = Patient::of(&fixture("bart"));
+    let mut bart = FaultyModel::of(&fixture("bart"));
     bart.config.insert("decoder_attention_heads".into(), 2.into());
     let bart = bart.save(&dir.path().join("bart"));
     let cases = [

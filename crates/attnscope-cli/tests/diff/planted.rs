@@ -43,14 +43,14 @@ fn every_fault_of_a_weight_file_is_named() {
             let missing = (fault.what == "missing").then_some(("decoder.0.cross_attn.k", "missing_weight"));
             let Some((node, relation)) = expected(fault.what, pre_norm).or(missing) else { continue };
             let dir = tempfile::tempdir().unwrap();
-            let mut patient = Patient::of(&case.path());
-            (fault.apply)(&mut patient);
-            let (code, report) = checkpoints(&case.path(), &patient.save(dir.path()));
+            let mut faulty = FaultyModel::of(&case.path());
+            (fault.apply)(&mut faulty);
+            let (code, report) = checkpoints(&case.path(), &faulty.save(dir.path()));
             let said = (code, first(&report));
             assert_eq!(said, (1, format!("{node}.weight bug {relation}")), "{}: {}", case.model, fault.what);
         }
         let dir = tempfile::tempdir().unwrap();
-        let (code, report) = checkpoints(&case.path(), &Patient::of(&case.path()).save(dir.path()));
+        let (code, report) = checkpoints(&case.path(), &FaultyModel::of(&case.path()).save(dir.path()));
         assert_eq!((code, &report["first_divergence"]), (0, &Value::Null), "{}", case.model);
     }
 }
@@ -58,21 +58,21 @@ fn every_fault_of_a_weight_file_is_named() {
 #[test]
 fn faults_of_matrix_and_bias_together_are_named() {
     for case in [DEMO, BART] {
-        let swap = |p: &mut Patient| {
+        let swap = |p: &mut FaultyModel| {
             for part in ["weight", "bias"] {
                 p.swap(&format!("decoder.1.cross_attn.q.{part}"), &format!("decoder.1.cross_attn.k.{part}"));
             }
         };
         assert_eq!(weight_fault(&case, swap), "decoder.1.cross_attn.q bug other_weights", "{}", case.model);
     }
-    let turn = |p: &mut Patient| {
+    let turn = |p: &mut FaultyModel| {
         for part in ["weight", "bias"] {
             p.edit(&format!("decoder.0.self_attn.v.{part}"), |values| values.rotate_left(values.len() / 4));
         }
     };
     assert_eq!(weight_fault(&DEMO, turn), "decoder.0.self_attn.v bug permuted_heads");
     // Of the map out of the heads the columns are turned.
-    let columns = |p: &mut Patient| {
+    let columns = |p: &mut FaultyModel| {
         p.edit("encoder.1.self_attn.out.weight", |matrix| {
             let width = matrix.len().isqrt();
             matrix.chunks_mut(width).for_each(|row| row.rotate_left(width / 4));
@@ -84,7 +84,7 @@ fn faults_of_matrix_and_bias_together_are_named() {
 #[test]
 fn a_missing_bias_is_named() {
     for case in [DEMO, BART, WHISPER] {
-        let fault = |p: &mut Patient| p.edit("encoder.1.ffn.out.bias", |bias| bias.fill(0.0));
+        let fault = |p: &mut FaultyModel| p.edit("encoder.1.ffn.out.bias", |bias| bias.fill(0.0));
         assert_eq!(weight_fault(&case, fault), "encoder.1.ffn.out bug missing_bias", "{}", case.model);
     }
 }

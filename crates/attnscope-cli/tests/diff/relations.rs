@@ -24,7 +24,7 @@ impl Run {
         let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
         let mut keep = Keep::new(|_| true);
-        Native::new().run(model, &weights, &input, &mut keep).unwrap();
+        run(model, &weights, &input, &mut keep).unwrap();
         let path = |id: &attnscope::graph::NodeId| model.graph.node(*id).path.as_str().to_owned();
         let mut ids: Vec<_> = keep.tensors.keys().copied().collect();
         ids.sort();
@@ -537,7 +537,7 @@ fn weights_of_fewer_bits_are_named() {
         }
     };
     let named = |edit: &dyn Fn(&mut [f32])| {
-        weight_fault(&DEMO, |p: &mut Patient| p.edit("encoder.1.ffn.hidden.weight", edit))
+        weight_fault(&DEMO, |p: &mut FaultyModel| p.edit("encoder.1.ffn.hidden.weight", edit))
     };
     assert_eq!(named(&|w| int8(w, 128)), "encoder.1.ffn.hidden bug quantised");
     let whole = |w: &mut [f32]| {
@@ -560,6 +560,6 @@ fn weights_of_fewer_bits_are_named() {
     };
     assert_eq!(named(&noise), "encoder.1.ffn.hidden bug –");
     let rolled = |w: &mut [f32]| w.rotate_right(128);
-    let said = weight_fault(&DEMO, |p: &mut Patient| p.edit("src.embed.weight", rolled));
+    let said = weight_fault(&DEMO, |p: &mut FaultyModel| p.edit("src.embed.weight", rolled));
     assert_eq!(said, "src.embed bug rolled_rows");
 }

@@ -19,7 +19,7 @@ fn weight_files_of_two_schemes_are_compared() {
 fn an_f16_copy_has_no_bug() {
     for (case, factor, least) in [(DEMO, 0.031_37, 1000), (BART, 1.0, 5)] {
         let dir = tempfile::tempdir().unwrap();
-        let mut whole = Patient::of(&case.path());
+        let mut whole = FaultyModel::of(&case.path());
         whole.tensors.iter_mut().flat_map(|t| &mut t.values).for_each(|x| *x *= factor);
         let [single, short] = ["single", "half"].map(|name| whole.save(&dir.path().join(name)));
         let half = |x: &f32| half::f16::from_f32(*x);
@@ -48,10 +48,34 @@ fn an_f16_copy_has_no_bug() {
 }
 
 #[test]
+fn layers_in_each_other_s_place_are_named_as_layers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut swapped = FaultyModel::of("demo");
+    let layer = |faulty: &mut FaultyModel, n: usize| -> Vec<String> {
+        let weights = faulty.weights_under(&format!("decoder.{n}"));
+        weights.iter().map(|weight| faulty.tensor(weight).name.clone()).collect()
+    };
+    let layers = [layer(&mut swapped, 0), layer(&mut swapped, 1)];
+    let other = |name: &String| {
+        let at = |of: usize| layers[of].iter().position(|own| own == name).map(|i| layers[1 - of][i].clone());
+        at(0).or_else(|| at(1)).unwrap_or_else(|| name.clone())
+    };
+    swapped.tensors.iter_mut().for_each(|tensor| tensor.name = other(&tensor.name));
+    let swapped = swapped.save(dir.path());
+    let (code, report) = checkpoints("demo", &swapped);
+    let found = &report["first_divergence"];
+    assert_eq!((code, found["relation"].as_str()), (1, Some("swapped_layers")), "{found}");
+    assert_eq!(found["detail"], serde_json::json!({ "stack": "decoder", "layers": [0, 1] }));
+    // The weights before it are the same to the bit.
+    let text = stdout(&attnscope(&["diff", "--checkpoint", "demo", &swapped]));
+    assert!(text.contains("before, all equal\n"), "{text}");
+}
+
+#[test]
 fn a_weight_of_one_file_only_is_a_difference() {
     // The last layer was lost: the other file is a whole model too.
     let dir = tempfile::tempdir().unwrap();
-    let mut short = Patient::of("demo");
+    let mut short = FaultyModel::of("demo");
     let lost: Vec<String> =
         short.weights_under("decoder.1").iter().map(|weight| short.tensor(weight).name.clone()).collect();
     short.tensors.retain(|tensor| !lost.contains(&tensor.name));
@@ -70,8 +94,8 @@ fn a_weight_of_one_file_only_is_a_difference() {
     }
     // A table that two sides share is the same weights as two copies of it; of the copies, one may be changed.
     let tied = fixture("marian");
-    let (shared, copies) = (Patient::of(&tied), dir.path().join("copies"));
-    let mut untied = Patient::of(&tied);
+    let (shared, copies) = (FaultyModel::of(&tied), dir.path().join("copies"));
+    let mut untied = FaultyModel::of(&tied);
     let table = shared.tensors.iter().find(|t| t.name == "model.shared.weight").unwrap();
     untied.tensors.retain(|t| t.name != table.name);
     for name in ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"] {

@@ -10,14 +10,16 @@ mod wirings;
 use std::io::Read;
 use std::path::Path;
 
-use attnscope::diagnose::{Corpus, Diagnosis, Patient as Examined, Sample, Thresholds, examine, rules};
+use std::sync::Arc;
+
+use attnscope::diagnose::{Corpus, Diagnosis, RuleInput, Sample, Thresholds, examine, rules};
 use attnscope::graph::{
-    Activation, CrossMask, EmbeddingScale, LogitScale, NormPlace, Positions, ScoreScale, Squash, Switch,
+    Activation, CrossMask, EmbeddingScale, LogitScale, NormPlace, Normaliser, Positions, ScoreScale, Switch,
     Wiring,
 };
 use attnscope::run::{Input, Pair, Rows, parse_pairs};
-use attnscope::{Opened, Ready};
-use common::faults::{FAULTS, Patient, copy_layer};
+use attnscope::{Cancel, Opened, Ready};
+use common::faults::{FAULTS, FaultyModel, copy_layer};
 use common::{MODELS, attnscope, fixture, open, root, shared, stderr, stdout};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -58,7 +60,8 @@ fn miswired(
     let mut wiring = ready.model.wiring;
     edit(&mut wiring);
     let model = ready.model.rewired(&wiring, heads);
-    let weights = ready.weights.reordered(&ready.model.graph, &model.graph).unwrap();
+    let weights = ready.weights().reordered(&ready.model.graph, &model.graph).unwrap();
+    let prepared = ready.prepared.again(Arc::new(model.clone()), weights).unwrap();
     let file = root().join("crates/attnscope/data/demo-pairs.tsv");
     let lines = parse_pairs(&file, &std::fs::read(&file).unwrap()).unwrap();
     let tokenizer = ready.tokenizer().unwrap();
@@ -66,15 +69,16 @@ fn miswired(
     let corpus = Corpus {
         sources: lines.iter().map(|p| tokenizer.encode_source(&p.source).unwrap().into()).collect(),
         targets: lines.iter().map(|p| tokenizer.encode_target(&p.target).unwrap()).collect(),
+        texts: Vec::new(),
         shift: ready.shift().unwrap(),
         pad: ready.pad,
     };
     let targets: Vec<Vec<u32>> = corpus.targets.iter().take(2).map(|t| corpus.shift.apply(t)).collect();
     let input = Input::pair(corpus.source(&[0, 1], 0), Rows::new(&targets, ready.pad));
-    let patient = Examined {
+    let input = RuleInput {
         model: &model,
         checkpoint: &opened.checkpoint,
-        weights: Some(&weights),
+        prepared: Some(&*prepared),
         tokenizer: ready.tokenizer.as_ref(),
         pad: ready.pad,
         shift: Some(&corpus.shift),
@@ -83,21 +87,22 @@ fn miswired(
         too_long: &[],
         thresholds: &Thresholds::default(),
         repair_time: std::time::Duration::ZERO,
+        cancel: &Cancel::default(),
         progress: &|_, _| (),
     };
     let picked: Vec<_> = rules().iter().copied().filter(|rule| only.contains(&rule.id)).collect();
-    examine(&patient, &picked)
+    examine(&input, &picked).unwrap()
 }
 
 /// What breaks a model so that a rule of weights or of a run must say so.
 struct Case {
     rule: &'static str,
-    fault: fn(&mut Patient),
+    fault: fn(&mut FaultyModel),
     /// What the model reads: a sentence, or some of the pairs.
     pairs: usize,
 }
 
-const fn case(rule: &'static str, fault: fn(&mut Patient)) -> Case {
+const fn case(rule: &'static str, fault: fn(&mut FaultyModel)) -> Case {
     Case { rule, fault, pairs: 0 }
 }
 
@@ -158,38 +163,38 @@ const CASES: &[Case] = &[
 const ELSEWHERE: &[&str] =
     &["config-contradicts-tensors", "causal-leak", "padding-leak", "cross-mask-fault", "attention-sink"];
 
-fn add(patient: &mut Patient, name: &str, shape: Vec<usize>, value: f32) {
-    let prefix = patient.model().prefix.clone();
+fn add(faulty: &mut FaultyModel, name: &str, shape: Vec<usize>, value: f32) {
+    let prefix = faulty.model().prefix.clone();
     let values = vec![value; shape.iter().product()];
-    patient.tensors.push(common::faults::Tensor { name: format!("{prefix}{name}"), shape, values });
+    faulty.tensors.push(common::faults::Tensor { name: format!("{prefix}{name}"), shape, values });
 }
 
 /// Cuts rows off a tensor, or columns off one of a single row.
-fn resize(patient: &mut Patient, weight: &str, rows: usize) {
-    let tensor = patient.tensor(weight);
+fn resize(faulty: &mut FaultyModel, weight: &str, rows: usize) {
+    let tensor = faulty.tensor(weight);
     let axis = usize::from(tensor.shape[0] == 1 && tensor.shape.len() > 1);
     tensor.shape[axis] = rows;
     tensor.values.truncate(tensor.shape.iter().product());
 }
 
-fn scale(patient: &mut Patient, module: &str, factor: f32) {
+fn scale(faulty: &mut FaultyModel, module: &str, factor: f32) {
     for leaf in ["weight", "bias"] {
-        patient.edit(&format!("{module}.{leaf}"), |w| w.iter_mut().for_each(|x| *x *= factor));
+        faulty.edit(&format!("{module}.{leaf}"), |w| w.iter_mut().for_each(|x| *x *= factor));
     }
 }
 
 /// The second head becomes the first.
-fn twin_heads(patient: &mut Patient, attention: &str) {
+fn twin_heads(faulty: &mut FaultyModel, attention: &str) {
     for (name, leaf) in ["q", "k", "v"].into_iter().flat_map(|n| [(n, "weight"), (n, "bias")]) {
-        patient.edit(&format!("{attention}.{name}.{leaf}"), |w| w.copy_within(..w.len() / 4, w.len() / 4));
+        faulty.edit(&format!("{attention}.{name}.{leaf}"), |w| w.copy_within(..w.len() / 4, w.len() / 4));
     }
-    patient.edit(&format!("{attention}.out.weight"), |w| {
+    faulty.edit(&format!("{attention}.out.weight"), |w| {
         w.chunks_mut(128).for_each(|row| row.copy_within(..32, 32));
     });
 }
 
-fn without_head(patient: &mut Patient, attention: &str) {
-    patient
+fn without_head(faulty: &mut FaultyModel, attention: &str) {
+    faulty
         .edit(&format!("{attention}.out.weight"), |w| w.chunks_mut(128).for_each(|row| row[..32].fill(0.0)));
 }
 
@@ -205,10 +210,10 @@ fn every_rule_has_a_case() {
 /// The rule fires on the broken model and not on the whole one.
 fn fires(case: &Case) {
     let folder = TempDir::new().unwrap();
-    let mut patient = Patient::of("demo");
-    let whole = patient.save(&folder.path().join("whole"));
-    (case.fault)(&mut patient);
-    let broken = patient.save(&folder.path().join("broken"));
+    let mut faulty = FaultyModel::of("demo");
+    let whole = faulty.save(&folder.path().join("whole"));
+    (case.fault)(&mut faulty);
+    let broken = faulty.save(&folder.path().join("broken"));
     let file = pairs(folder.path(), case.pairs);
     let input = if case.pairs > 0 { ["--pairs", &file] } else { ["--src", SENTENCE] };
     // Repairs of weights are tried for the rule that reports them.
@@ -256,9 +261,9 @@ fn a_head_is_dead_only_when_it_is_not_missed() {
 #[test]
 fn few_pairs_are_not_judged_by() {
     let folder = TempDir::new().unwrap();
-    let mut patient = Patient::of("demo");
-    patient.config.insert("scale_embedding".into(), json!(false));
-    let broken = patient.save(&folder.path().join("broken"));
+    let mut faulty = FaultyModel::of("demo");
+    faulty.config.insert("scale_embedding".into(), json!(false));
+    let broken = faulty.save(&folder.path().join("broken"));
     let judges = "wiring-mismatch,source-ignored";
     for (model, lines) in [("demo", 1), ("demo", 5), (&broken, 1), (&broken, 5), (&broken, 19)] {
         let file = pairs(folder.path(), lines);
@@ -312,7 +317,10 @@ fn a_healthy_model_gets_its_numbers() {
     let line = |rule: &str| {
         plain.lines().find(|l| l.trim_start().starts_with(rule)).unwrap_or_else(|| panic!("{plain}"))
     };
-    assert!(line("source-ignored: uses its source: swapping it costs ").contains("nats a token"), "{plain}");
+    assert!(
+        line("source-ignored: uses its source: swapping it costs ").contains("nats per token"),
+        "{plain}"
+    );
     assert!(line("dead-head: the weakest head adds ").contains("(threshold 10 %)"), "{plain}");
     assert!(line("causal-leak: the proof holds over ").ends_with("cells"), "{plain}");
     assert!(!plain.contains("output share"), "{plain}");
@@ -337,7 +345,7 @@ fn a_healthy_model_gets_its_numbers() {
 #[test]
 fn a_full_table_of_positions_is_room_enough() {
     let folder = TempDir::new().unwrap();
-    let mut patient = Patient::of("demo");
+    let mut faulty = FaultyModel::of("demo");
     let file = pairs(folder.path(), 20);
     let opened = open("demo", None);
     let ready = Ready::new(&opened).unwrap();
@@ -346,9 +354,9 @@ fn a_full_table_of_positions_is_room_enough() {
     let longest = |ids: &dyn Fn(&Pair) -> Vec<u32>| lines.iter().map(|p| ids(p).len()).max().unwrap();
     let source = longest(&|p| tokenizer.encode_source(&p.source).unwrap());
     let target = longest(&|p| tokenizer.encode_target(&p.target).unwrap());
-    add(&mut patient, "encoder.embed_positions.weight", vec![source, 128], 0.1);
-    add(&mut patient, "decoder.embed_positions.weight", vec![target, 128], 0.1);
-    let full = patient.save(&folder.path().join("full"));
+    add(&mut faulty, "encoder.embed_positions.weight", vec![source, 128], 0.1);
+    add(&mut faulty, "decoder.embed_positions.weight", vec![target, 128], 0.1);
+    let full = faulty.save(&folder.path().join("full"));
     let (report, _, said) = doctor(&full, &["--pairs", &file, "--rules", "past-positions,wiring-mismatch"]);
     // Whatever a table of one number does to the model, it has room for the pairs.
     assert!(!report["not_checked"].to_string().contains("its positions"), "{report:#}\n{said}");
@@ -385,10 +393,10 @@ fn faults_of_weights_are_the_first_error_of_every_family() {
     for model in ["demo", &fixture("t5"), &fixture("bart"), &fixture("whisper")] {
         for (what, rule) in expected {
             let folder = TempDir::new().unwrap();
-            let mut patient = Patient::of(model);
+            let mut faulty = FaultyModel::of(model);
             let fault = FAULTS.iter().find(|fault| fault.what == what).unwrap();
-            (fault.apply)(&mut patient);
-            let broken = patient.save(folder.path());
+            (fault.apply)(&mut faulty);
+            let broken = faulty.save(folder.path());
             let weights = "missing-weight,nonfinite-weight,zero-weight,constant-weight,repeated-weight";
             let (report, code, said) = doctor(&broken, &["--rules", weights]);
             assert_eq!(code, 1, "{model}, {what}: {report:#}\n{said}");
@@ -400,11 +408,11 @@ fn faults_of_weights_are_the_first_error_of_every_family() {
 /// The cause of the first NaN, from what is around it.
 #[test]
 fn the_first_nan_has_a_cause() {
-    let cause = |fault: fn(&mut Patient)| {
+    let cause = |fault: fn(&mut FaultyModel)| {
         let folder = TempDir::new().unwrap();
-        let mut patient = Patient::of("demo");
-        fault(&mut patient);
-        let broken = patient.save(folder.path());
+        let mut faulty = FaultyModel::of("demo");
+        fault(&mut faulty);
+        let broken = faulty.save(folder.path());
         let (report, ..) = doctor(&broken, &["--rules", "first-nan", "--src", SENTENCE]);
         let finding = report["findings"][0].clone();
         (

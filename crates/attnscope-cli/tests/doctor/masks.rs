@@ -6,9 +6,9 @@ use super::*;
 #[test]
 fn a_nan_is_not_called_a_fault_of_masks() {
     let folder = TempDir::new().unwrap();
-    let mut patient = Patient::of("demo");
-    (FAULTS.iter().find(|fault| fault.what == "nan").unwrap().apply)(&mut patient);
-    let broken = patient.save(&folder.path().join("broken"));
+    let mut faulty = FaultyModel::of("demo");
+    (FAULTS.iter().find(|fault| fault.what == "nan").unwrap().apply)(&mut faulty);
+    let broken = faulty.save(&folder.path().join("broken"));
     let file = pairs(folder.path(), 20);
     for input in [["--src", SENTENCE], ["--pairs", &file]] {
         let (report, code, said) = doctor(&broken, &input);
@@ -21,11 +21,11 @@ fn a_nan_is_not_called_a_fault_of_masks() {
 #[test]
 fn a_mask_is_not_blamed_for_what_is_no_mask() {
     let masks = "causal-leak,padding-leak,cross-mask-fault,zero-weight,constant-weight";
-    let undecided = |model: &str, fault: fn(&mut Patient), input: &[&str]| {
+    let undecided = |model: &str, fault: fn(&mut FaultyModel), input: &[&str]| {
         let folder = TempDir::new().unwrap();
-        let mut patient = Patient::of(model);
-        fault(&mut patient);
-        let broken = patient.save(folder.path());
+        let mut faulty = FaultyModel::of(model);
+        fault(&mut faulty);
+        let broken = faulty.save(folder.path());
         let (report, code, said) = doctor(&broken, &[&["--rules", masks], input].concat());
         assert_eq!(code, 1, "{report:#}\n{said}");
         let blamed = found(&report, false);
@@ -33,13 +33,13 @@ fn a_mask_is_not_blamed_for_what_is_no_mask() {
         let of = |n: &Value| (n["rule"].as_str().unwrap().to_owned(), n["why"].as_str().unwrap().to_owned());
         report["not_checked"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
-    let zero: fn(&mut Patient) = |p| {
+    let zero: fn(&mut FaultyModel) = |p| {
         (0..2).for_each(|n| p.edit(&format!("decoder.{n}.cross_attn.out.weight"), |w| w.fill(0.0)));
     };
     let not_checked = undecided("demo", zero, &["--src", SENTENCE]);
     assert_eq!(not_checked[0].0, "cross-mask-fault");
     assert!(not_checked[0].1.starts_with("inconclusive: cross-reach: "), "{not_checked:?}");
-    let large: fn(&mut Patient) = |p| p.tensors.iter_mut().for_each(|t| t.values.fill(3e38));
+    let large: fn(&mut FaultyModel) = |p| p.tensors.iter_mut().for_each(|t| t.values.fill(3e38));
     let not_checked = undecided(&fixture("t5"), large, &["--src-ids", "5,6,7,8,1", "--tgt-ids", "0,4,5,6"]);
     assert!(not_checked.iter().any(|(rule, _)| rule == "causal-leak"), "{not_checked:?}");
     assert!(not_checked.iter().all(|(_, why)| why.contains("overflow")), "{not_checked:?}");

@@ -16,7 +16,7 @@ const fn declared(edit: fn(&mut Wiring), best: fn() -> Value) -> Declared {
 const DECLARED: &[Declared] = &[
     declared(|w| w.score_scale = ScoreScale::DModel, || json!({ "score_scale": "d_head" })),
     declared(|w| w.score_scale = ScoreScale::None, || json!({ "score_scale": "d_head" })),
-    declared(|w| w.squash = Squash::Sigmoid, || json!({ "squash": "softmax" })),
+    declared(|w| w.normaliser = Normaliser::Sigmoid, || json!({ "squash": "softmax" })),
     declared(|w| w.residual_gain = 2.0, || json!({ "residual_gain": 1 })),
     declared(|w| w.activation = Activation::Relu, || json!({ "activation": "swish" })),
     declared(|w| w.activation = Activation::Gelu, || json!({ "activation": "swish" })),
@@ -44,7 +44,7 @@ const DECLARED: &[Declared] = &[
         || json!({ "score_scale": "d_head", "activation": "swish" }),
     ),
     declared(
-        |w| (w.squash, w.activation) = (Squash::Sigmoid, Activation::Gelu),
+        |w| (w.normaliser, w.activation) = (Normaliser::Sigmoid, Activation::Gelu),
         || json!({ "squash": "softmax", "activation": "swish" }),
     ),
 ];

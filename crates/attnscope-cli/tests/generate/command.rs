@@ -53,8 +53,8 @@ fn a_translation_with_its_alignment() {
     links   Ein ← A 33 % · Mann ← man 70 % · in ← in 46 % · einem ← red 50 %
             roten ← red 79 % · Hemd ← shirt 83 % · fährt ← riding 63 %
             Fahrrad ← bicycle 62 % · . ← . 25 %
-    a link goes to the source word that a target word looks at more than the other
-    target words do; end tokens take no part, so it need not be the strongest of its
+    a link goes to the source word that a target word attends to more than the other
+    target words do; end tokens are left out, so it need not be the largest of its
     row
 
     aligned by the heads 1.0 1.1 1.2 1.3 (layer.head): all of the later half of the
@@ -217,7 +217,7 @@ fn sinusoids_go_on_and_it_is_said() {
     };
     assert_eq!(notes(24, "3"), "");
     let found = notes(25, "3");
-    assert!(found.contains("the source has 25 positions, and the model's config speaks of 24"), "{found}");
+    assert!(found.contains("the source has 25 positions, and the model's config gives 24"), "{found}");
     assert!(found.contains("Hugging Face has them in a table and raises an error"), "{found}");
     let ids = vec!["5"; 25].join(",");
     let output = attnscope(&["trace", &marian, "--src-ids", "5,6", "--tgt-ids", &ids]);
@@ -254,11 +254,7 @@ fn zeros_are_silence_whatever_is_written() {
     {
         let args = ["generate", &model, "--audio", file, "--max-length", "3"];
         let output = attnscope(&args);
-        assert_eq!(
-            stdout(&output).contains("target  (nothing is said: every sample is 0)"),
-            is_silent,
-            "{file}"
-        );
+        assert_eq!(stdout(&output).contains("target  (no speech: every sample is 0)"), is_silent, "{file}");
         assert_eq!(
             stderr(&output).contains("they cancel each other"),
             cancels,
@@ -279,7 +275,7 @@ fn long_audio_is_heard_window_by_window() {
     let args = ["generate", &model, "--audio", &sound, "--max-length", "4", "--format", "json"];
     let output = command(&args).output().unwrap();
     assert!(
-        stderr(&output).contains("1.50 s are heard in windows of 0.6 s, each transcribed by itself"),
+        stderr(&output).contains("1.50 s are decoded in windows of 0.6 s, each transcribed by itself"),
         "{}",
         stderr(&output)
     );
@@ -311,13 +307,13 @@ fn what_cannot_be_done_is_said() {
         (vec![&bart, "--src-ids", "5", "--tgt-ids", "99999"], "id 99999 is outside the vocabulary"),
         (vec![&bart, "--src-ids", "5", "--tgt-ids", "2;3"], "expected one row, found 2"),
         (vec![&bart], "nothing to read"),
-        (vec![&bart, "--audio", &sound], "--audio is for models that hear"),
+        (vec![&bart, "--audio", &sound], "--audio is for audio models"),
         (vec![&whisper, "--src-ids", "5"], "the model reads audio"),
         (vec![&whisper, "--audio", &make], "not audio that is read here"),
         (vec![&whisper, "--audio", "no/such.wav"], "no/such.wav"),
         (vec![&whisper, "--audio", &sound, "--src-lang", "de"], "no tokenizer"),
         (vec![&whisper, "--audio", &sound, "--timestamps"], "none are known"),
-        (vec![&openai, "--audio", &sound], "its vocabulary is none of OpenAI's"),
+        (vec![&openai, "--audio", &sound], "its vocabulary is not one of OpenAI's"),
         (vec!["toy"], "give the decoder's first tokens with --tgt-ids"),
         (vec!["demo", "--pairs", "no/such.tsv"], "no/such.tsv"),
         (vec!["demo", "--tgt-lang", "de"], "no token for the language \"de\""),
@@ -375,7 +371,7 @@ fn numbers_without_bounds_are_noted() {
         [
             format!("{start}: num_beams: 5000: fewer than 1 or more than 1024 beams are not followed"),
             format!(
-                "{start}: max_length: 70000: with 1024 beams, sentences of more than 16 tokens are written only if --max-length says so"
+                "{start}: max_length: 70000: with 1024 beams, sentences of more than 16 tokens are generated only with --max-length"
             ),
             format!("{start}: repetition_penalty: -2: a penalty that is not positive is not applied"),
         ]
@@ -384,7 +380,7 @@ fn numbers_without_bounds_are_noted() {
     let many = copy("bart", r#"{"num_beams": 100}"#);
     let found =
         json(&[many.path().to_str().unwrap(), "--src-ids", "5,6", "--beams", "2", "--max-length", "2"]);
-    let note = "with 100 beams, sentences of more than 163 tokens are written only if --max-length says so";
+    let note = "with 100 beams, sentences of more than 163 tokens are generated only with --max-length";
     assert_eq!(found["search"]["not_done"], serde_json::json!([format!("{start}: num_beams: 100: {note}")]));
     let plain = copy("bart", r#"{"num_beams": 1, "max_length": 20, "repetition_penalty": 1.2}"#);
     let found = json(&[plain.path().to_str().unwrap(), "--src-ids", "5,6"]);
@@ -396,7 +392,7 @@ fn no_room_for_a_token_is_said_by_every_search() {
     let (bart, full) = (fixture("bart"), ["5"; 24].join(","));
     for beams in ["1", "2"] {
         let args = [bart.as_str(), "--src-ids", "5,6", "--tgt-ids", &full, "--beams", beams, "--align"];
-        assert!(text(&args).contains("(the limit leaves no room for a token)"), "{beams} beams");
+        assert!(text(&args).contains("(the limit allows no token)"), "{beams} beams");
         assert_eq!(json(&args)["outputs"][0]["hypotheses"], serde_json::json!([]));
     }
 }

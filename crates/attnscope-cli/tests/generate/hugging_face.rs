@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use crate::common::run::session;
 use crate::common::trace::Trace;
 use crate::common::{MODELS, fixture, open};
 use attnscope::Opened;
 use attnscope::checkpoint::Checkpoint;
 use attnscope::graph::{PositionCount, Side};
-use attnscope::run::generate::{Decode, Uncached};
 use attnscope::run::generate::{Generator, Hypothesis, Limit, Settings};
-use attnscope::run::{Features, Input, Native, Rows, Sequence, Weights};
+use attnscope::run::{CheckedInput, Features, Input, Rows, Sequence, Uncached, Weights};
 use serde_json::Value;
 
 /// What `fixtures/generate/<name>.json` holds.
@@ -26,17 +26,18 @@ fn ids(value: &Value) -> Vec<u32> {
 fn generate(name: &str, said: &Value, opened: &Opened, settings: &Settings) -> Vec<Vec<Hypothesis>> {
     let model = opened.model().unwrap();
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
-    let generator = Generator { model, weights: &weights, settings };
+    let mut session = session(model, &weights);
+    let generator = Generator::new(settings);
     if name != "whisper" {
         let rows: Vec<Vec<u32>> = said["inputs"].as_array().unwrap().iter().map(ids).collect();
-        return generator.from_tokens(&mut Native::new(), &rows).unwrap();
+        return generator.from_tokens(&mut *session, &rows).unwrap();
     }
     let file = Checkpoint::open(Path::new(&fixture("generate/whisper.safetensors"))).unwrap();
     let one = |number: usize| {
         let tensor = file.tensor(&number.to_string()).unwrap();
         let (mels, frames) = (tensor.shape[0], tensor.shape[1]);
         let features = Features { values: file.read_f32(tensor).unwrap(), batch: 1, mels, frames };
-        generator.from_features(&mut Native::new(), &features).unwrap().remove(0)
+        generator.from_features(&mut *session, &features).unwrap().remove(0)
     };
     (0..3).map(one).collect()
 }
@@ -107,25 +108,27 @@ fn keys_and_values_that_are_kept_change_nothing() {
             settings.rules.suppressed.push(model.wiring.position_offset as u32 - 1);
         }
         // Buffers of one search are used again by the next.
-        let mut native = Native::new();
+        let mut cached = session(model, &weights);
+        let mut whole = session(model, &weights);
         for beams in [1, 3] {
             settings.beams = beams;
-            let generator = Generator { model, weights: &weights, settings: &settings };
+            let generator = Generator::new(&settings);
             let rows = match input.sequence(Side::Source).unwrap() {
                 Sequence::Tokens(rows) => rows.tokens(),
                 Sequence::Features(_) => Vec::new(),
             };
             let kept = match input.sequence(Side::Source).unwrap() {
-                Sequence::Tokens(_) => generator.from_tokens(&mut native, &rows),
-                Sequence::Features(features) => generator.from_features(&mut native, features),
+                Sequence::Tokens(_) => generator.from_tokens(&mut *cached, &rows),
+                Sequence::Features(features) => generator.from_features(&mut *cached, features),
             };
             let kept = kept.unwrap();
             assert_eq!(kept.len(), input.batch(), "{path}");
             for (row, kept) in kept.iter().enumerate() {
                 let source = Input::of(Side::Source, one_row(input.sequence(Side::Source).unwrap(), row));
-                let mut uncached = Uncached::new(model, &weights, source);
+                let source = CheckedInput::to_decode(model, source).unwrap();
+                let mut uncached = Uncached::new(&mut *whole, &source);
                 let rows = rows.get(row).cloned().into_iter().collect::<Vec<_>>();
-                let plain = generator.search(&mut uncached as &mut dyn Decode, 1, &rows).unwrap().remove(0);
+                let plain = generator.search(&mut uncached, 1, &rows).unwrap().remove(0);
                 assert_eq!(kept.len(), beams, "{path}");
                 for (kept, plain) in kept.iter().zip(&plain) {
                     assert_eq!(kept.tokens, plain.tokens, "{path}, row {row}, {beams} beams");

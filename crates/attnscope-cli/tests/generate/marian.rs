@@ -2,7 +2,6 @@
 
 use std::io::Read;
 
-use attnscope::run::Native;
 use attnscope::run::generate::Generator;
 use attnscope::run::generate::Settings;
 use attnscope::{Opened, Ready};
@@ -23,8 +22,8 @@ fn translate(opened: &Opened, english: &[&str]) -> Vec<(Vec<u32>, String)> {
     let tokenizer = ready.tokenizer().unwrap();
     let sources: Vec<Vec<u32>> = english.iter().map(|text| tokenizer.encode_source(text).unwrap()).collect();
     let settings = Settings { beams: 1, ..ready.settings() };
-    let generator = Generator { model: ready.model, weights: &ready.weights, settings: &settings };
-    let made = generator.from_tokens(&mut Native::new(), &sources).unwrap();
+    let generator = Generator::new(&settings);
+    let made = generator.from_tokens(&mut *ready.session(), &sources).unwrap();
     made.into_iter()
         .map(|mut best| best.remove(0).tokens)
         .map(|ids| (ids.clone(), tokenizer.decode(&ids, true)))

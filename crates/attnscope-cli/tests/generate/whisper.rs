@@ -7,27 +7,28 @@ use attnscope::checkpoint::Checkpoint;
 use attnscope::run::align::{Head, Heads, spoken_words, word_times};
 use attnscope::run::audio::{Recording, Window};
 use attnscope::run::generate::{Settings, TokenRules};
-use attnscope::run::{Input, Keep, Kept, Native, Rows, Sequence};
-use attnscope::{Opened, Ready, Written};
+use attnscope::run::{Input, Kept, Rows, Sequence};
+use attnscope::{GeneratedRow, Opened, Ready};
 use serde_json::Value;
 
+use crate::common::run::{Keep, run};
 use crate::common::{fixture, open, shared};
 
 /// What is said, as the whole world knows it.
 const SAID: &str = "And so my fellow Americans ask not what your country can do for you ask what you can do for your country";
 
-/// The model, opened once for all tests, the recording, and what is written of it.
-static READY: LazyLock<Option<(Ready<'static>, Window, Written)>> = LazyLock::new(|| {
+/// The model, opened once for all tests, the recording, and what is generated of it.
+static READY: LazyLock<Option<(Ready<'static>, Window, GeneratedRow)>> = LazyLock::new(|| {
     let (model, speech) = (shared("models/whisper-tiny.en/tiny.en.pt")?, shared("data/audio/jfk.wav")?);
     let opened: &'static Opened = Box::leak(Box::new(open(&model, None)));
     let ready = Ready::new(opened).unwrap();
     let window = window(&ready, &speech);
-    let written = write(&ready, &window, &ready.settings());
-    Some((ready, window, written))
+    let generated = generate(&ready, &window, &ready.settings());
+    Some((ready, window, generated))
 });
 
 fn window(ready: &Ready<'_>, file: &str) -> Window {
-    let (mels, frames) = ready.window("").unwrap();
+    let (mels, frames) = ready.window(attnscope::Argument::Audio).unwrap();
     Recording::read(Path::new(file)).unwrap().window(0.0, mels, frames).unwrap()
 }
 
@@ -35,8 +36,11 @@ fn said() -> Value {
     serde_json::from_str(&std::fs::read_to_string(fixture("real/whisper.json")).unwrap()).unwrap()
 }
 
-fn write(ready: &Ready<'_>, window: &Window, settings: &Settings) -> Written {
-    ready.write(&mut Native::new(), &Sequence::Features(window.features.clone()), settings).unwrap().remove(0)
+fn generate(ready: &Ready<'_>, window: &Window, settings: &Settings) -> GeneratedRow {
+    ready
+        .generate_rows(&mut *ready.session(), &Sequence::Features(window.features.clone()), settings)
+        .unwrap()
+        .remove(0)
 }
 
 /// Words alone.
@@ -46,14 +50,15 @@ fn plain(text: &str) -> String {
 
 #[test]
 fn the_transcript_is_openai_s() {
-    let Some((ready, window, written)) = &*READY else { return };
+    let Some((ready, window, generated)) = &*READY else { return };
     let said = said();
     assert_eq!(said["text"].as_str().unwrap().trim(), SAID);
     let free = Settings { rules: TokenRules::default(), ..ready.settings() };
-    let free = write(ready, window, &free);
-    for (written, key) in [(written, "without_timestamps"), (&free, "without_timestamps_or_suppression")] {
+    let free = generate(ready, window, &free);
+    for (generated, key) in [(generated, "without_timestamps"), (&free, "without_timestamps_or_suppression")]
+    {
         let theirs = &said[key];
-        let best = written.best().unwrap();
+        let best = generated.best().unwrap();
         let mut expected: Vec<u32> =
             theirs["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
         expected.push(50256);
@@ -62,8 +67,8 @@ fn the_transcript_is_openai_s() {
         let text = ready.tokenizer().unwrap().decode(&best.tokens, true);
         assert_eq!(text.trim(), theirs["text"].as_str().unwrap());
         assert_eq!(plain(text.trim()), SAID);
-        assert!(!written.is_silence());
-        let no_speech = written.heard.unwrap().no_speech.unwrap();
+        assert!(!generated.is_silence());
+        let no_speech = generated.detection.unwrap().no_speech.unwrap();
         assert!((no_speech - theirs["no_speech_prob"].as_f64().unwrap()).abs() < 1e-3, "{no_speech}");
         // The end counts in their mean too. What is ruled out changes it in the third place.
         let theirs = theirs["avg_logprob"].as_f64().unwrap();
@@ -91,7 +96,7 @@ fn encoder_and_cross_attention_are_openai_s() {
     let cross: Vec<_> = (0..4).map(|n| find(&format!("decoder.{n}.cross_attn.weights"))).collect();
     let (out, logits) = (find("encoder.out"), find("logits"));
     let mut sink = Keep::new(|id| id == out || id == logits || cross.contains(&id));
-    Native::new().run(ready.model, &ready.weights, &input, &mut sink).unwrap();
+    run(ready.model, ready.weights(), &input, &mut sink).unwrap();
     let within = |what: &str, ours: f64, theirs: f64| {
         assert!((ours - theirs).abs() <= 1e-3, "{what}: {ours} and {theirs}")
     };
@@ -154,8 +159,7 @@ fn words_are_said_when_openai_says() {
         }
         let heads = Heads { heads, because: key.into() };
         let sizes = [start.len(), window.positions()];
-        let ours = word_times(&mut Native::new(), ready.model, &ready.weights, &input, &heads, &words, sizes)
-            .unwrap();
+        let ours = word_times(&mut *ready.session(), input.clone(), &heads, &words, sizes).unwrap();
         let theirs = theirs["words"].as_array().unwrap();
         assert_eq!(ours.len(), theirs.len());
         for (ours, theirs) in ours.iter().zip(theirs) {
@@ -170,8 +174,9 @@ fn words_are_said_when_openai_says() {
 /// What the model itself writes has signs, which move the words beside them.
 #[test]
 fn words_of_the_transcript_are_near() {
-    let Some((ready, window, written)) = &*READY else { return };
-    let ours = ready.times(&mut Native::new(), &ready.alignment_heads().unwrap(), window, written).unwrap();
+    let Some((ready, window, generated)) = &*READY else { return };
+    let ours =
+        ready.times(&mut *ready.session(), &ready.alignment_heads().unwrap(), window, generated).unwrap();
     let said = said();
     let theirs = said["word_times"]["released_heads"]["words"].as_array().unwrap();
     assert_eq!(ours.len(), theirs.len());
@@ -194,8 +199,8 @@ fn with_times_the_transcript_is_what_is_said() {
     ready.write_times().unwrap();
     let mut window = window.clone();
     window.cut_features();
-    let written = write(&ready, &window, &ready.settings());
-    let (best, said) = (written.best().unwrap(), said());
+    let generated = generate(&ready, &window, &ready.settings());
+    let (best, said) = (generated.best().unwrap(), said());
     let theirs = said["segments"].as_array().unwrap();
     let tokens = |segment: &Value| -> Vec<u32> {
         segment["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
@@ -208,14 +213,14 @@ fn with_times_the_transcript_is_what_is_said() {
         assert!((ours - theirs.as_f64().unwrap()).abs() < 1e-3, "{ours}, {theirs}")
     };
     near(best.score, &theirs[0]["avg_logprob"]);
-    near(written.heard.unwrap().no_speech.unwrap(), &theirs[0]["no_speech_prob"]);
+    near(generated.detection.unwrap().no_speech.unwrap(), &theirs[0]["no_speech_prob"]);
 
-    let (segments, next) = ready.segments(&window, &written);
+    let (segments, next) = ready.segments(&window, &generated);
     assert_eq!((segments.len(), next), (2, 11.0));
     assert_eq!(segments[0].end, segments[1].start);
     // Nothing differs from theirs now but the last digits.
     let words =
-        ready.times(&mut Native::new(), &ready.alignment_heads().unwrap(), &window, &written).unwrap();
+        ready.times(&mut *ready.session(), &ready.alignment_heads().unwrap(), &window, &generated).unwrap();
     let theirs = said["word_times"]["released_heads"]["words"].as_array().unwrap();
     assert_eq!(words.len(), theirs.len());
     for ((ours, _), theirs) in words.iter().zip(theirs) {
@@ -232,12 +237,12 @@ fn two_channels_at_44_khz_and_silence() {
     let settings = ready.settings();
     if let Some(flac) = shared("data/audio/jfk.flac") {
         let window = window(ready, &flac);
-        let written = write(ready, &window, &settings);
-        let text = ready.tokenizer().unwrap().decode(&written.best().unwrap().tokens, true);
+        let generated = generate(ready, &window, &settings);
+        let text = ready.tokenizer().unwrap().decode(&generated.best().unwrap().tokens, true);
         assert_eq!(plain(text.trim()), SAID);
-        assert!(!written.is_silence());
+        assert!(!generated.is_silence());
     }
-    let (mels, frames) = ready.window("").unwrap();
+    let (mels, frames) = ready.window(attnscope::Argument::Audio).unwrap();
     let features = attnscope::run::Features {
         values: attnscope::run::audio::log_mel(&[0.0; 32_000], mels, frames),
         batch: 1,
@@ -245,18 +250,18 @@ fn two_channels_at_44_khz_and_silence() {
         frames,
     };
     let silence = Window { start: 0.0, end: 2.0, zeros: false, features };
-    let written = write(ready, &silence, &settings);
+    let generated = generate(ready, &silence, &settings);
     // OpenAI's thresholds take it for speech all the same: the model is rather sure of what it makes up.
-    let (said, best) = (said(), written.best().unwrap());
+    let (said, best) = (said(), generated.best().unwrap());
     let theirs = &said["silence"];
     let text = ready.tokenizer().unwrap().decode(&best.tokens, true);
     assert_eq!(text.trim(), theirs["text"].as_str().unwrap());
     assert!((best.score - theirs["avg_logprob"].as_f64().unwrap()).abs() < 1e-3);
-    let no_speech = written.heard.unwrap().no_speech.unwrap();
+    let no_speech = generated.detection.unwrap().no_speech.unwrap();
     assert!((no_speech - theirs["no_speech_prob"].as_f64().unwrap()).abs() < 1e-3, "{no_speech}");
-    assert!(no_speech > 0.9 && !written.is_silence());
+    assert!(no_speech > 0.9 && !generated.is_silence());
     // Whatever is made up stays within the recording.
     let words =
-        ready.times(&mut Native::new(), &ready.alignment_heads().unwrap(), &silence, &written).unwrap();
+        ready.times(&mut *ready.session(), &ready.alignment_heads().unwrap(), &silence, &generated).unwrap();
     assert!(words.iter().all(|(word, _)| word.start >= 0.0 && word.end <= 2.0), "{words:?}");
 }

@@ -1,9 +1,9 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
-use attnscope_graph::{Factor, MaskKind, RotaryPairs, Squash, Stack, kv_head};
-use attnscope_run::{Kept, Turn, relative_bucket, sees_nothing, used_buckets};
+use attnscope_graph::{Factor, MaskKind, Normaliser, RotaryPairs, Stack, kv_head};
+use attnscope_run::{Kept, Rotation, is_fully_masked, relative_bucket, used_buckets};
 
-use super::{Cell, CellError, Step, Term, Written, indices, products, row, value, within};
+use super::{Cell, CellError, Step, Term, TermForm, indices, products, row, value, within};
 
 impl Cell<'_> {
     /// The head of keys or values that head `h` of queries reads.
@@ -16,14 +16,14 @@ impl Cell<'_> {
     pub(super) fn rotate(&self, base: f64, pairs: RotaryPairs) -> Result<Vec<Step>, CellError> {
         let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
         let head = row(self.input(0)?, &[b, h, l]);
-        let turn = Turn::of(base, pairs, head.len(), l, i);
+        let turn = Rotation::of(base, pairs, head.len(), l, i);
         let (sin, cos) = turn.angle.sin_cos();
         let at = |i: usize| head.get(i).copied().unwrap_or(f64::NAN);
         let angle = Step::plain("angle", &format!("position {l} × frequency of the pair"), turn.angle);
         let name = self.input_name(0);
         let term = |label: String, x: f64, factor: f64| Term {
             label,
-            written: Written::Product(x, factor),
+            written: TermForm::Product(x, factor),
             value: x * factor,
         };
         let terms = vec![
@@ -50,7 +50,7 @@ impl Cell<'_> {
         };
         let own = Term {
             label: "q·k".to_owned(),
-            written: Written::Product(dot.value, factor),
+            written: TermForm::Product(dot.value, factor),
             value: dot.value * factor,
         };
         let scaled = Step::sum(self.leaf(), &formula, vec![own]);
@@ -73,12 +73,12 @@ impl Cell<'_> {
         Ok(vec![Step::plain(self.leaf(), &formula, entry)])
     }
 
-    /// Why a cell is open or shut.
+    /// Why a cell is visible or masked.
     pub(super) fn mask(&self, kind: MaskKind) -> Result<Step, CellError> {
         let derived = self.derived()?;
         let (t, s) = (self.at.get(2).copied().unwrap_or(0), self.at.get(3).copied().unwrap_or(0));
         let reason = match (derived == 0.0, kind.causal && s > t) {
-            (true, _) => format!("query {t} may see key {s}"),
+            (true, _) => format!("query {t} sees key {s}"),
             (false, true) => format!("key {s} is after query {t}"),
             (false, false) => format!("key {s} is padding"),
         };
@@ -92,44 +92,44 @@ impl Cell<'_> {
         for i in 0..self.node.inputs.len() {
             let kept = self.input(i)?;
             let name = self.input_name(i);
-            // The first term goes on from the arithmetic; the others are looked up.
+            // The first term continues the arithmetic before it; the others are looked up.
             let x = match steps.last().filter(|_| i == 0) {
                 Some(step) => step.value,
                 None => value(kept, &within(self.at, &kept.shape)),
             };
-            terms.push(Term { label: name.to_owned(), written: Written::Itself, value: x });
+            terms.push(Term { label: name.to_owned(), written: TermForm::Itself, value: x });
         }
         let formula = terms.iter().map(|t| t.label.as_str()).collect::<Vec<_>>().join(" + ");
         steps.push(Step::sum(self.leaf(), &formula, terms));
         Ok(steps)
     }
 
-    pub(super) fn squash(&self, squash: Squash) -> Result<Vec<Step>, CellError> {
+    pub(super) fn normalise(&self, normaliser: Normaliser) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
         let (mut steps, _) = self.before()?;
         let mut scores = row(self.input(0)?, &[b, h, t]).to_vec();
-        // The cell's own score goes on from the arithmetic; those of the other keys are the run's.
+        // The cell's own score continues the arithmetic before it; the scores of the other keys are those of the run.
         let x = steps.last().map_or(f64::NAN, |step| step.value);
         if let Some(own) = scores.get_mut(s) {
             *own = x;
         }
         let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if sees_nothing(&scores) {
-            let formula = format!("query {t} may see no key: every weight is 0");
+        if is_fully_masked(&scores) {
+            let formula = format!("query {t} has no visible key: every weight is 0");
             steps.push(Step::plain(self.leaf(), &formula, 0.0));
             return Ok(steps);
         }
-        let weight = match squash {
-            Squash::Sigmoid => {
+        let weight = match normaliser {
+            Normaliser::Sigmoid => {
                 Step::plain(self.leaf(), "1 / (1 + e^−x), x the masked score", 1.0 / (1.0 + (-x).exp()))
             }
-            Squash::Softmax => {
+            Normaliser::Softmax => {
                 let name = self.input_name(0);
                 let formula = format!("the largest of {name}[{b}, {h}, {t}, ·]");
                 steps.push(Step::plain("max", &formula, most));
                 let term = |(s, &x): (usize, &f64)| Term {
                     label: format!("key {s}"),
-                    written: Written::Exp(x, most),
+                    written: TermForm::Exp(x, most),
                     value: (x - most).exp(),
                 };
                 let terms = scores.iter().enumerate().map(term).collect();
@@ -139,7 +139,7 @@ impl Cell<'_> {
                 steps.push(sum);
                 let own = Term {
                     label: format!("key {s}"),
-                    written: Written::Quotient((x - most).exp(), total),
+                    written: TermForm::Quotient((x - most).exp(), total),
                     value: quotient,
                 };
                 Step::sum(self.leaf(), &format!("e^({name}{} − max) / sum", indices(self.at)), vec![own])

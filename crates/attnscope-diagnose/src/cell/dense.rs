@@ -2,7 +2,7 @@
 
 use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions, Side};
 
-use super::{Cell, CellError, Step, Term, Written, products, row, value};
+use super::{Cell, CellError, Step, Term, TermForm, products, row, value};
 
 impl Cell<'_> {
     /// E[id, i] · scale
@@ -41,41 +41,52 @@ impl Cell<'_> {
         Ok(vec![Step::plain(self.leaf(), &formula, self.derived()?)])
     }
 
-    /// Which token of its row stands at a place, where padding does not count.
+    /// The index of a token in its row, without padding.
     fn token_number(&self, side: Side, offset: usize, b: usize, p: usize) -> String {
         let Some(rows) = self.cells.input.rows(side) else { return p.to_string() };
         let number = rows.token_numbers(b, offset).get(p).copied().flatten();
         number.map_or_else(|| "padding".to_owned(), |number| number.to_string())
     }
 
-    /// out[b, o, t] = bias[o] + Σ over c, k of w[o, c, k] · x[b, c, t · stride + k − 1]
-    pub(super) fn conv(&self, stride: usize) -> Result<Vec<Step>, CellError> {
+    /// out[b, o, t] = bias[o] + Σ over c, k of w[o, c, k] · x[b, c, t · stride + k − padding]
+    pub(super) fn conv(&self, kernel: usize, stride: usize, padding: usize) -> Result<Vec<Step>, CellError> {
         let &[b, o, t] = self.at else { return Ok(Vec::new()) };
         let x = self.input(0)?;
         let [_, channels, frames] = x.shape[..] else { return Ok(Vec::new()) };
         let mut terms = Vec::new();
         for c in 0..channels {
-            for k in 0..3 {
-                // One frame of zeros at each end.
-                let Some(frame) = (t * stride + k).checked_sub(1).filter(|&f| f < frames) else { continue };
-                let w = self.weight(0).get((o * channels + c) * 3 + k).map_or(f64::NAN, |&w| f64::from(w));
+            for k in 0..kernel {
+                // Zeros beyond the ends.
+                let Some(frame) = (t * stride + k).checked_sub(padding).filter(|&f| f < frames) else {
+                    continue;
+                };
+                let w =
+                    self.weight(0).get((o * channels + c) * kernel + k).map_or(f64::NAN, |&w| f64::from(w));
                 let x = value(x, &[b, c, frame]);
                 let label = format!("channel {c}, frame {frame}");
-                terms.push(Term { label, written: Written::Product(w, x), value: w * x });
+                terms.push(Term { label, written: TermForm::Product(w, x), value: w * x });
             }
         }
-        let formula = format!("Σ over {} channels and 3 frames around {} of w × x", channels, t * stride);
+        let formula = match padding {
+            1 => format!("Σ over {channels} channels and 3 frames around {} of w × x", t * stride),
+            _ => format!(
+                "Σ over {channels} channels and {kernel} positions from {} on of w × x",
+                (t * stride).saturating_sub(padding)
+            ),
+        };
         let steps = vec![Step::sum("w·x", &formula, terms)];
         Ok(self.with_bias(steps, o))
     }
 
     /// x · scale · Wᵀ + b
     pub(super) fn linear(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
-        let &[b, t, o] = self.at else { return Ok(Vec::new()) };
-        let x = row(self.input(0)?, &[b, t]);
-        let w = self.weight(0).get(o * x.len()..(o + 1) * x.len()).unwrap_or_default();
+        let Some((&o, place)) = self.at.split_last() else { return Ok(Vec::new()) };
+        let x = row(self.input(0)?, place);
+        let weight = self.weight(0);
+        let w = weight.get(o * x.len()..(o + 1) * x.len()).unwrap_or_default();
         let terms = products(x.iter().copied(), w.iter().map(|&w| f64::from(w)));
-        let formula = format!("Σᵢ x[{b}, {t}, i] × W[{o}, i], {} products", terms.len());
+        let place: String = place.iter().map(|i| format!("{i}, ")).collect();
+        let formula = format!("Σᵢ x[{place}i] × W[{o}, i], {} products", terms.len());
         let mut steps = vec![Step::sum("x·W", &formula, terms)];
         let factor = self.factor(scale);
         if scale != Factor::One {
@@ -94,7 +105,7 @@ impl Cell<'_> {
         let Some(before) = steps.last() else { return steps };
         let (name, value) = (before.name.clone(), before.value);
         let term =
-            |label: &str, value: f64| Term { label: label.to_owned(), written: Written::Itself, value };
+            |label: &str, value: f64| Term { label: label.to_owned(), written: TermForm::Itself, value };
         let last = match self.weight(1).get(output) {
             Some(&bias) => {
                 let terms = vec![term(&name, value), term(&format!("b[{output}]"), f64::from(bias))];
@@ -118,7 +129,7 @@ impl Cell<'_> {
             NormKind::Layer => {
                 let term = |(i, &v): (usize, &f64)| Term {
                     label: i.to_string(),
-                    written: Written::Itself,
+                    written: TermForm::Itself,
                     value: v,
                 };
                 let terms = x.iter().enumerate().map(term).collect();
@@ -143,7 +154,7 @@ impl Cell<'_> {
         let gain = self.weight(0).get(i).map_or(1.0, |&g| f64::from(g));
         let scaled = Term {
             label: format!("normed × g[{i}]"),
-            written: Written::Product(unit, gain),
+            written: TermForm::Product(unit, gain),
             value: unit * gain,
         };
         steps.push(Step::sum("scaled", &format!("normed × g[{i}]"), vec![scaled]));
@@ -163,7 +174,7 @@ impl Cell<'_> {
     pub(super) fn gate(&self) -> Result<Vec<Step>, CellError> {
         let (a, b) = (value(self.input(0)?, self.at), value(self.input(1)?, self.at));
         let label = format!("{} × {}", self.input_name(0), self.input_name(1));
-        let term = Term { label: label.clone(), written: Written::Product(a, b), value: a * b };
+        let term = Term { label: label.clone(), written: TermForm::Product(a, b), value: a * b };
         Ok(vec![Step::sum(self.leaf(), &label, vec![term])])
     }
 }

@@ -1,28 +1,33 @@
-//! The arithmetic of one cell: how a value of a captured tensor follows from the tensors before it, term by term.
+//! The arithmetic of one cell: how a value of a captured tensor follows from its inputs, term by term.
 
 mod attention;
+mod blocks;
 mod dense;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use attnscope_graph::{Factor, Graph, Model, Node, NodeId, Op, Sizes};
 use attnscope_run::{Formula, Input, Kept, Weights};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::rounding::{Computed, Errors, Precision, Reading, Rounding};
+use crate::rounding::{BoundedInput, Computed, Errors, Precision, Rounding};
 
-/// How one value came about. The last step's value is the cell's.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// How one value was computed. The value of the last step is the cell's.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Arithmetic {
     /// The node.
     pub node: String,
-    /// The cell, an index a dimension.
+    /// The cell, one index per dimension.
     pub at: Vec<usize>,
     /// What the run stored there.
+    #[schemars(with = "Option<f64>")]
     pub stored: f64,
     /// From the first product to the value.
     pub steps: Vec<Step>,
-    /// How far f32's rounding may move the value, by [`crate::rounding`].
+    /// The bound of rounding for this value.
+    #[schemars(with = "Option<f64>")]
     pub bound: f64,
 }
 
@@ -32,7 +37,7 @@ impl Arithmetic {
         self.steps.last().map_or(f64::NAN, |step| step.value)
     }
 
-    /// Whether the run's f32 explains what lies between the value and what was stored.
+    /// Whether rounding explains the difference between the value and the stored one.
     pub fn agrees(&self) -> bool {
         let (derived, stored) = (self.value(), self.stored);
         derived == stored || (derived.is_nan() && stored.is_nan()) || (derived - stored).abs() <= self.bound
@@ -40,39 +45,41 @@ impl Arithmetic {
 }
 
 /// One step on the way to a value.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
-    /// What its value is called from here on.
+    /// The name of its value in later steps.
     pub name: String,
-    /// How it follows, with this cell's indices.
+    /// Its formula, with this cell's indices.
     pub formula: String,
-    /// What is added up; empty where the formula says it all.
+    /// The terms of a sum; empty where the formula is enough.
     pub terms: Vec<Term>,
     /// The step's value: the sum of its terms, if it has any.
+    #[schemars(with = "Option<f64>")]
     pub value: f64,
 }
 
 /// One summand.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Term {
     /// Which one: an index, a key's position, a name.
     pub label: String,
     /// How it is written.
-    pub written: Written,
+    pub written: TermForm,
     /// Its value.
+    #[schemars(with = "Option<f64>")]
     pub value: f64,
 }
 
 /// How a term's value follows from others.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Written {
+pub enum TermForm {
     /// a × b.
-    Product(f64, f64),
+    Product(#[schemars(with = "Option<f64>")] f64, #[schemars(with = "Option<f64>")] f64),
     /// e to the power of a − b.
-    Exp(f64, f64),
+    Exp(#[schemars(with = "Option<f64>")] f64, #[schemars(with = "Option<f64>")] f64),
     /// a / b.
-    Quotient(f64, f64),
+    Quotient(#[schemars(with = "Option<f64>")] f64, #[schemars(with = "Option<f64>")] f64),
     /// As it is.
     Itself,
 }
@@ -102,7 +109,7 @@ pub enum CellError {
         /// The dimension's length.
         length: usize,
     },
-    /// The tensor does not follow from the input.
+    /// The tensor does not depend on the input.
     #[error("{0}")]
     NotDerived(String),
     /// A tensor that the arithmetic needs was not kept.
@@ -110,50 +117,22 @@ pub enum CellError {
     NotCaptured(String),
 }
 
-/// The tensors that the arithmetic of a node's cells needs: its own, its inputs, and theirs where it goes on.
+/// The tensors that the arithmetic of a node's cells needs: its own, its inputs, and their inputs where the arithmetic
+/// continues.
 pub fn needed(graph: &Graph, node: NodeId) -> BTreeSet<NodeId> {
     let mut all = BTreeSet::from([node]);
     let mut at = node;
     loop {
         all.extend(&graph.node(at).inputs);
-        match goes_on(&graph.node(at).op).then(|| graph.node(at).inputs.first()).flatten() {
+        // Where a value is only moved, or follows from a single cell, that cell's arithmetic is shown first.
+        match graph.node(at).op.facets().follows_one_cell.then(|| graph.node(at).inputs.first()).flatten() {
             Some(&before) => at = before,
             None => return all,
         }
     }
 }
 
-/// Where a value is only moved, or follows from one cell before it, that cell's arithmetic is told first.
-fn goes_on(op: &Op) -> bool {
-    match op {
-        Op::Same
-        | Op::Transpose
-        | Op::SplitHeads(_)
-        | Op::MergeHeads(_)
-        | Op::AddMask { .. }
-        | Op::Squash(_) => true,
-        Op::Ids(_)
-        | Op::TypeIds(_)
-        | Op::Features
-        | Op::Embed { .. }
-        | Op::Positions { .. }
-        | Op::AddPositions
-        | Op::Conv1d { .. }
-        | Op::Norm { .. }
-        | Op::Linear
-        | Op::Rotate { .. }
-        | Op::Scores { .. }
-        | Op::RelativeBias { .. }
-        | Op::Mask(_)
-        | Op::Context
-        | Op::Residual { .. }
-        | Op::Activate(_)
-        | Op::Gate
-        | Op::Logits { .. } => false,
-    }
-}
-
-/// A run whose cells are asked for.
+/// A run whose cells are explained.
 pub struct Cells<'a> {
     /// The model that ran.
     pub model: &'a Model,
@@ -163,15 +142,17 @@ pub struct Cells<'a> {
     pub input: &'a Input,
     /// Its sizes with the lengths of the input.
     pub sizes: &'a Sizes,
+    /// What it computed in.
+    pub precision: Precision,
     /// What was captured: at least what [`needed`] names.
     pub tensors: &'a BTreeMap<NodeId, Kept>,
 }
 
 impl Cells<'_> {
-    /// How the value of a cell came about.
+    /// How the value of a cell was computed.
     ///
     /// # Errors
-    /// When the tensor has no such cell, or what it follows from was not captured.
+    /// When the tensor has no such cell, or its inputs were not captured.
     pub fn arithmetic(&self, node: NodeId, at: &[usize]) -> Result<Arithmetic, CellError> {
         let cell = Cell { cells: self, id: node, node: self.model.graph.node(node), at };
         let stored = cell.stored()?;
@@ -199,7 +180,7 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Checks the indices; everything after relies on them.
+    /// Checks the indices, on which everything after relies.
     fn stored(&self) -> Result<f64, CellError> {
         let kept = self.cells.tensor(self.id)?;
         let node = || self.node.path.to_string();
@@ -228,8 +209,18 @@ impl Cell<'_> {
                 self.sum(names.get(..self.node.inputs.len()).unwrap_or(&names))
             }
             Op::Residual { gain } => self.sum(&[("stream", 1.0), ("sublayer", f64::from(gain))]),
-            Op::Conv1d { stride } => self.conv(stride),
-            Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) => self.moved(),
+            Op::Conv1d { kernel, stride, padding, .. } => self.conv(kernel, stride, padding),
+            Op::Same
+            | Op::Transpose
+            | Op::SplitHeads(_)
+            | Op::MergeHeads(_)
+            | Op::Hidden
+            | Op::LastState { .. }
+            | Op::Flatten { .. }
+            | Op::Dropout { .. } => self.moved(),
+            Op::Recur { cell, reverse } => self.recur(cell, reverse),
+            Op::Beside => self.beside(),
+            Op::Pool { pooling, axis, padding_of } => self.pool(pooling, axis, padding_of),
             Op::Norm { kind, eps } => self.norm(kind, eps),
             Op::Linear => self.linear(Factor::One),
             Op::Logits { scale } => self.linear(scale),
@@ -242,7 +233,7 @@ impl Cell<'_> {
             }
             Op::Mask(kind) => Ok(vec![self.mask(kind)?]),
             Op::AddMask { .. } => self.add_mask(),
-            Op::Squash(squash) => self.squash(squash),
+            Op::Normalise(normaliser) => self.normalise(normaliser),
             Op::Context => self.context(),
         }
     }
@@ -253,8 +244,8 @@ impl Cell<'_> {
         self.cells.tensor(*self.node.inputs.get(i).ok_or_else(missing)?)
     }
 
-    fn weight(&self, i: usize) -> &[f32] {
-        self.node.weights.get(i).map_or(&[], |&id| self.cells.weights.get(id))
+    fn weight(&self, i: usize) -> Cow<'_, [f32]> {
+        self.node.weights.get(i).map(|&id| self.cells.weights.get(id)).unwrap_or_default()
     }
 
     fn weight_name(&self, i: usize) -> &str {
@@ -265,12 +256,13 @@ impl Cell<'_> {
         self.node.inputs.get(i).map_or("", |&id| self.cells.model.graph.node(id).path.leaf())
     }
 
-    /// What the formula gives for a node that reads nothing but the input: positions, masks.
+    /// The value of a node that reads only the input: positions, masks.
     fn derived(&self) -> Result<f64, CellError> {
         let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
         let Cells { model, weights, sizes, input, .. } = self.cells;
         let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
-        let weights: Vec<&[f32]> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let held: Vec<Cow<'_, [f32]>> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         Ok(value(&formula.compute(self.node, &[], &weights).map_err(impossible)?, self.at))
     }
 
@@ -282,7 +274,7 @@ impl Cell<'_> {
         factor.value(self.cells.sizes).unwrap_or(1.0)
     }
 
-    /// The cell of the first input that this one goes on from; `None` where it does not.
+    /// The cell of the first input from which this one continues; `None` where there is none.
     fn from(&self) -> Result<Option<Vec<usize>>, CellError> {
         Ok(match (self.node.op, self.at) {
             (Op::Transpose, &[b, i, j]) => Some(vec![b, j, i]),
@@ -295,11 +287,19 @@ impl Cell<'_> {
                 let size = self.input(0)?.shape.get(3).copied().unwrap_or(1).max(1);
                 Some(vec![b, column / size, l, column % size])
             }
-            (op, at) => goes_on(&op).then(|| at.to_vec()),
+            (Op::LastState { reverse }, &[b, i]) => {
+                let length = self.input(0)?.shape.get(1).copied().unwrap_or(1);
+                Some(vec![b, if reverse { 0 } else { length.saturating_sub(1) }, i])
+            }
+            (Op::Flatten { .. }, &[b, i]) => {
+                let &[_, rows, columns] = self.input(0)?.shape.as_slice() else { return Ok(None) };
+                Some(vec![b, i / columns.max(1) % rows.max(1), i % columns.max(1)])
+            }
+            (op, at) => op.facets().follows_one_cell.then(|| at.to_vec()),
         })
     }
 
-    /// The arithmetic of the cell of the first input that this one follows from.
+    /// The arithmetic of the cell of the first input from which this one follows.
     fn before(&self) -> Result<(Vec<Step>, Vec<usize>), CellError> {
         let missing = || CellError::NotCaptured(format!("an input of {}", self.node.path));
         let id = *self.node.inputs.first().ok_or_else(missing)?;
@@ -307,7 +307,7 @@ impl Cell<'_> {
         Ok((self.cells.arithmetic(id, &from)?.steps, from))
     }
 
-    /// How far rounding may move the cell: its own, and that of the cell that its arithmetic goes on from.
+    /// The rounding bound of the cell: its own, and that of the cell from which its arithmetic continues.
     fn bound(&self) -> Result<f64, CellError> {
         let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
         let Cells { model, weights, sizes, input, .. } = self.cells;
@@ -320,19 +320,21 @@ impl Cell<'_> {
             }
             _ => Errors::None,
         };
-        let mut readings: Vec<Reading<'_>> = inputs.iter().map(|&kept| Reading::exact(kept)).collect();
+        let mut readings: Vec<BoundedInput<'_>> =
+            inputs.iter().map(|&kept| BoundedInput::exact(kept)).collect();
         if let Some(reading) = readings.first_mut() {
             reading.error = &first;
         }
         let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
-        let weights: Vec<&[f32]> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let held: Vec<Cow<'_, [f32]>> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         let computed =
             Computed { formula: &formula, node: self.node, inputs: &readings, weights: &weights, output };
-        let rounding = Rounding::new(Precision::F32, output.values.len());
-        Ok(rounding.bounds(computed).at(offset(&output.shape, self.at)))
+        let rounding = Rounding::new(self.cells.precision, output.values.len());
+        Ok(rounding.bounds_of_one_step(computed).at(offset(&output.shape, self.at)))
     }
 
-    /// A value that is only moved: its own arithmetic, and where it stood.
+    /// A value that is only moved: its arithmetic, and where it was.
     fn moved(&self) -> Result<Vec<Step>, CellError> {
         let (mut steps, from) = self.before()?;
         let value = steps.last().map_or(f64::NAN, |step| step.value);
@@ -346,7 +348,7 @@ impl Cell<'_> {
         let term = |(i, &(name, gain)): (usize, &(&str, f64))| {
             let kept = self.input(i)?;
             let x = value(kept, &within(self.at, &kept.shape));
-            let written = if gain == 1.0 { Written::Itself } else { Written::Product(gain, x) };
+            let written = if gain == 1.0 { TermForm::Itself } else { TermForm::Product(gain, x) };
             let path = self.cells.model.graph.node(self.node.inputs[i]).path.as_str();
             Ok(Term { label: format!("{name} {path}"), written, value: gain * x })
         };
@@ -363,7 +365,7 @@ impl Step {
 
     /// a / b, written out.
     fn quotient(name: &str, of: &str, a: f64, b: f64) -> Self {
-        let term = Term { label: of.to_owned(), written: Written::Quotient(a, b), value: a / b };
+        let term = Term { label: of.to_owned(), written: TermForm::Quotient(a, b), value: a / b };
         Self::sum(name, &format!("{of} / {b}"), vec![term])
     }
 
@@ -377,18 +379,18 @@ impl Step {
 fn products(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Vec<Term> {
     let term = |(i, (a, b)): (usize, (f64, f64))| Term {
         label: i.to_string(),
-        written: Written::Product(a, b),
+        written: TermForm::Product(a, b),
         value: a * b,
     };
     a.zip(b).enumerate().map(term).collect()
 }
 
-/// The value at a place that was checked.
+/// The value at a checked index.
 fn value(kept: &Kept, at: &[usize]) -> f64 {
     kept.values.get(offset(&kept.shape, at)).copied().unwrap_or(f64::NAN)
 }
 
-/// The last dimension at a place of all but the last.
+/// The row along the last dimension, at an index of the others.
 fn row<'k>(kept: &'k Kept, at: &[usize]) -> &'k [f64] {
     let width = kept.shape.last().copied().unwrap_or(1);
     let start = offset(&kept.shape[..kept.shape.len().saturating_sub(1)], at) * width;

@@ -1,4 +1,4 @@
-//! Relations that show in two tensors alone, without knowing how they were computed.
+//! Relations that can be seen in two tensors, without knowing how they were computed.
 
 use attnscope_graph::{Dim, Stack};
 
@@ -6,8 +6,9 @@ use super::frame::Frame;
 use super::judge::worst;
 use super::pair::ratio;
 use super::relation::Relation;
+use crate::unravel;
 
-/// A tensor that was expected, the one that was found, and the rounding that is allowed in each cell.
+/// The expected tensor, the one that was found, and the rounding bound of each cell.
 pub(super) struct Two<'a> {
     pub(super) shape: &'a [usize],
     pub(super) expected: &'a [f64],
@@ -18,7 +19,7 @@ pub(super) struct Two<'a> {
     pub(super) heads: Option<usize>,
 }
 
-/// What turns the expected tensor into the other, if anything simple does.
+/// The simple relation that turns the expected tensor into the other, if there is one.
 pub(super) fn relation(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
     not_numbers(two)
         .or_else(|| cast(two))
@@ -59,7 +60,7 @@ impl Two<'_> {
         self.shape.last().copied().unwrap_or(1).max(1)
     }
 
-    /// Which cells are further apart than rounding explains.
+    /// Which cells differ by more than rounding.
     fn differs(&self, i: usize) -> bool {
         worst(&self.expected[i..=i], &self.found[i..=i], &self.allowed[i..=i], self.masked) > 1.0
     }
@@ -97,7 +98,7 @@ fn zero(two: &Two<'_>) -> Option<Relation> {
     (all(two.found) && !all(two.expected)).then_some(Relation::AllZero { weight: None })
 }
 
-/// A factor this close to 1 is no mistake that anybody makes.
+/// A factor this close to 1 is not a usual mistake.
 const NEAR_ONE: f64 = 1e-3;
 
 fn scale(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
@@ -106,16 +107,16 @@ fn scale(two: &Two<'_>, frame: &Frame) -> Option<Relation> {
         return None;
     }
     let scaled: Vec<f64> = two.expected.iter().map(|x| x * factor).collect();
-    // The candidate's own rounding: what was expected may be off by, times the factor, and so may the factor.
+    // The candidate's own rounding: that of the expected value, times the factor, and that of the factor.
     let allowed: Vec<f64> = two.allowed.iter().map(|x| x * (1.0 + factor.abs())).collect();
     let fits = worst(&scaled, two.found, &allowed, two.masked) <= 1.0;
-    // Within what is allowed, 1 may fit as well: then the factor says nothing.
+    // If 1 fits within the bounds, too, the factor means nothing.
     let tells = |i: &usize| ((factor - 1.0) * two.expected[*i]).abs() > 2.0 * allowed[*i];
     let telling = (0..two.expected.len()).filter(|i| allowed[*i].is_finite()).any(|i| tells(&i));
     (fits && telling).then(|| Relation::Scale { factor, known: known(factor, frame) })
 }
 
-/// What a factor is of the model's sizes.
+/// The factor in terms of the model's sizes.
 fn known(factor: f64, frame: &Frame) -> Option<String> {
     let dims = [
         ("d_head", Dim::Head(Stack::Decoder)),
@@ -124,7 +125,7 @@ fn known(factor: f64, frame: &Frame) -> Option<String> {
     ];
     let is = |x: f64| (factor.abs() / x - 1.0).abs() < 1e-5;
     let sign = if factor < 0.0 { "−" } else { "" };
-    // −1 is a sign that was lost; 1 itself is no relation.
+    // −1 is a lost sign; 1 is no relation.
     let mut roots: Vec<(String, f64)> = vec![("1".into(), 1.0), ("2".into(), 2.0), ("1/2".into(), 0.5)];
     for (name, dim) in dims {
         let Some(n) = frame.sizes.get(dim) else { continue };
@@ -178,19 +179,19 @@ fn permuted_heads(two: &Two<'_>) -> Option<Relation> {
     (!order.is_sorted()).then_some(Relation::PermutedHeads { order, weight: None })
 }
 
-/// For each head the expected head that stands in its place, if there is one for all.
+/// For each head the expected head found in its place, if all heads have one.
 fn order_of(
     two: &Two<'_>,
     heads: usize,
     cell_in: impl Fn(usize, usize) -> usize,
     head_of: impl Fn(usize) -> usize,
 ) -> Option<Vec<usize>> {
-    // For each head the expected heads that may stand in its place. Most go with the first cell that tells them apart.
+    // For each head the expected heads that it may be. The first differing cell rules most of them out.
     let mut possible: Vec<Vec<usize>> = vec![(0..heads).collect(); heads];
     for i in 0..two.found.len() {
         let candidates = &mut possible[head_of(i)];
         candidates.retain(|&candidate| two.near(cell_in(i, candidate), i));
-        // No order at all: most tensors that differ end here.
+        // No order fits: the most frequent case.
         if candidates.is_empty() {
             return None;
         }
@@ -238,7 +239,7 @@ fn shifted(two: &Two<'_>) -> Option<Relation> {
         };
         (0..two.found.len()).all(cell)
     };
-    // A tensor that is the same at every position is not moved, whatever else was done to it.
+    // A tensor that is the same at every position cannot show a shift.
     let moves = |by: i64| {
         let cell = |i: usize| {
             let position = (i / width % length) as i64 - by;
@@ -263,23 +264,13 @@ fn added_vector(two: &Two<'_>) -> Option<Relation> {
     (worst(&moved, two.found, &allowed, two.masked) <= 1.0).then_some(Relation::AddedVector)
 }
 
-/// So many cells are listed one by one.
+/// Up to this many cells are listed one by one.
 const MOST_CELLS: usize = 4;
-
-/// The place of a cell along each dimension.
-fn cell_at(shape: &[usize], mut at: usize) -> Vec<usize> {
-    let mut place = vec![0; shape.len()];
-    for (place, &length) in place.iter_mut().zip(shape).rev() {
-        *place = at % length.max(1);
-        at /= length.max(1);
-    }
-    place
-}
 
 /// Where the difference is, when it is only in a part of the tensor.
 pub(super) fn part(two: &Two<'_>, weight: Option<String>) -> Option<Relation> {
     let differing: Vec<usize> = (0..two.found.len()).filter(|&i| two.differs(i)).collect();
-    // The places along a dimension in which something differs, if those are few.
+    // The indices along a dimension at which something differs, if they are few.
     let few = |count: usize, most: usize, place: &dyn Fn(usize) -> usize| -> Option<Vec<usize>> {
         let mut hit = vec![false; count];
         differing.iter().for_each(|&i| hit[place(i)] = true);
@@ -287,12 +278,12 @@ pub(super) fn part(two: &Two<'_>, weight: Option<String>) -> Option<Relation> {
         (!hit.is_empty() && hit.len() <= most).then_some(hit)
     };
     let width = two.width();
-    // A row of a weight moves its feature everywhere; a cell that was written over stands alone.
+    // A wrong row of a weight changes its feature everywhere; an overwritten cell is alone.
     let rows_of = two.found.len() / width;
     let alone = differing.len() <= MOST_CELLS && rows_of > 2 * differing.len();
     if alone && !differing.is_empty() {
         return Some(Relation::SomeCells {
-            cells: differing.iter().map(|&i| cell_at(two.shape, i)).collect(),
+            cells: differing.iter().map(|&i| unravel(i, two.shape)).collect(),
         });
     }
     let features = match *two.shape {
@@ -341,7 +332,7 @@ mod tests {
         assert_eq!(of(2.0, 1e-6), Some(Relation::Scale { factor: 2.0, known: Some("2".into()) }));
         assert_eq!(of(-1.0, 1e-6), Some(Relation::Scale { factor: -1.0, known: Some("−1".into()) }));
         assert_eq!(of(1.000_001, 1e-7), None);
-        // Rounding explains 1 as well.
+        // A factor of 1 also fits within rounding.
         assert_eq!(of(1.01, 10.0), None);
     }
 

@@ -1,5 +1,5 @@
-//! Another epsilon in a norm. It moves every row the same way, by less than the bound of one cell's rounding, so that no cell
-//! shows it; all cells together do.
+//! Another epsilon in a norm. It changes every row in the same way, by less than the rounding bound of a cell, so that only all
+//! cells together show it.
 
 use attnscope_graph::{Node, Op};
 use attnscope_run::Kept;
@@ -9,14 +9,14 @@ use super::measure::FLOOR;
 use super::relation::Relation;
 use crate::rounding::Precision;
 
-/// A row's own rounding of its spread is like another epsilon; only many rows tell them apart.
+/// Rounding of one row's spread looks like another epsilon; only many rows can distinguish them.
 const LEAST_ROWS: usize = 8;
-/// How much closer a norm with another epsilon has to be, in root mean square. Rounding is independent from row to row: over
-/// many of them it leaves every other epsilon further off, not closer.
+/// How much closer a norm with another epsilon has to be, in root mean square. Rounding is independent from row to row, so over
+/// many rows another epsilon fits worse, not better.
 const CLOSER_EPS: f64 = 0.25;
 
-/// The epsilons that bring a norm this much closer to what was found than its own, the closest first. `compute` gives the
-/// norm of another node, `counts` says which cells stand for tokens.
+/// The epsilons with which a norm is this much closer to what was found, the closest first. `compute` computes an edited norm,
+/// `counts` says which cells are tokens.
 pub(super) fn closer(
     node: &Node,
     [expected, found]: [&Kept; 2],
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(closer(&node, [&expected, &kept(normed(&x, 1e-6))], |i| i < 4 * WIDTH, compute), None);
         let Some(Relation::OtherEps { fits, .. }) = of(1e-6) else { panic!("no epsilon fits") };
         assert_eq!(fits.first(), Some(&1e-6));
-        // From there on they cannot be told apart, and all are given.
+        // From there on they cannot be distinguished, and all are listed.
         let Some(Relation::OtherEps { fits, .. }) = of(1e-12) else { panic!("no epsilon fits") };
         assert!([1e-12, 1e-8, 0.0].iter().all(|eps| fits.contains(eps)) && !fits.contains(&1e-3), "{fits:?}");
     }

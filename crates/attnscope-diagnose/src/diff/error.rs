@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use attnscope_checkpoint::Remedy;
 use attnscope_run::trace::TraceError;
 
-/// What stands in the way of a comparison.
+/// Why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiffError {
@@ -14,6 +15,9 @@ pub enum DiffError {
     /// A tensor could not be read.
     #[error(transparent)]
     Tensor(#[from] attnscope_checkpoint::Error),
+    /// It was ended from outside.
+    #[error("this comparison was cancelled")]
+    Cancelled,
     /// No tensor of one side belongs to a tensor of the other.
     #[error("{} and {} have no tensor in common: the one begins {}, the other {}", .a.0.display(), .b.0.display(), .a.1, .b.1)]
     NothingMatched {
@@ -24,7 +28,7 @@ pub enum DiffError {
         /// Lines of a map that may fit.
         proposal: Vec<String>,
     },
-    /// Names belong together, and no shape fits.
+    /// Names match, but no shape fits.
     #[error("{} and {} have tensors of the same names, and none of a shape that fits: {} has the shape {:?} in one and {:?} in the other", .a.display(), .b.display(), .differing.0, .differing.1[0], .differing.1[1])]
     OtherShapes {
         /// A.
@@ -49,19 +53,15 @@ pub enum DiffError {
 }
 
 impl DiffError {
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
-            Self::Side(e) => e.help(),
-            Self::Tensor(e) => e.help(),
-            Self::NothingMatched { .. } => {
-                "say which names belong together with --map FILE: a name of A and one of B (or a node) a line"
-                    .into()
-            }
-            Self::OtherShapes { .. } => {
-                "compare two runs of the same model on the same input; sizes of weights are compared with --checkpoint".into()
-            }
-            Self::Map { .. } => "write a name and a name a line, with `=` or spaces between them".into(),
+            Self::Side(e) => e.remedy(),
+            Self::Tensor(e) => e.remedy(),
+            Self::Cancelled => "start it again".into(),
+            Self::NothingMatched { .. } => Remedy::NameMap,
+            Self::OtherShapes { .. } => Remedy::SameModel,
+            Self::Map { .. } => "write two names per line, with `=` or spaces between them".into(),
         }
     }
 }

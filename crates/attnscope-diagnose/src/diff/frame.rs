@@ -1,10 +1,10 @@
-//! What is walked: the nodes of the model that a side was traced from, or the names of A where no model is known.
+//! The nodes that are compared: those of the model of a trace, or the names of A where no model is known.
 
 use std::collections::HashMap;
 
 use attnscope_graph::{Architecture, Dim, Graph, Model, NodeId, Op, Sizes, Stack, Wiring, build};
 use attnscope_run::trace::Trace;
-use attnscope_run::{Input, Rows, sizes_of};
+use attnscope_run::{CheckedInput, Input, Rows};
 
 use super::order::{Order, Scheme, place};
 use super::side::Side;
@@ -17,17 +17,16 @@ pub(super) struct Frame {
     pub(super) graph: Option<Graph>,
     /// The numbers behind its dimensions for the input that was traced.
     pub(super) sizes: Sizes,
-    /// What the traced model was given to read.
+    /// The input of the traced model.
     pub(super) input: Option<Input>,
     /// Where the order of the nodes comes from.
     pub(super) order: Order,
-    /// Where no model is known: the nodes, by what their names mean.
+    /// Where no model is known: the nodes by the meaning of their names.
     meant: HashMap<NodeId, usize>,
     scheme: Option<Scheme>,
 }
 
-/// The cells of a node's tensor that stand for tokens. What is computed at padding is nobody's business, and programs
-/// differ in it.
+/// The cells of a node's tensor that belong to tokens. Values at padding do not matter, and programs differ in them.
 pub(super) struct Open<'f> {
     /// For each dimension its length, and the rows whose padding counts along it.
     dims: Vec<(usize, Option<&'f Rows>)>,
@@ -37,13 +36,13 @@ pub(super) struct Open<'f> {
 
 impl<'f> Open<'f> {
     fn new(dims: Vec<(usize, Option<&'f Rows>)>) -> Self {
-        // No dimension is divided by that has no length: such a tensor has no cells.
+        // No division by zero: a tensor with an empty dimension has no cells.
         let dims: Vec<_> = dims.into_iter().map(|(length, rows)| (length.max(1), rows)).collect();
         let row = dims.iter().skip(1).map(|(length, _)| length).product();
         Self { dims, row }
     }
 
-    /// Whether a cell counts. Asked of every cell of every padded tensor.
+    /// Whether a cell counts. Called for every cell of every padded tensor.
     pub(super) fn has(&self, cell: usize) -> bool {
         let batch = cell / self.row;
         let mut rest = cell;
@@ -70,12 +69,12 @@ impl Frame {
         let input = a.input().or_else(|| b.input());
         let known = model.filter(|model| trace.is_none_or(|trace| describes(&model.graph, trace)));
         if let Some(model) = known {
-            // Two dumps of others: what they read is among what they dumped.
+            // Two dumps of other programs: their inputs are among the dumped tensors.
             let dumped =
                 || a.dumped_input(model).or_else(|| b.dumped_input(model)).filter(|_| trace.is_none());
             let input = input.or_else(dumped);
-            let sizes = input.as_ref().and_then(|input| sizes_of(model, input).ok());
-            let sizes = sizes.unwrap_or_else(|| model.sizes.clone());
+            let sizes = input.as_ref().and_then(|input| CheckedInput::new(model, input.clone()).ok());
+            let sizes = sizes.map_or_else(|| model.sizes.clone(), |checked| checked.sizes().clone());
             return Self::of_graph(model.graph.clone(), sizes, input);
         }
         match trace.and_then(rebuilt) {
@@ -84,10 +83,10 @@ impl Frame {
         }
     }
 
-    /// Why a model that was given says nothing about these two, where it does not.
+    /// Why the given model cannot be used for these two sides, if so.
     pub(super) fn misfit(&self, model: &Model, [a, b]: [&Side; 2], computes: bool) -> Option<String> {
         let trace = a.trace.as_ref().or(b.trace.as_ref());
-        // A trace that does not fit its own tokens is no fault of the model.
+        // If a trace does not fit its own tokens, the model is not at fault.
         if self.graph.as_ref() == Some(&model.graph) && (computes || trace.is_some()) {
             return None;
         }
@@ -121,7 +120,7 @@ impl Frame {
         Self { graph: Some(graph), sizes, input, ..Self::of_nodes(nodes, Order::Graph) }
     }
 
-    /// A trace of a graph that is not known to this version, or two dumps of others: each after the one before.
+    /// A trace of a graph that this version does not know, or two dumps of other programs: each node after the one before.
     fn of_names(trace: Option<&Trace>, a: &Side, b: &Side) -> Self {
         let Some(trace) = trace else { return Self::of_dumps(a, b) };
         let mut nodes: Vec<FrameNode> = Vec::new();
@@ -176,6 +175,16 @@ impl Frame {
         self.by_path.get(path).copied()
     }
 
+    /// Whether only the order of the nodes is known, not what they read.
+    pub(super) fn is_order_alone(&self) -> bool {
+        self.scheme.is_some()
+    }
+
+    /// Whether it is known what was computed before a node.
+    pub(super) fn has_place(&self, node: usize) -> bool {
+        !self.is_order_alone() || node == 0 || self.nodes.get(node).is_some_and(|n| !n.inputs.is_empty())
+    }
+
     /// The node whose name means the same as this one, where no model is known and names of two schemes are compared.
     pub(super) fn same_meaning(&self, name: &str) -> Option<usize> {
         self.meant.get(&self.scheme.as_ref()?.meaning(name)?).copied()
@@ -192,7 +201,7 @@ impl Frame {
         self.graph.as_ref().and_then(|graph| graph.nodes().get(node)).map(|node| node.op)
     }
 
-    /// Whether what is far down in a node's tensor means: not to be seen.
+    /// Whether very low scores in a node's tensor mean masked keys.
     pub(super) fn is_masked(&self, node: usize) -> bool {
         matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. }))
             || self
@@ -212,8 +221,8 @@ impl Frame {
             _ => None,
         };
         let mut dims: Vec<_> = shape.iter().copied().zip(dims.iter().map(rows)).collect();
-        // That keys at padding are shut is what a mask is for.
-        let hides = matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. } | Op::Squash(_)));
+        // These show the masking of keys at padding, so keys count.
+        let hides = matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. } | Op::Normalise(_)));
         if let (true, Some((_, rows))) = (hides, dims.last_mut()) {
             *rows = None;
         }

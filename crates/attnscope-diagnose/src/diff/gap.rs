@@ -1,5 +1,5 @@
-//! The way from a node back to the tensors that a side has. Nodes that the side did not show are computed on it, and their
-//! bounds with them.
+//! The path from a node back to the tensors that a side has. Nodes that were not dumped are computed along it, with their
+//! bounds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::judge::{Judge, Tensors};
 use super::spread::{self, Noise};
 use crate::rounding::{Bounded, Precision};
 
-/// Steps between a node and the nearest tensors that a side has; more is a part of the model that was not dumped at all.
+/// The most steps between a node and the nearest dumped tensors; beyond that, a whole part of the model was not dumped.
 const MAX_STEPS: usize = 64;
 
-/// What lies between a node and the nearest tensors of a side.
+/// The steps between a node and the nearest tensors of a side.
 pub(super) struct Gap<'w, 'a> {
     judge: &'w Judge<'a>,
     tensors: Tensors<'w>,
-    /// What stands in for inputs that nobody computes: ids, features.
+    /// The inputs of the model: ids, features.
     given: Tensors<'w>,
     /// Of what is computed on the way.
     precision: Precision,
     made: HashMap<usize, Arc<Bounded>>,
     steps: usize,
-    /// Moves every step, where a run with errors is wanted.
+    /// Adds random errors to every step, where wanted.
     noise: Option<Noise>,
 }
 
@@ -93,7 +93,7 @@ impl<'w, 'a> Gap<'w, 'a> {
 }
 
 impl Judge<'_> {
-    /// How far rounding is likely to move a node, by one run of the steps that lead to it in which each is moved.
+    /// How far rounding is likely to move a node, from one run of the steps before it with random errors in each.
     pub(super) fn spread(
         &self,
         node: usize,
@@ -115,7 +115,7 @@ impl Judge<'_> {
         Ok(Some(spread::distance(&moved.kept, expected, counts)).filter(|spread| *spread > 0.0))
     }
 
-    /// What is computed on the way to a node is rounded as coarsely as the tensors around it.
+    /// Tensors that are computed on the way to a node are taken to be rounded as coarsely as the dumped ones.
     pub(super) fn gap_precision(&self, node: usize, tensors: Tensors<'_>) -> Result<Precision, Error> {
         let mut precision = tensors.precision(self, node);
         let (mut open, mut seen) = (vec![node], vec![node]);

@@ -13,7 +13,8 @@ pub(super) struct Named<'n> {
     pub(super) evidence: Evidence,
 }
 
-/// One line for all pairs that a pattern with `{n}` gives, one for each of the others.
+/// One line for all pairs that a pattern with `{n}` gives, one for each of the others. Where no values are equal, the line is a
+/// comment: a wrong pair of names would look like a bug.
 pub(super) fn generalised(pairs: &[Named<'_>]) -> Vec<String> {
     // For each pair, the patterns that it may be an instance of; for each pattern, its instances.
     let options: Vec<Vec<(String, String)>> =
@@ -40,8 +41,9 @@ pub(super) fn generalised(pairs: &[Named<'_>]) -> Vec<String> {
             None => (vec![i], (pairs[i].tensor.to_owned(), pairs[i].node.to_owned())),
         };
         let remark = remark(group.iter().map(|&i| pairs[i].evidence));
+        let guess = if group.iter().any(|&i| pairs[i].evidence == Evidence::Values) { "" } else { "# " };
         group.into_iter().for_each(|i| written[i] = true);
-        lines.push(format!("{} = {}  # {remark}", quoted(&names.0), quoted(&names.1)));
+        lines.push(format!("{guess}{} = {}  # {remark}", quoted(&names.0), quoted(&names.1)));
     }
     lines
 }
@@ -64,7 +66,7 @@ fn patterns(tensor: &str, node: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Numbers of a name that are looked at: a layer's is among the first.
+/// How many numbers of a name are tried: the layer's is among the first.
 const MOST_NUMBERS: usize = 8;
 
 /// The first numbers in a text, with their places.
@@ -78,7 +80,7 @@ fn numbers(text: &str) -> Vec<(std::ops::Range<usize>, i64)> {
                 if found.len() == MOST_NUMBERS {
                     break;
                 }
-                // Braces of a name's own would make a pattern of it.
+                // A name with braces would be read as a pattern.
                 found.extend(
                     text[from..at].parse::<i64>().ok().filter(|n| *n < 1 << 20).map(|n| (from..at, n)),
                 );
@@ -132,6 +134,9 @@ mod tests {
             generalised(&pairs),
             ["b{n+1}.attn0.o = encoder.{n}.self_attn.out  # same values", "head = logits  # same values"]
         );
+        // Similar values alone give no line.
+        let alike = Named { evidence: Evidence::Alike(0.9), ..named("head", "logits") };
+        assert_eq!(generalised(&[alike]), ["# head = logits  # alike values (cosine 0.90)"]);
         // One layer is no pattern.
         assert_eq!(generalised(&pairs[..1]), ["b1.attn0.o = encoder.0.self_attn.out  # same values"]);
         // What is proposed is a map.

@@ -1,12 +1,12 @@
-//! The type that values were stored in, whatever type they are stored in now: numbers of bf16 keep their few digits when they
-//! are written out as f32.
+//! The type in which values were computed, whatever type stores them now: values of bf16 keep their few bits when they are
+//! written as f32.
 
 use std::collections::HashSet;
 
 use crate::rounding::Precision;
 
-/// Distinct values that must all fit a short type before it is believed to be theirs. One number of f32 does by chance in one
-/// case of 8,192 or fewer.
+/// How many distinct values must all fit a short type before it is taken for theirs. An f32 value fits by chance in one case of
+/// 8,192 or fewer.
 const MANY: usize = 24;
 
 /// A type that is shorter than f32.
@@ -58,11 +58,11 @@ impl Grain {
         }
     }
 
-    /// The type of values, if they are many and all fit one. They were multiplied by a factor after they were read.
+    /// The short type of values, if they are many and all fit one. They were multiplied by a factor after they were read.
     pub(super) fn of(values: &[f64], factor: f64) -> Option<Self> {
         let mut possible = vec![Self::F16, Self::Bf16];
         let mut seen = HashSet::new();
-        // Back in f32 they are what they were.
+        // Divided by the factor, in f32, they are the stored values again.
         let before = |x: &f64| if factor == 1.0 { *x } else { f64::from((x / factor) as f32) };
         for x in values.iter().map(before).filter(|x| x.is_finite() && *x != 0.0) {
             possible.retain(|grain| grain.holds(x));
@@ -73,7 +73,7 @@ impl Grain {
                 seen.insert(x.abs().to_bits());
             }
         }
-        // What fits both has the digits of bf16.
+        // Values that fit both types are bf16.
         (seen.len() >= MANY).then(|| possible.last().copied()).flatten()
     }
 }
@@ -96,7 +96,7 @@ mod tests {
         let scaled: Vec<f64> = large.iter().map(|x| x * 512f64.sqrt()).collect();
         assert_eq!((Grain::of(&scaled, 1.0), Grain::of(&scaled, 512f64.sqrt())), (None, Some(Grain::F16)));
         assert_eq!(Grain::of(&rounded(8), 1.0), None);
-        // Few values, or the same over and over, are no evidence.
+        // Few distinct values are no evidence.
         assert_eq!(Grain::of(&rounded(16)[..10], 1.0), None);
         assert_eq!(Grain::of(&[0.0, 1.0, 0.5, -2.0].repeat(100), 1.0), None);
     }

@@ -1,5 +1,5 @@
-//! Whether two runs read the same thing at all. It is asked before anything is called a bug: two programs that read different
-//! sentences differ everywhere, and neither is wrong.
+//! Whether two runs read the same input. This is checked first: two programs that read different sentences differ everywhere,
+//! and neither is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,12 @@ use attnscope_run::Weights;
 
 use super::DiffError;
 use super::frame::Frame;
+use super::grain::Grain;
 use super::names::Names;
 use super::pair::{Bindings, load};
 use super::side::Side;
 
-/// What two runs read that is not the same.
+/// The difference between the inputs of two runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputDifference {
     /// Other token ids.
@@ -35,32 +36,30 @@ pub enum InputDifference {
     },
     /// Other audio.
     Audio {
-        /// The difference in terms of the features, or of what the first convolution makes of them.
+        /// The relative difference of the features, or of the first convolution's output.
         relative: f64,
+        /// The convolution, where not both sides dumped features and other features would explain it.
+        seen_in: Option<String>,
     },
 }
 
-/// How near two vectors point, by their cosine, that are the same row of a table in whatever type.
+/// The least cosine of two vectors that are the same row of a table, in any type.
 const SAME_ROW: f64 = 0.9999;
-/// How far two features are apart, in terms of their size, that are not of one recording. Programs differ in how they make
-/// features by less than a hundredth of that.
-const OTHER_AUDIO: f64 = 0.1;
-/// What may be left of a convolution's output outside of what it can give, in terms of the output. bf16 leaves 0.004.
-const OUTSIDE: f64 = 0.02;
-/// Positions that are looked up in a table, and frames that are looked at.
+/// How many positions are looked up in a table.
 const SAMPLE: usize = 16;
 
-/// Distinct ids that are all as many rows further on before a table is called rolled.
+/// How many distinct ids must all be shifted by the same number of rows before the table is called rolled.
 const ROLLED: usize = 3;
 
-/// The first thing that the two runs did not read alike.
+/// The first difference between the inputs of the two runs.
 pub(super) fn difference(
     frame: &Frame,
     sides: [&Side; 2],
     bindings: &[Bindings; 2],
     weights: Option<&Weights>,
+    tolerance: f64,
 ) -> Result<Option<InputDifference>, DiffError> {
-    let inputs = Inputs { frame, sides, bindings, weights };
+    let inputs = Inputs { frame, sides, bindings, weights, tolerance };
     if let Some(found) = inputs.lengths() {
         return Ok(Some(found));
     }
@@ -69,7 +68,6 @@ pub(super) fn difference(
             Some(Op::Ids(side)) => inputs.ids(node, side)?,
             Some(Op::Embed { .. }) => inputs.looked_up(node)?,
             Some(Op::Features) => inputs.features(node)?,
-            Some(Op::Conv1d { .. }) => inputs.convolved(node)?,
             _ => None,
         };
         if found.is_some() {
@@ -84,6 +82,8 @@ struct Inputs<'i> {
     sides: [&'i Side; 2],
     bindings: &'i [Bindings; 2],
     weights: Option<&'i Weights>,
+    /// How far features may be apart.
+    tolerance: f64,
 }
 
 impl Inputs<'_> {
@@ -96,7 +96,7 @@ impl Inputs<'_> {
         Ok((both[0].len() == both[1].len()).then_some(both))
     }
 
-    /// Tensors whose names are nodes' and whose shapes are not, because one length is another throughout.
+    /// Tensors whose names match nodes but whose shapes do not, because one length differs everywhere.
     fn lengths(&self) -> Option<InputDifference> {
         let graph = self.frame.graph.as_ref()?;
         let names = Names::new();
@@ -154,8 +154,8 @@ impl Inputs<'_> {
         InputDifference::Ids { side, row: at / length, position: at % length, ids }
     }
 
-    /// Rows of the table other than those of the ids: all that differ must be some row, or it is not the ids. Where all are as
-    /// many rows further on, it is the table that is rolled.
+    /// Which other rows of the table were looked up: every differing vector must be some row, else the ids are not the cause.
+    /// If all are shifted by the same number of rows, the table is rolled.
     fn looked_up(&self, node: usize) -> Result<Option<InputDifference>, DiffError> {
         let Some((graph, weights)) = self.frame.graph.as_ref().zip(self.weights) else { return Ok(None) };
         let at = &graph.nodes()[node];
@@ -175,7 +175,7 @@ impl Inputs<'_> {
         };
         let mut others: Vec<(usize, [u32; 2])> = Vec::new();
         for r in (0..both[0].len() / width).filter(differs).take(SAMPLE) {
-            match [0, 1].map(|which| row_of(table, row(which, r))) {
+            match [0, 1].map(|which| row_of(&table, row(which, r))) {
                 [Some(a), Some(b)] if a != b => others.push((r, [a, b])),
                 _ => return Ok(None),
             }
@@ -189,42 +189,17 @@ impl Inputs<'_> {
         Ok(others.first().map(|&(r, ids)| self.at(side, r, node, ids)))
     }
 
+    /// Features that differ by more than front ends usually do, and by more than the rounding of a short type.
     fn features(&self, node: usize) -> Result<Option<InputDifference>, DiffError> {
-        let Some([a, b]) = self.both(node)? else { return Ok(None) };
-        let relative = apart(&a, &b);
-        Ok((relative > OTHER_AUDIO).then_some(InputDifference::Audio { relative }))
-    }
-
-    /// Features that were not dumped show in what a convolution makes of them: where it has more outputs than it reads, what
-    /// it can give is a subspace, and another recording stays in it while another arithmetic leaves it.
-    fn convolved(&self, node: usize) -> Result<Option<InputDifference>, DiffError> {
-        let Some((graph, weights)) = self.frame.graph.as_ref().zip(self.weights) else { return Ok(None) };
-        let at = &graph.nodes()[node];
-        let reads_features = at.inputs.iter().all(|&id| graph.node(id).op == Op::Features);
-        let (true, &[matrix, bias]) = (reads_features, at.weights.as_slice()) else { return Ok(None) };
-        let (matrix, bias) = (weights.get(matrix), weights.get(bias));
-        let outputs = bias.len().max(1);
-        let reads = matrix.len() / outputs;
-        let Some(both) = self.both(node)?.filter(|_| outputs > reads) else { return Ok(None) };
+        let Some(both) = self.both(node)? else { return Ok(None) };
         let relative = apart(&both[0], &both[1]);
-        if relative <= OTHER_AUDIO {
-            return Ok(None);
-        }
-        let basis = orthonormal(matrix, outputs, reads);
-        let steps = self.frame.nodes[node].shape.as_ref().and_then(|s| s.last()).copied().unwrap_or(0).max(1);
-        let inside = |values: &Vec<f64>| {
-            let frame = |t: usize| {
-                let channel =
-                    |o: usize| values.get(o * steps + t).copied().unwrap_or(0.0) - f64::from(bias[o]);
-                outside(&basis, (0..outputs).map(channel).collect())
-            };
-            (0..steps).step_by(steps.div_ceil(SAMPLE)).map(frame).fold(0.0, f64::max) < OUTSIDE
-        };
-        Ok(both.iter().all(inside).then_some(InputDifference::Audio { relative }))
+        let unit = |values: &Vec<f64>| Grain::of(values, 1.0).map_or(0.0, Grain::unit);
+        let rounding = both.iter().map(unit).fold(self.tolerance, f64::max);
+        Ok((relative > rounding).then_some(InputDifference::Audio { relative, seen_in: None }))
     }
 }
 
-/// What an input has a number of.
+/// What is counted in an input.
 const LENGTHS: [(Dim, &str); 4] = [
     (Dim::Batch, "rows"),
     (Dim::Source, "positions of the source"),
@@ -237,11 +212,11 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
     for (x, y) in a.iter().zip(b) {
         (ab, aa, bb) = (ab + x * y, aa + x * x, bb + y * y);
     }
-    // Two rows of zeros are one.
+    // Two rows of zeros are equal.
     if aa == 0.0 && bb == 0.0 { 1.0 } else { ab / (aa * bb).sqrt().max(f64::MIN_POSITIVE) }
 }
 
-/// The row of a table that is this one, whatever it is multiplied by.
+/// The row of a table that equals this one up to a factor.
 fn row_of(table: &[f32], row: &[f64]) -> Option<u32> {
     let is =
         |entry: &[f32]| cosine(&entry.iter().map(|&x| f64::from(x)).collect::<Vec<_>>(), row) >= SAME_ROW;
@@ -250,7 +225,7 @@ fn row_of(table: &[f32], row: &[f64]) -> Option<u32> {
 }
 
 /// The size of the difference in terms of the larger of the two.
-fn apart(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn apart(a: &[f64], b: &[f64]) -> f64 {
     let size = |values: &mut dyn Iterator<Item = f64>| {
         values.filter(|x| x.is_finite()).map(|x| x * x).sum::<f64>().sqrt()
     };
@@ -259,56 +234,9 @@ fn apart(a: &[f64], b: &[f64]) -> f64 {
     if difference == 0.0 { 0.0 } else { difference / largest }
 }
 
-/// An orthonormal basis of what a matrix of `rows` by `columns` can give, by Gram and Schmidt, twice for accuracy.
-fn orthonormal(matrix: &[f32], rows: usize, columns: usize) -> Vec<Vec<f64>> {
-    let mut basis: Vec<Vec<f64>> = Vec::new();
-    for c in 0..columns {
-        let column = (0..rows).map(|r| f64::from(matrix[r * columns + c])).collect::<Vec<f64>>();
-        let size = norm(&column);
-        let left = without(&basis, without(&basis, column));
-        let rest = norm(&left);
-        if rest > 1e-9 * size {
-            basis.push(left.iter().map(|x| x / rest).collect());
-        }
-    }
-    basis
-}
-
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|v| v * v).sum::<f64>().sqrt()
-}
-
-/// What is left of a vector outside of a basis.
-fn without(basis: &[Vec<f64>], mut x: Vec<f64>) -> Vec<f64> {
-    for direction in basis {
-        let along: f64 = direction.iter().zip(&x).map(|(d, x)| d * x).sum();
-        x.iter_mut().zip(direction).for_each(|(x, d)| *x -= along * d);
-    }
-    x
-}
-
-/// The same in terms of the vector.
-fn outside(basis: &[Vec<f64>], x: Vec<f64>) -> f64 {
-    let size = norm(&x).max(f64::MIN_POSITIVE);
-    norm(&without(basis, x)) / size
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_matrix_gives_is_told_from_what_it_does_not() {
-        let mut random = attnscope_run::SplitMix::new(1);
-        let (rows, columns) = (12, 5);
-        let matrix: Vec<f32> = (0..rows * columns).map(|_| random.unit()).collect();
-        let basis = orthonormal(&matrix, rows, columns);
-        assert_eq!(basis.len(), columns);
-        let x: Vec<f64> = (0..columns).map(|_| f64::from(random.unit())).collect();
-        let given = |r: usize| (0..columns).map(|c| f64::from(matrix[r * columns + c]) * x[c]).sum::<f64>();
-        assert!(outside(&basis, (0..rows).map(given).collect()) < 1e-12);
-        assert!(outside(&basis, (0..rows).map(|_| f64::from(random.unit())).collect()) > 0.1);
-    }
 
     #[test]
     fn a_row_is_found_whatever_it_is_multiplied_by() {

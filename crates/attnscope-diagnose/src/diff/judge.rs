@@ -1,5 +1,5 @@
-//! Rounding or a bug: a node's tensor computed again, in f64, from the same side's own inputs, and the difference held against
-//! the bound of that rounding. What a side got wrong before does not count against it here; what this step gets wrong does.
+//! Rounding or a bug: a node's tensor is computed again, in f64, from the same side's inputs, and the difference is compared
+//! with the bound of rounding. Errors of earlier steps do not count here; errors of this step do.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,28 +14,28 @@ use super::eps;
 use super::frame::Frame;
 use super::gap::Gap;
 use super::grain::Grain;
-use super::measure::shut;
+use super::measure::masked_to_infinity;
 use super::pair::{Bindings, load};
 use super::relation::Relation;
 use super::side::Side;
 use super::spread;
-use crate::rounding::{Bounded, Bounds, Computed, Errors, Precision, Reading, Rounding};
+use crate::rounding::{Bounded, BoundedInput, Bounds, Computed, Errors, Precision, Rounding};
 
-/// One cell in so many may need its own bound before the bounds of all are computed.
+/// If more than one cell in so many needs its own bound, the bounds of all cells are computed.
 const FEW: usize = 16;
-/// Tensors of a side that are kept for the nodes after: the stream, what a norm made of it, queries, keys and values.
+/// How many tensors of a side are kept for later nodes: the stream, its norm, queries, keys and values.
 const HELD: usize = 6;
 /// No tensor of more values is kept.
 const LARGEST_HELD: usize = 1 << 24;
 
-/// A difference of so many times its bound is a bug. Bounds hold for every cell of a comparison but for a probability that is
-/// stated; beyond that, allowances are measured, not proven, and what is near a bound is unusual at most.
+/// A difference of so many times its bound is a bug. Bounds hold for every cell of a comparison except with a stated
+/// probability. Some allowances are measured, not proven, so a value just outside its bound is only called unusual.
 pub(super) const FAR: f64 = 4.0;
 
-/// Units of f32, and of a shorter type, that runs without a bug stay below, in root mean square.
+/// Root mean square error of runs without a bug, at most, in units of f32 and of a shorter type.
 pub(super) const COARSE: f64 = 64.0;
 const COARSE_SHORT: f64 = 4.0;
-/// A cell may be off by so many times what all are in root mean square.
+/// A cell's error may be so many times the root mean square of all.
 pub(super) const TAILS: f64 = 8.0;
 
 /// Computes nodes of a side from that side's tensors.
@@ -43,7 +43,7 @@ pub(super) struct Judge<'a> {
     pub(super) frame: &'a Frame,
     pub(super) graph: &'a Graph,
     pub(super) formula: &'a Formula<'a>,
-    /// Absent where the model's file is not at hand; nodes with weights are then not computed.
+    /// Absent where the model's file was not found; nodes with weights are then not computed.
     pub(super) weights: Option<&'a Weights>,
     /// Cells that are compared in all.
     pub(super) cells: usize,
@@ -57,7 +57,7 @@ pub(super) struct Tensors<'a> {
     pub(super) memory: &'a Memory,
 }
 
-/// What is known of a side's tensors so far.
+/// What is known about a side's tensors so far.
 #[derive(Default)]
 pub(super) struct Memory {
     /// The precision that the user says the side was computed in, at least.
@@ -71,7 +71,7 @@ impl Memory {
         Self { least, ..Self::default() }
     }
 
-    /// The short types that were seen, in how many nodes that compute something, and of how many that were looked at.
+    /// The short types that were seen: in how many computing nodes, and of how many that were checked.
     pub(super) fn grains(&self, frame: &Frame) -> Vec<(Grain, usize, usize)> {
         let grains = self.grains.borrow();
         let computes = |node: usize| !frame.op(node).is_some_and(|op| is_lookup(&op));
@@ -87,20 +87,20 @@ impl Memory {
     }
 }
 
-/// What a node should be, by its own inputs.
+/// The expected tensor of a node, from its own inputs.
 pub(super) struct Local {
     pub(super) expected: Kept,
-    /// The rounding that is allowed in each cell, infinite at padding. Where the node is inside its bound, at least that.
+    /// The rounding bound of each cell, infinite at padding. Where the node is inside its bound, a lower limit of it.
     pub(super) allowed: Vec<f64>,
     /// What the side has.
     pub(super) found: Kept,
-    /// The most that a cell is off, in terms of what is allowed there.
+    /// The largest error of a cell, divided by its bound.
     pub(super) worst: f64,
-    /// What the difference is like although no cell is far outside its bound.
+    /// The relation that explains the difference, although no cell is far outside its bound.
     pub(super) like: Option<Relation>,
     /// Whether the bounds are those of f32 throughout.
     pub(super) single: bool,
-    /// Where several steps lead to the node and it is off by much: how far rounding is likely to move it, in root mean square.
+    /// For a node after several steps with a large difference: how far rounding is likely to move it, in root mean square.
     pub(super) spread: Option<f64>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn relative_rms(expected: &Kept, found: &Kept) -> f64 {
     (off / f64::max(size, f64::MIN_POSITIVE)).sqrt()
 }
 
-/// A difference of this size, in root mean square, is looked at more closely although bounds over several steps allow it.
+/// A difference above this root mean square is examined further, even if bounds over several steps allow it.
 fn suspicious(precision: Precision) -> f64 {
     (COARSE * Precision::F32.result).max(COARSE_SHORT * precision.operand.max(precision.result))
 }
@@ -152,7 +152,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// A tensor that was read. One of a short type may have been rounded to it for the dump alone, after it was used.
+    /// A tensor that was read. If it has a short type, it may have been rounded only for the dump, after it was used.
     pub(super) fn bounded(&self, judge: &Judge<'_>, node: usize, kept: Arc<Kept>) -> Bounded {
         let precision = self.precision(judge, node);
         if precision.result <= Precision::F32.result {
@@ -166,7 +166,7 @@ impl<'a> Tensors<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// What a node of this side should be; `None` where its inputs or weights are not at hand.
+    /// The expected tensor of a node of this side; `None` where its inputs or weights are missing.
     pub(super) fn local(
         &self,
         node: usize,
@@ -182,7 +182,8 @@ impl<'a> Judge<'a> {
         let Some(weights) = self.weights_of(at) else { return Ok(None) };
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
         let Some(expected) = self.compute(at, &kept, &weights, tensors)? else { return Ok(None) };
-        let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
+        let readings: Vec<BoundedInput<'_>> =
+            inputs.iter().map(|input| BoundedInput::from(&**input)).collect();
         let rounding = Rounding::new(tensors.precision(self, node), self.cells);
         let computed = Computed {
             formula: self.formula,
@@ -220,7 +221,8 @@ impl<'a> Judge<'a> {
         Ok(Some(Local { expected, allowed, found, worst, like, single, spread }))
     }
 
-    /// Refuses what there is no memory for: a node and its inputs in f64, what it should be, and a bound for each cell.
+    /// Refuses a node that needs more memory than there is: the node and its inputs in f64, its expected tensor, and a bound
+    /// for each cell.
     fn check_room(&self, node: usize, tensors: Tensors<'_>) -> Result<(), Error> {
         let values = |node: usize| {
             let shape = self.frame.nodes[node].shape.as_deref().unwrap_or_default();
@@ -246,8 +248,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The largest share that a difference has of its bound, if there is one, and the bounds of all cells: no more than lower limits of them where
-    /// every difference is inside.
+    /// The largest ratio of a difference to its bound, if there is a difference, and the bounds of all cells (only lower limits
+    /// where every difference is inside).
     fn held_against(
         &self,
         node: usize,
@@ -273,7 +275,7 @@ impl<'a> Judge<'a> {
             }
         }
         let mut allowed = bounds.all();
-        // What could not be computed has no bound, and is not judged.
+        // A cell that could not be computed has no bound, and is not judged.
         if allowed.iter().any(|bound| !bound.is_finite()) {
             return None;
         }
@@ -308,7 +310,8 @@ impl<'a> Judge<'a> {
         let Some(weights) = self.weights_of(node) else { return Ok(None) };
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|input| input.kept.clone()).collect();
         let Some(output) = self.compute(node, &kept, &weights, tensors)? else { return Ok(None) };
-        let readings: Vec<Reading<'_>> = inputs.iter().map(|input| Reading::from(&**input)).collect();
+        let readings: Vec<BoundedInput<'_>> =
+            inputs.iter().map(|input| BoundedInput::from(&**input)).collect();
         let computed =
             Computed { formula: self.formula, node, inputs: &readings, weights: &weights, output: &output };
         let error = Errors::Each(Rounding::new(precision, self.cells).bounds(computed).all());
@@ -316,7 +319,7 @@ impl<'a> Judge<'a> {
     }
 
     pub(super) fn weights_of(&self, node: &Node) -> Option<Vec<&'a [f32]>> {
-        node.weights.iter().map(|&id| Some(self.weights?.get(id))).collect()
+        node.weights.iter().map(|&id| self.weights?.plain(id)).collect()
     }
 }
 
@@ -325,7 +328,7 @@ fn refuse(node: &Node, tensors: Tensors<'_>, shortage: Shortage) -> Error {
     Error::new(tensors.side.path(), ErrorKind::Shortage { place, shortage })
 }
 
-/// Takes cells that stand for padding out of the question: whatever is there is as expected.
+/// Ignores cells at padding: any value there is as expected.
 pub(super) fn close(frame: &Frame, node: usize, expected: &[f64], found: &mut [f64], allowed: &mut [f64]) {
     let Some(open) = frame.open(node) else { return };
     for (i, ((e, f), allowed)) in expected.iter().zip(found).zip(allowed).enumerate() {
@@ -335,7 +338,7 @@ pub(super) fn close(frame: &Frame, node: usize, expected: &[f64], found: &mut [f
     }
 }
 
-/// Whether values are looked up or given: that they fit a short type says nothing about what computes with them.
+/// Whether values are looked up or part of the input: their type says nothing about the precision of the computation.
 fn is_lookup(op: &Op) -> bool {
     matches!(
         op,
@@ -348,9 +351,10 @@ fn is_lookup(op: &Op) -> bool {
     )
 }
 
-/// How far a cell is off, in terms of what is allowed there.
+/// The error of a cell, divided by its bound.
 fn share(expected: f64, found: f64, allowed: f64, masked: bool) -> f64 {
-    let (e, f) = if masked { (shut(expected), shut(found)) } else { (expected, found) };
+    let (e, f) =
+        if masked { (masked_to_infinity(expected), masked_to_infinity(found)) } else { (expected, found) };
     match (e.is_finite(), f.is_finite()) {
         // Nobody's business.
         _ if allowed.is_infinite() => 0.0,
@@ -361,7 +365,7 @@ fn share(expected: f64, found: f64, allowed: f64, masked: bool) -> f64 {
     }
 }
 
-/// The most that a cell is off, in terms of what is allowed there.
+/// The largest error of a cell, divided by its bound.
 pub(super) fn worst(expected: &[f64], found: &[f64], allowed: &[f64], masked: bool) -> f64 {
     let cell = |((e, f), allowed): ((&f64, &f64), &f64)| share(*e, *f, *allowed, masked);
     expected.iter().zip(found).zip(allowed).map(cell).fold(0.0, f64::max)

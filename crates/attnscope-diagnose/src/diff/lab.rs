@@ -1,5 +1,5 @@
-//! What a node would be if a step on the way to it were another one: computed from a side's own tensors, each value with
-//! how far rounding may have moved it. Large nodes are computed at a sample of positions first.
+//! What a node would be if a step before it were different: computed from a side's own tensors, each value with its rounding
+//! bound. Large nodes are computed at a sample of positions first.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use attnscope_graph::{Node, Op};
 use attnscope_run::{Formula, Kept};
 
 use super::judge::{FAR, Judge, Local, TAILS, Tensors, worst};
-use crate::rounding::{Bounded, Computed, Errors, Reading, Rounding};
+use crate::rounding::{Bounded, BoundedInput, Computed, Errors, Rounding};
 
 /// Positions of a sample.
 const POSITIONS: usize = 8;
@@ -33,7 +33,7 @@ impl Made {
         Self { kept: Arc::new(kept), error: Arc::new(Errors::Each(error)) }
     }
 
-    /// The same shape, each value and its error made into others.
+    /// The same shape, with each value and its error mapped.
     pub(super) fn map(&self, cell: impl Fn(usize, f64, f64) -> (f64, f64)) -> Self {
         let cells = self.kept.values.iter().enumerate();
         let (values, error) = cells.map(|(i, &x)| cell(i, x, self.error.at(i))).unzip();
@@ -48,7 +48,7 @@ pub(super) enum Extent {
     Sample,
 }
 
-/// Another step in the place of one of the graph's.
+/// An edited step that replaces one of the graph's.
 pub(super) struct Edit<'e> {
     pub(super) step: usize,
     pub(super) make: Box<Make<'e>>,
@@ -60,10 +60,10 @@ pub(super) type Make<'e> = dyn Fn(&Trial<'_, '_, '_>, Extent) -> Result<Option<M
 /// Whether an explanation fits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Test {
-    /// Every cell is what was found, within rounding. Nothing is known of the first so many positions.
+    /// Every cell equals what was found, within rounding; the first so many positions are not compared.
     Equal { from: usize },
-    /// What was found is this much closer to it, in root mean square, than to what was expected: for steps that round in a
-    /// way of their own, of which a few cells may come out differently.
+    /// What was found is this much closer to it, in root mean square, than to the expected tensor: for steps that round in
+    /// their own way, where a few cells may differ.
     Closer(f64),
 }
 
@@ -100,7 +100,7 @@ impl<'l, 'a> Lab<'l, 'a> {
         Self { judge, target, local, tensors, given, rounding, sampled, at_sample, known: RefCell::default() }
     }
 
-    /// The extents that an explanation has to pass, the cheapest first.
+    /// The extents at which an explanation must fit, the cheapest first.
     fn extents(&self) -> &'static [Extent] {
         match self.sampled {
             Some(_) => &[Extent::Sample, Extent::Whole],
@@ -120,7 +120,7 @@ impl<'l, 'a> Lab<'l, 'a> {
         }
     }
 
-    /// Whether the steps in the place of the graph's explain what was found: at the sample, then everywhere.
+    /// Whether the edited steps explain what was found: at the sample, then everywhere.
     pub(super) fn explains(&self, edits: &[Edit<'_>], test: Test) -> Result<bool, Error> {
         for &extent in self.extents() {
             let trial = Trial::new(self, edits);
@@ -148,13 +148,13 @@ impl<'l, 'a> Lab<'l, 'a> {
                 let ignored = self.ignored(&made.kept.shape, from, extent);
                 let masked = self.judge.frame.is_masked(self.target);
                 let off = |values: &[f64], error: &dyn Fn(usize) -> f64, counts: &dyn Fn(usize) -> bool| {
-                    // Padding is nobody's business, whatever explains the rest.
+                    // Padding does not matter.
                     let skipped = |i: usize| allowed[i].is_infinite() || ignored(i) || !counts(i);
                     let own = |i: usize| if skipped(i) { f64::INFINITY } else { error(i) };
                     let own: Vec<f64> = (0..found.len()).map(own).collect();
                     worst(values, found, &own, masked)
                 };
-                // A candidate's bounds are composed, too, and grow with what it gives.
+                // A candidate's bounds are also composed, and grow with its values.
                 let most = self.local.spread.map_or(f64::INFINITY, |spread| {
                     let size =
                         |values: &[f64]| values.iter().filter(|x| x.is_finite()).map(|x| x * x).sum::<f64>();
@@ -165,7 +165,7 @@ impl<'l, 'a> Lab<'l, 'a> {
                 if off(&made.kept.values, &error, &|_| true) <= 1.0 {
                     return true;
                 }
-                // A mistake that mixes positions mixes padding in, of which the two sides need not have the same.
+                // A mistake that mixes positions also mixes in padding, in which the two sides may differ.
                 let Some(full) =
                     self.judge.frame.full_rows().filter(|rows| made.kept.shape.first() == Some(&rows.len()))
                 else {
@@ -222,8 +222,8 @@ impl<'l, 'a> Lab<'l, 'a> {
         let formula = self.formula(extent);
         let kept: Vec<Arc<Kept>> = inputs.iter().map(|made| made.kept.clone()).collect();
         let output = formula.compute(node, &kept, weights).ok()?;
-        let readings: Vec<Reading<'_>> =
-            inputs.iter().map(|made| Reading { kept: &made.kept, error: &made.error }).collect();
+        let readings: Vec<BoundedInput<'_>> =
+            inputs.iter().map(|made| BoundedInput { kept: &made.kept, error: &made.error }).collect();
         let of = Computed { formula, node, inputs: &readings, weights, output: &output };
         let error = self.rounding.bounds(of).all();
         Some(Made::new(output, error))
@@ -281,7 +281,7 @@ impl<'t, 'l, 'a> Trial<'t, 'l, 'a> {
         Ok(made)
     }
 
-    /// A node, or an edited copy of one, from the tensors that it names as its inputs.
+    /// A node, or an edited copy of one, computed from its inputs.
     pub(super) fn computed(
         &self,
         node: &Node,
@@ -290,7 +290,7 @@ impl<'t, 'l, 'a> Trial<'t, 'l, 'a> {
     ) -> Result<Option<Made>, Error> {
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (i, id) in node.inputs.iter().enumerate() {
-            let extent = if Formula::reads_whole(node.op, i) { Extent::Whole } else { extent };
+            let extent = if node.op.facets().reads_input_whole(i) { Extent::Whole } else { extent };
             match self.value(id.index(), extent)? {
                 Some(made) => inputs.push(made),
                 None => return Ok(None),
@@ -314,7 +314,7 @@ impl<'t, 'l, 'a> Trial<'t, 'l, 'a> {
     }
 }
 
-/// Positions to look at first, of a node that has many: where it is furthest off, the ends, and some between.
+/// The sample of positions of a long node: where the error is largest, the ends, and some between.
 fn sample(local: &Local) -> Option<Vec<usize>> {
     let [_, .., length, width] = local.expected.shape[..] else { return None };
     if length < LONG {

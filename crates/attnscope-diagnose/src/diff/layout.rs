@@ -1,18 +1,18 @@
-//! How another program lays out the same values: batch and time exchanged, heads merged or apart, a dimension of one more
-//! or less.
+//! How another program lays out the same values: batch and time exchanged, heads merged or split, a dimension of length one
+//! more or less.
 
-/// From a tensor as it lies to the node's order.
+/// From a tensor's layout to the node's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// The same order of values, whatever the brackets.
+    /// The same order of values, with any shape.
     Same,
-    /// Seen in `shape`, the node's axis `i` is the tensor's `axes[i]`.
+    /// Reshaped to `shape`, the node's axis `i` is the tensor's `axes[i]`.
     Permuted { shape: Vec<usize>, axes: Vec<usize> },
-    /// What is the same for every row of the batch, and the node has once, as often as the batch has rows: positions.
+    /// A tensor that the node has once and the dump repeats for every row of the batch, such as positions.
     Repeated { rows: usize },
 }
 
-/// More axes than any node has, with heads apart.
+/// More axes than any node has, with heads split.
 const MAX_AXES: usize = 5;
 
 impl Layout {
@@ -50,7 +50,7 @@ impl Layout {
         }
     }
 
-    /// In words, for a layout that is not the node's.
+    /// The layout in words, where it is not the node's.
     pub(super) fn words(&self) -> Option<&'static str> {
         match self {
             Self::Same => None,
@@ -65,7 +65,7 @@ impl Layout {
     }
 }
 
-/// The values of the first row; where another row has another value, that one, so that it shows.
+/// The values of the first row; where another row has another value, that one, so that the difference is seen.
 fn once(values: &[f64], rows: usize) -> Vec<f64> {
     let length = values.len() / rows.max(1);
     let cell = |i: usize| {
@@ -75,7 +75,7 @@ fn once(values: &[f64], rows: usize) -> Vec<f64> {
     (0..length).map(cell).collect()
 }
 
-/// Every layout in which a tensor of that shape can hold a node of this one, the plainest first.
+/// Every layout in which a tensor of that shape can hold a node of this shape, the simplest first.
 pub(super) fn layouts(node: &[usize], tensor: &[usize], heads: Option<usize>) -> Vec<Layout> {
     let mut found = Vec::new();
     if reshapes(node, tensor) {
@@ -92,7 +92,7 @@ pub(super) fn layouts(node: &[usize], tensor: &[usize], heads: Option<usize>) ->
         && heads > 1
         && last.is_multiple_of(heads)
     {
-        // The same node with its heads apart.
+        // The same node with its heads split.
         seen.push([before, &[heads, last / heads]].concat());
     }
     for dims in seen.iter().filter(|dims| dims.len() <= MAX_AXES) {
@@ -156,7 +156,7 @@ fn reshapes(a: &[usize], b: &[usize]) -> bool {
             }
             if shorter { i += 1 } else { j += 1 }
         }
-        // Merged on one side only: two cuts of one number into different factors are not one layout.
+        // Merged on one side only: two different factorisations of one length are not the same layout.
         if i > first_a && j > first_b {
             return false;
         }
@@ -183,7 +183,7 @@ mod tests {
         // A node [batch, head, length, size] of a program that keeps [batch, length, head × size].
         let found = layouts(&[2, 3, 5, 4], &[2, 5, 12], Some(3));
         let usual = Layout::Permuted { shape: vec![2, 5, 3, 4], axes: vec![0, 2, 1, 3] };
-        // Features of a head apart from each other, as some programs keep them.
+        // Features of a head that are not adjacent, as in some programs.
         let interleaved = Layout::Permuted { shape: vec![2, 5, 4, 3], axes: vec![0, 3, 1, 2] };
         assert_eq!(found, [usual, interleaved]);
         let one = Layout::Permuted { shape: vec![2, 3], axes: vec![1, 0] };
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(*layout, Layout::Repeated { rows: 3 });
         let rows = |last: f64| [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, last]].concat();
         assert_eq!(layout.apply(rows(4.0)), [1.0, 2.0, 3.0, 4.0]);
-        // A row that is not like the first is not hidden.
+        // A row that differs from the first is not hidden.
         assert_eq!(layout.apply(rows(5.0)), [1.0, 2.0, 3.0, 5.0]);
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct MapLine {
     names: [Pattern; 2],
 }
 
-/// A name with places that stand for something.
+/// A name with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern {
     text: String,
@@ -30,7 +30,7 @@ struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    /// `{n}`, `{n+1}`: a name, and what is added to the number that it stands for.
+    /// `{n}`, `{n+1}`: a name, and what is added to its number.
     Hole(String, i64),
 }
 
@@ -59,7 +59,7 @@ impl NameMap {
             })?;
             lines.push(MapLine { number: i + 1, names });
         }
-        // A name that is written out counts before a pattern that fits it, too.
+        // A literal name takes precedence over a pattern.
         lines.sort_by_key(|line| line.names.iter().any(Pattern::has_holes));
         Ok(Self { path: path.to_owned(), lines })
     }
@@ -69,7 +69,7 @@ impl NameMap {
         &self.path
     }
 
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -128,8 +128,8 @@ impl Pattern {
         })
     }
 
-    /// What the placeholders stand for in a name that fits. Each takes as little as it can, and nothing across a dot, a slash
-    /// or a colon.
+    /// What the placeholders stand for in a name that fits. Each matches as little as possible, and never a dot, a slash or a
+    /// colon.
     fn captures(&self, name: &str) -> Option<Captured> {
         let mut captured: Captured = Vec::new();
         let mut rest = name;
@@ -197,7 +197,7 @@ fn hole(text: &str) -> Option<Piece> {
     is_word.then(|| Piece::Hole(name.to_owned(), i64::from(plus)))
 }
 
-/// A text, or a number that is moved; a number loses the zeros before it, which node paths do not have.
+/// A text, or a number with its offset; leading zeros are dropped, because node paths have none.
 fn shifted(text: &str, plus: i64) -> Option<String> {
     let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<i64>().ok()).flatten();
     match number {
@@ -227,7 +227,7 @@ fn name(text: &str) -> Option<(String, &str)> {
     (!name.is_empty()).then(|| (name.to_owned(), rest))
 }
 
-/// A name as a map has it: in quotes where something in it would end it.
+/// A name as written in a map: in quotes where needed.
 pub(super) fn quoted(name: &str) -> String {
     let plain = !name.contains(|c: char| c.is_whitespace() || ['=', '"', '\'', '#', '['].contains(&c));
     match (plain, name.contains('"')) {

@@ -1,16 +1,16 @@
-//! How far two tensors are apart, in one pass over both that holds a piece of each.
+//! The difference of two tensors, in one pass that keeps only a piece of each in memory.
 
 use attnscope_checkpoint::{DType, Error};
 
 use super::frame::Open;
 
-/// Differences below this many units of rounding say nothing.
+/// Differences below this many units of rounding are ignored.
 pub(super) const FLOOR: f64 = 4.0;
 /// Values that are compared at a time.
 pub(super) const PIECE: usize = 1 << 15;
 
-/// Masks push scores to the lowest number of a type, or only far down; all of it means: not to be seen.
-const SHUT: f64 = -9e3;
+/// A mask adds −∞, the lowest number of a type, or only a large negative number; in each case the key is masked.
+const MASKED_BELOW: f64 = -9e3;
 
 /// How far two tensors of one shape are apart.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -25,7 +25,7 @@ pub struct Measure {
     pub b: f64,
     /// The largest finite value of either.
     pub scale: f64,
-    /// Cells in which one has a number and the other has none, or another infinity.
+    /// Cells in which one side is finite and the other is not, or the infinities differ.
     pub apart: usize,
     /// The first of them, and its value in A and in B.
     pub first_apart: Option<(usize, [f64; 2])>,
@@ -34,8 +34,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// The largest difference in terms of the largest value; 0 where all is 0. No more than 2, even where the difference
-    /// of two numbers is none.
+    /// The largest difference relative to the largest value; 0 where all is 0. At most 2, also where the difference overflows.
     pub fn relative(&self) -> f64 {
         if self.max_abs == 0.0 { 0.0 } else { (self.max_abs / self.scale).min(2.0) }
     }
@@ -45,7 +44,7 @@ impl Measure {
         self.max_abs == 0.0 && self.apart == 0
     }
 
-    /// Takes cells that come after those before.
+    /// Adds the next cells.
     pub(super) fn take(&mut self, a: &[f64], b: &[f64], cells: &Cells<'_>) {
         for (&a, &b) in a.iter().zip(b) {
             let at = self.cells;
@@ -53,12 +52,12 @@ impl Measure {
             if cells.open.as_ref().is_some_and(|open| !open.has(at)) {
                 continue;
             }
-            let (a, b) = if cells.masked { (shut(a), shut(b)) } else { (a, b) };
+            let (a, b) = if cells.masked { (masked_to_infinity(a), masked_to_infinity(b)) } else { (a, b) };
             match (a.is_finite(), b.is_finite()) {
                 (true, true) => {
                     self.scale = self.scale.max(a.abs()).max(b.abs());
                     let difference = (a - b).abs();
-                    // With nothing finite apart, the place of something that is not.
+                    // If no finite values differ, the place of a value that is not finite.
                     if difference > self.max_abs {
                         (self.max_abs, self.at, self.a, self.b) = (difference, at, a, b);
                     }
@@ -86,24 +85,24 @@ impl Measure {
 /// Which cells count, and how.
 #[derive(Default)]
 pub(super) struct Cells<'f> {
-    /// What is far down is out of sight.
+    /// Scores below `MASKED_BELOW` count as −∞.
     pub(super) masked: bool,
     /// The cells that stand for tokens.
     pub(super) open: Option<Open<'f>>,
 }
 
-/// What is far enough down is out of sight.
-pub(super) fn shut(x: f64) -> f64 {
-    if x < SHUT { f64::NEG_INFINITY } else { x }
+/// −∞ for the score of a masked key.
+pub(super) fn masked_to_infinity(x: f64) -> f64 {
+    if x < MASKED_BELOW { f64::NEG_INFINITY } else { x }
 }
 
-/// Gives values some at a time.
+/// Gives values in pieces.
 pub(super) trait Pieces {
     fn get(&self, from: usize, out: &mut Vec<f64>) -> Result<(), Error>;
     fn len(&self) -> usize;
 }
 
-/// Compares two tensors of as many values.
+/// Compares two tensors with the same number of values.
 pub(super) fn measure(a: &dyn Pieces, b: &dyn Pieces, cells: &Cells<'_>) -> Result<Measure, Error> {
     let mut measure = Measure::default();
     let (mut from, mut left, mut right) = (0, Vec::new(), Vec::new());

@@ -1,10 +1,11 @@
-//! Where two runs part: two traces, or a trace and what another program left behind, node by node in the order of
-//! computation. Tensors are compared in pieces; only a node that is under suspicion is loaded whole, with its inputs.
+//! Where two runs diverge: two traces, or a trace and the dump of another program, node by node in the order of computation.
+//! Tensors are compared in pieces; only a suspicious node is loaded whole, with its inputs.
 
 mod candidate;
 mod direct;
 mod eps;
 mod error;
+mod features;
 mod frame;
 mod gap;
 mod generalise;
@@ -24,12 +25,15 @@ mod rewired;
 mod sentence;
 mod side;
 mod spread;
+mod swapped_layers;
+mod verdict;
 mod walk;
 mod weight_part;
 mod weights;
 
 use attnscope_graph::{Model, Op};
-use attnscope_run::{Formula, Weights};
+use attnscope_run::trace::Trace;
+use attnscope_run::{Formula, Limits, Weights};
 
 pub use error::DiffError;
 pub use grain::Grain;
@@ -50,25 +54,33 @@ use walk::Walked;
 
 use crate::rounding::Precision;
 
-/// What differs by less than this, in terms of a tensor's largest value, is not worth a word where it has grown smoothly.
+/// A relative difference below this is not reported where it has grown smoothly.
 pub const TOLERANCE: f64 = 1e-4;
 
 /// How two runs are compared.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The difference, in terms of a tensor's largest value, from which drift counts.
+    /// The relative difference from which drift counts.
     pub tolerance: f64,
-    /// Drift counts even where every step on the way is rounding: the user gave the tolerance.
+    /// Drift counts even where every step is rounding, because the user gave the tolerance.
     pub strict: bool,
-    /// What the side that is not ours computed in, where it cannot be seen in the values.
+    /// The precision of the other program, where the values do not show it.
     pub their_precision: Option<Precision>,
     /// Names that belong together, as the user says.
     pub map: NameMap,
+    /// Ends it, and is told how far it has come.
+    pub limits: Limits,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tolerance: TOLERANCE, strict: false, their_precision: None, map: NameMap::default() }
+        Self {
+            tolerance: TOLERANCE,
+            strict: false,
+            their_precision: None,
+            map: NameMap::default(),
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -81,12 +93,12 @@ pub struct Known<'a> {
     pub weights: &'a Weights,
 }
 
-/// Rounding that has grown, or something done differently.
+/// Accumulated rounding, or a real difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A step: this node does not follow from its inputs.
+    /// A bug: this node does not follow from its inputs.
     Bug,
-    /// Rounding errors that have grown along the way.
+    /// Accumulated rounding errors.
     Drift,
 }
 
@@ -100,7 +112,7 @@ impl Kind {
     }
 }
 
-/// How the kind of a divergence was found out.
+/// How the kind of a divergence was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grounds {
     /// The node was computed again from its own inputs.
@@ -111,16 +123,16 @@ pub enum Grounds {
     Weights,
 }
 
-/// A node that is outside of the bound of rounding, but not far enough to be called a bug.
+/// A node outside its rounding bound, but not far enough to be called a bug.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unusual {
     /// The node.
     pub node: String,
-    /// The largest difference of a cell from what its inputs give, in terms of the bound.
+    /// The largest error of a cell, divided by its bound.
     pub share: f64,
     /// Which side.
     pub odd_one: Which,
-    /// What the difference is like, where all cells together say more than each of them.
+    /// The relation that all cells together show, where no single cell does.
     pub like: Option<Relation>,
 }
 
@@ -138,13 +150,13 @@ pub struct Short {
 }
 
 impl Short {
-    /// Whether the side was computed in the type, and not a part of it alone.
+    /// Whether the whole side was computed in this type, not only a part of it.
     pub fn is_everywhere(&self) -> bool {
         2 * self.nodes >= self.looked_at
     }
 }
 
-/// The first node at which the sides part.
+/// The first node at which the sides diverge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Divergence {
     /// Its number in [`Report::nodes`].
@@ -153,20 +165,22 @@ pub struct Divergence {
     pub node: String,
     /// Drift or a bug.
     pub kind: Kind,
-    /// What says so.
+    /// The reason.
     pub grounds: Grounds,
     /// What turns one side into the other.
     pub relation: Option<Relation>,
-    /// The step that the relation is about, where it is one that was not dumped, on the way to the node.
+    /// The step with the mistake, where it is one before the node that was not dumped.
     pub cause: Option<String>,
     /// Other explanations that fit as well.
     pub also: Vec<Explanation>,
-    /// Which side the relation speaks of: the one that is not ours, or B.
+    /// The side that has the mistake: the other program's, or B.
     pub odd_one: Which,
-    /// What the node is computed from, on the way back the nearest nodes that both sides have.
+    /// The nearest inputs of the node that both sides have.
     pub reads: Vec<String>,
-    /// Whether the difference is new here: far larger than that of the nodes before.
+    /// Whether the difference is far larger than that of the nodes before.
     pub jumps: bool,
+    /// The first node past the tolerance, if the difference that begins here passes it later.
+    pub past_tolerance_at: Option<String>,
 }
 
 /// A relation, and the step that it is about where that is not the node itself.
@@ -197,18 +211,18 @@ impl Which {
     }
 }
 
-/// How a node fares.
+/// The result for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Every value is the same.
     Same,
-    /// Apart by no more than rounding explains.
+    /// Differs by no more than rounding.
     Rounding,
     /// The first divergence.
     First,
-    /// Apart, after the first divergence.
+    /// Differs, after the first divergence.
     After,
-    /// Apart, where no order says what comes first.
+    /// Differs, and no order says whether it comes before or after the first divergence.
     Apart,
 }
 
@@ -236,24 +250,26 @@ pub struct Compared {
     pub shape: Vec<usize>,
     /// How far the two are apart.
     pub measure: Measure,
-    /// How it fares.
+    /// The result.
     pub state: State,
-    /// What was done to one of them to compare it: another layout, a scale.
+    /// How one of them was converted for the comparison: another layout, a scale.
     pub seen_as: Option<String>,
-    /// The two were paired because their values are the same, so that they agree says nothing.
+    /// The two were paired by equal values, so their agreement is no evidence.
     pub by_values: bool,
 }
 
 /// A comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// Where the sides part, if they do.
+    /// Where the sides diverge, if they do.
     pub first: Option<Divergence>,
-    /// Nodes after that which do not follow from their inputs, either.
+    /// Later nodes that do not follow from their inputs either.
     pub later: Vec<String>,
-    /// Nodes outside of their bound, but not far, the furthest first.
+    /// Nodes slightly outside their bound, the furthest first.
     pub unusual: Vec<Unusual>,
-    /// What the two runs read that is not the same. Nothing else was compared then.
+    /// The families of two traces that are not of one model.
+    pub other_models: Option<[String; 2]>,
+    /// The difference between the inputs of the two runs. In that case nothing else was compared.
     pub inputs: Option<InputDifference>,
     /// Types shorter than f32 that values show.
     pub short: Vec<Short>,
@@ -263,24 +279,24 @@ pub struct Report {
     pub left: [Vec<String>; 2],
     /// Whether nodes could be computed again: with weights, without, not at all.
     pub judged: Judged,
-    /// No computed node was paired by its name, and so many tensors of the other program are left over: what is wrong in
-    /// them, if anything is, was not compared.
+    /// No computed node was paired by its name, and so many tensors of the other program are unmatched: mistakes in them cannot
+    /// be found.
     pub only_by_values: Option<usize>,
     /// Why the model that was given could not be used.
     pub unused_model: Option<String>,
     /// Where the order of the nodes comes from.
     pub order: Order,
-    /// Where no order is known, and so none is the first: the nodes that differ by more than the tolerance, by their numbers
-    /// in [`Report::nodes`], the largest difference first.
+    /// Where no order is known: the nodes that differ by more than the tolerance, by their numbers in [`Report::nodes`], the
+    /// largest difference first.
     pub largest: Vec<usize>,
     /// Lines of the user's map that matched nothing.
     pub unused_lines: Vec<UnusedLine>,
-    /// A map for names that mean nothing here.
+    /// A proposed map for unknown names.
     pub proposal: Option<Proposal>,
 }
 
 impl Report {
-    /// Whether the two sides part, or may.
+    /// Whether the two sides diverge, or may diverge.
     pub fn differs(&self) -> bool {
         self.first.is_some()
             || self.inputs.is_some()
@@ -291,6 +307,7 @@ impl Report {
 
     fn of_inputs(inputs: InputDifference, order: Order, unused_lines: Vec<UnusedLine>) -> Self {
         Self {
+            other_models: None,
             first: None,
             later: Vec::new(),
             unusual: Vec::new(),
@@ -308,7 +325,7 @@ impl Report {
         }
     }
 
-    /// Where no order is known, nothing is the first: what differs is ranked by size.
+    /// Where no order is known, there is no first divergence: differences are ranked by size.
     fn without_order(mut self, tolerance: f64) -> Self {
         let far = |row: &Compared| row.measure.apart > 0 || row.measure.relative() > tolerance;
         self.largest = (0..self.nodes.len()).filter(|&i| far(&self.nodes[i])).collect();
@@ -333,7 +350,7 @@ impl Report {
 pub enum Judged {
     /// Every node.
     All,
-    /// Nodes without weights: the model was not at hand.
+    /// Nodes without weights: the model was not found.
     WithoutWeights,
     /// None: neither side is a trace, and no input of a known model was dumped.
     NoTrace,
@@ -346,7 +363,7 @@ pub enum Judged {
 /// Compares two runs.
 ///
 /// # Errors
-/// When a tensor cannot be read, or no tensor of one side belongs to one of the other.
+/// When a tensor cannot be read, no tensor of one side belongs to one of the other, or it is cancelled.
 pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) -> Result<Report, DiffError> {
     let frame = Frame::new(a, b, known.map(|known| known.model));
     let [(of_a, lines_a), (of_b, lines_b)] = [a, b].map(|side| Bindings::by_name(side, &frame, &options.map));
@@ -355,13 +372,15 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     identify(&frame, a, b, &mut bindings)?;
     let proposal = proposed(&frame, a, b, &bindings)?;
     let formula = frame.graph.as_ref().zip(frame.input.as_ref());
-    // Shapes that do not fit the tokens beside them: nothing can be computed again, and the report says so.
+    // The shapes do not fit the tokens: nothing can be computed again, and the report says so.
     let formula = formula
-        .and_then(|(graph, input)| Some((graph, Formula::new(graph, frame.sizes.clone(), input).ok()?)));
+        .and_then(|(graph, input)| Some((graph, Formula::new(graph, frame.sizes.clone(), input).ok()?)))
+        .map(|(graph, formula)| (graph, formula.with_cancel(&options.limits.cancel)));
     // The weights count only where the graph is the model's own.
     let weights = known.filter(|k| frame.graph.as_ref() == Some(&k.model.graph)).map(|k| k.weights);
-    if let Some(inputs) = inputs::difference(&frame, [a, b], &bindings, weights)? {
-        return Ok(Report::of_inputs(inputs, frame.order, unused_lines));
+    let other_models = other_models(a, b);
+    if let Some(inputs) = inputs::difference(&frame, [a, b], &bindings, weights, options.tolerance)? {
+        return Ok(Report { other_models, ..Report::of_inputs(inputs, frame.order, unused_lines) });
     }
     let cells = a.dump.tensors().iter().map(|t| t.elements()).fold(0, usize::saturating_add);
     let judge =
@@ -374,7 +393,10 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     };
     let memories = [a, b].map(|side| Memory::new(options.their_precision.filter(|_| side.trace.is_none())));
     let walk = walk::Walk::new([a, b], &frame, &mut bindings, judge.as_ref(), options, &memories);
-    let Walked { rows: nodes, first, later, unusual } = walk.run()?;
+    let Walked { rows: nodes, first, later, unusual, inputs } = walk.run()?;
+    if let Some(inputs) = inputs {
+        return Ok(Report { other_models, ..Report::of_inputs(inputs, frame.order, unused_lines) });
+    }
     if nodes.is_empty() {
         if let Some(differing) = pair::other_shape(&frame, [a, b]) {
             return Err(DiffError::OtherShapes { a: a.path().to_owned(), b: b.path().to_owned(), differing });
@@ -406,6 +428,7 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
         first,
         later,
         unusual,
+        other_models,
         inputs: None,
         short,
         nodes,
@@ -421,7 +444,17 @@ pub fn compare(a: &Side, b: &Side, known: Option<Known<'_>>, options: &Options) 
     Ok(if frame.order == Order::Unknown { report.without_order(options.tolerance) } else { report })
 }
 
-/// A map for the side that is not ours, where its names mean nothing.
+/// The families of two traces, where they differ and compute differently. (Weights may be converted from one family to an
+/// equivalent one.)
+fn other_models(a: &Side, b: &Side) -> Option<[String; 2]> {
+    let (a, b) = (a.trace.as_ref()?, b.trace.as_ref()?);
+    let family = |trace: &Trace| trace.about["family"].as_str().map(str::to_owned);
+    let families = [family(a)?, family(b)?];
+    let paths = |trace: &Trace| trace.nodes.iter().map(|node| node.path.clone()).collect::<Vec<_>>();
+    (families[0] != families[1] && paths(a) != paths(b)).then_some(families)
+}
+
+/// A proposed map for the other program, where its names are unknown.
 fn proposed(
     frame: &Frame,
     a: &Side,
@@ -438,7 +471,7 @@ fn proposed(
     Ok(propose::propose(frame, own, other, ordered)?)
 }
 
-/// What no name explains on the side that is not ours is looked for by its values.
+/// Tensors of the other program with unknown names are matched by their values.
 fn identify(frame: &Frame, a: &Side, b: &Side, bindings: &mut [Bindings; 2]) -> Result<(), DiffError> {
     let [of_a, of_b] = bindings;
     match (&a.trace, &b.trace) {

@@ -1,19 +1,19 @@
-//! Which node a name in someone else's dump means: node paths themselves, and the names that modules have in the schemes
-//! that weights are found by. A weight's module gives its node, since a node that owns a weight is that module's output.
+//! Which node a name in another program's dump means: node paths themselves, and module names of the schemes of weight names.
+//! The module of a weight gives the node, because a node that owns a weight is that module's output.
 
 use attnscope_graph::{FAMILIES, Stack};
 
-/// What a name means: a node, and how sure that is. Lower is surer.
+/// What a name means: a node, and a rank. Lower is more certain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Meaning {
     pub(super) rank: u8,
     pub(super) node: String,
 }
 
-/// More parts than any path or module's name has; a name of a dump may have thousands.
+/// More parts than any path or module name has; a hostile name may have thousands.
 pub(super) const MOST_PARTS: usize = 16;
 
-/// Modules without weights: the node they give, the node they read (`<` before it: what that node reads), their name.
+/// Modules without weights: the node of their output, the node of their input (`<` before it: that node's input), their name.
 const MODULES: &[(&str, &str, &str)] = &[
     ("{s}.{n}.out", "{s}.{n}.in", "{s}.layers.{n}"),
     ("{s}.{n}.out", "{s}.{n}.in", "{s}.block.{n}"),
@@ -37,6 +37,47 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("{s}.{n}.ffn.out", "<{s}.{n}.ffn.hidden", "{s}.blocks.{n}.mlp"),
     ("encoder.out", "src.embed_pos", "encoder"),
     ("decoder.out", "tgt.embed_pos", "decoder"),
+    // GPT-2. Dropout does nothing at inference.
+    ("tgt.embed_pos", "tgt.embed_pos", "transformer.drop"),
+    ("decoder.{n}.out", "decoder.{n}.in", "h.{n}"),
+    ("decoder.{n}.self_attn.out", "<decoder.{n}.self_attn.q", "h.{n}.attn"),
+    ("decoder.{n}.self_attn.weights", "<decoder.{n}.self_attn.q", "h.{n}.attn.1"),
+    ("decoder.{n}.self_attn.out", "decoder.{n}.self_attn.out", "h.{n}.attn.resid_dropout"),
+    ("decoder.{n}.ffn.out", "<decoder.{n}.ffn.hidden", "h.{n}.mlp"),
+    ("decoder.{n}.ffn.act", "decoder.{n}.ffn.hidden", "h.{n}.mlp.act"),
+    ("decoder.{n}.ffn.out", "decoder.{n}.ffn.out", "h.{n}.mlp.dropout"),
+    // Llama.
+    ("decoder.{n}.out", "decoder.{n}.in", "layers.{n}"),
+    ("decoder.{n}.self_attn.out", "<decoder.{n}.self_attn.q", "layers.{n}.self_attn"),
+    ("decoder.{n}.self_attn.weights", "<decoder.{n}.self_attn.q", "layers.{n}.self_attn.1"),
+    ("decoder.{n}.ffn.out", "<decoder.{n}.ffn.hidden", "layers.{n}.mlp"),
+    ("decoder.{n}.ffn.act", "decoder.{n}.ffn.hidden", "layers.{n}.mlp.act_fn"),
+    // BERT, which calls modules `output`, too.
+    ("src.embed_pos", "src.embed", "bert.embeddings"),
+    ("src.embed_pos", "src.embed_pos", "bert.embeddings.dropout"),
+    ("encoder.{n}.out", "encoder.{n}.in", "encoder.layer.{n}"),
+    ("encoder.{n}.self_attn.norm", "encoder.{n}.in", "encoder.layer.{n}.attention"),
+    ("encoder.{n}.self_attn.context", "<encoder.{n}.self_attn.q", "encoder.layer.{n}.attention.self"),
+    ("encoder.{n}.self_attn.weights", "<encoder.{n}.self_attn.q", "encoder.layer.{n}.attention.self.1"),
+    ("encoder.{n}.self_attn.norm", "encoder.{n}.self_attn.context", "encoder.layer.{n}.attention.output"),
+    ("encoder.{n}.self_attn.out", "encoder.{n}.self_attn.out", "encoder.layer.{n}.attention.output.dropout"),
+    ("encoder.{n}.ffn.act", "<encoder.{n}.ffn.hidden", "encoder.layer.{n}.intermediate"),
+    ("encoder.{n}.ffn.act", "encoder.{n}.ffn.hidden", "encoder.layer.{n}.intermediate.intermediate_act_fn"),
+    ("encoder.{n}.ffn.norm", "encoder.{n}.ffn.act", "encoder.layer.{n}.output"),
+    ("encoder.{n}.ffn.out", "encoder.{n}.ffn.out", "encoder.layer.{n}.output.dropout"),
+    ("head.act", "head.dense", "cls.predictions.transform.transform_act_fn"),
+    ("head.norm", "<head.dense", "cls.predictions.transform"),
+    ("logits", "<head.dense", "cls.predictions"),
+    ("logits", "<head.dense", "cls"),
+];
+
+/// Modules without a node, and the node before which they are computed.
+const BEFORE: &[(&str, &str)] = &[
+    ("decoder.{n}.self_attn.q", "h.{n}.attn.c_attn"),
+    ("decoder.0.in", "rotary_emb"),
+    ("decoder.0.in", "rotary_emb.1"),
+    ("decoder.{n}.self_attn.scores", "layers.{n}.self_attn.rotary_emb"),
+    ("decoder.{n}.self_attn.scores", "layers.{n}.self_attn.rotary_emb.1"),
 ];
 
 /// Names of whole inputs and outputs.
@@ -53,10 +94,10 @@ const PLAIN: &[(&str, &str)] = &[
     ("logits", "logits"),
 ];
 
-/// What stands before or after a module's name.
+/// Prefixes and suffixes of module names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port<'n> {
-    /// What it gives: the whole, or a part of several.
+    /// The output: whole, or one of several.
     Output(Option<&'n str>),
     /// What it reads.
     Input(Option<&'n str>),
@@ -77,10 +118,10 @@ impl Names {
             for &(node, module) in scheme.tables.iter().flat_map(|table| table.iter()) {
                 let module = module.trim_end_matches("^T");
                 let is_weight = node.ends_with(".weight") || node.ends_with(".bias") || module.contains('[');
-                // A shared table is looked up by both sides, and the name does not say which.
+                // A shared table is used by both sides, and the name does not say which; `output` alone can be any module's.
                 let other_side = (node.starts_with("src.") && module.starts_with("decoder."))
-                    || ["shared", "token_embd"].contains(&module);
-                // Without a stack's name before it, a single word (`norm`) could be anything: what holds the layers does.
+                    || ["shared", "token_embd", "output"].contains(&module);
+                // A single word (`norm`) is accepted only after the name of a stack.
                 let holders: &[Option<&str>] = match family.stacks.len() == 1 && !module.contains('.') {
                     true => &[Some("model"), Some("transformer"), Some("bert")],
                     false => &[None],
@@ -95,7 +136,7 @@ impl Names {
             }
         }
         modules.extend(MODULES.iter().map(|&(out, into, name)| (out, Some(into), name.split('.').collect())));
-        // The longest name is the most particular.
+        // The longest name is the most specific.
         modules.sort_by_key(|(_, _, parts)| std::cmp::Reverse(parts.len()));
         let plain = PLAIN.iter().map(|&(node, name)| (node, name.split('.').collect())).collect();
         Self { modules, plain }
@@ -130,10 +171,14 @@ impl Names {
                 Some(node.as_str()).filter(|n| !is_node(n)).and_then(|n| n.strip_suffix(".in"));
             let end = past_the_end.and_then(|n| n.split_once('.')).map(|(stack, _)| format!("{stack}.out"));
             add(2, end.or(Some(node)));
-            // The more particular name stands first in the table.
+            // The more specific name is first in the table.
             break;
         }
-        let (module, port) = split(&parts);
+        let (module, port) =
+            match self.modules.iter().any(|(out, _, name)| filled(out, name, &parts).is_some()) {
+                true => (parts.as_slice(), Port::Output(None)),
+                false => split(&parts),
+            };
         let is_first =
             |part: Option<&str>| matches!(part, None | Some("0" | "hidden_states" | "input" | "x"));
         for (out, into, pattern) in &self.modules {
@@ -143,16 +188,17 @@ impl Names {
                 continue;
             };
             match port {
-                Port::Output(part) if is_first(part) => add(3, Some(out)),
+                // A module with weights is the node itself; a module around it may do more.
+                Port::Output(part) if is_first(part) => add(if into.is_some() { 4 } else { 3 }, Some(out)),
                 Port::Output(Some("1")) if out.ends_with("_attn.out") => {
-                    add(3, out.strip_suffix("out").map(|path| format!("{path}weights")));
+                    add(4, out.strip_suffix("out").map(|path| format!("{path}weights")));
                 }
                 Port::Input(part) if is_first(part) => match into {
                     Some(Some(into)) => match into.strip_prefix('<') {
-                        Some(node) => add(4, reads(node)),
-                        None => add(4, Some(into)),
+                        Some(node) => add(5, reads(node)),
+                        None => add(5, Some(into)),
                     },
-                    _ => add(4, reads(&out)),
+                    _ => add(5, reads(&out)),
                 },
                 _ => {}
             }
@@ -162,7 +208,14 @@ impl Names {
     }
 }
 
-/// The name of the module alone, without what says which side of it was kept.
+/// For a module without a node: the path of the node before which it is computed.
+pub(super) fn computed_before(name: &str) -> Option<String> {
+    let name = plain(name);
+    let parts: Vec<&str> = name.split('.').collect();
+    BEFORE.iter().find_map(|(node, module)| filled(node, &module.split('.').collect::<Vec<_>>(), &parts))
+}
+
+/// The module's name without the suffix for its input or output.
 pub(super) fn module_of(name: &str) -> String {
     let name = plain(name);
     let parts: Vec<&str> = name.split('.').collect();
@@ -175,7 +228,7 @@ fn plain(name: &str) -> String {
     name.replace("::", ".").replace(['/', ':'], ".").trim_matches('.').to_owned()
 }
 
-/// A module's name and which side of it: `fc1.inputs.args.0`, `fc1.output`, `fc1_output`, `fc1`.
+/// A module's name, and whether it is its input or output: `fc1.inputs.args.0`, `fc1.output`, `fc1_output`, `fc1`.
 fn split<'p, 'n>(parts: &'p [&'n str]) -> (&'p [&'n str], Port<'n>) {
     let word = |part: &str| match part {
         "inputs" | "input" => Some(true),
@@ -206,7 +259,7 @@ fn filled(node: &str, pattern: &[&str], parts: &[&str]) -> Option<String> {
     let at = parts.len().checked_sub(pattern.len())?;
     let end = parts.get(at..)?;
     let before = at.checked_sub(1).and_then(|at| parts.get(at));
-    // A stack's name before the match is the node's own, or the match is by chance.
+    // A stack's name before the match must be the node's own, else the match is by chance.
     let stacks = (before.and_then(|before| stack_of(before)), stack_of(node.trim_start_matches('<')));
     if let (Some(before), Some(of_node)) = stacks
         && before != of_node
@@ -264,6 +317,11 @@ mod tests {
             ("cross_attentions.1", "decoder.1.cross_attn.weights"),
             ("encoder_hidden_states.1", "encoder.1.in"),
             ("encoder_hidden_states.2", "encoder.out"),
+            ("model.encoder.layers.0.fc1.output", "encoder.0.ffn.hidden"),
+            ("bert.encoder.layer.0.attention.output.dense", "encoder.0.self_attn.out"),
+            ("bert.encoder.layer.1.attention.output", "encoder.1.self_attn.norm"),
+            ("transformer.h.1.attn.resid_dropout", "decoder.1.self_attn.out"),
+            ("model.layers.0.mlp", "decoder.0.ffn.out"),
             ("MarianMTModel.outputs.logits", "logits"),
             ("MarianMTModel.model.decoder.inputs.kwargs.input_ids", "tgt.ids"),
             ("MarianMTModel.inputs.kwargs.input_ids", "src.ids"),

@@ -1,5 +1,6 @@
-//! In which order two dumps of others were computed, where no model says so: the order in which they were written, if it is
-//! one of calls, or that of the graph whose modules the names are. Where neither is known, nothing comes first.
+//! The order of computation of two dumps of other programs, where no model gives it: the order in which they were written, if
+//! it is that of the calls, or the order of the graph whose modules the names are. Where neither is known, there is no first
+//! divergence.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use attnscope_graph::{
     Architecture, EmbeddingNorm, Front, Graph, NodeId, NormPlace, Positions, Role, Stack, Wiring, build,
 };
 
-use super::names::{MOST_PARTS, Names, module_of};
+use super::names::{MOST_PARTS, Names, computed_before, module_of};
 use super::side::Side;
 
 /// Where the order of the compared nodes comes from.
@@ -23,7 +24,7 @@ pub enum Order {
     Names,
     /// The numbers at the start of the names.
     Numbers,
-    /// None is known.
+    /// No order is known.
     Unknown,
 }
 
@@ -40,9 +41,9 @@ impl Order {
     }
 }
 
-/// Layers of a graph that is built for the order of its names alone.
+/// Layers of a graph that is built only for the order of its names.
 const MOST_LAYERS: usize = 256;
-/// The part of neighbours, of all that are recognised, that may stand against the order of any model.
+/// The share of recognised neighbours that may contradict the order of a model.
 const MOST_INVERTED: f64 = 0.1;
 
 /// A graph with every node that a name may mean.
@@ -62,9 +63,10 @@ impl Scheme {
         let ends =
             |ends: &'static [&'static str]| move |name: &str| ends.iter().any(|end| name.ends_with(end));
         let audio = any(&ends(&["conv1", "conv2", "audio.mel", "input_features"]));
-        // T5 and Whisper norm first; others that do so end a stack with a norm.
+        // T5 and Whisper norm first, GPT-2 and Llama, too; others that do so end a stack with a norm.
         let pre = any(&|name| name.contains(".block.") || name.contains(".blocks."))
-            || any(&ends(&["coder.layer_norm", "coder.final_layer_norm", "ln_post", "decoder.ln"]));
+            || any(&ends(&["coder.layer_norm", "coder.final_layer_norm", "ln_post", "decoder.ln"]))
+            || any(&ends(&[".ln_1", ".ln_f", ".input_layernorm"]));
         let wiring = Wiring {
             gated: true,
             relative_bias: true,
@@ -92,7 +94,7 @@ impl Scheme {
         self.graph.find(&all.into_iter().next()?.node)
     }
 
-    /// A node's place among the parts of a model, whatever is done in which order within one.
+    /// The index of a node's part of the model, regardless of the order within the part.
     fn section(&self, node: NodeId) -> usize {
         let layers = MOST_LAYERS + 2;
         let before = |stack: Stack| if stack == Stack::Encoder { 0 } else { layers };
@@ -102,12 +104,12 @@ impl Scheme {
             Role::Entry(attnscope_graph::Side::Target, _) => layers,
             Role::Layer(stack, n, _) => before(stack) + 1 + n,
             Role::StackOut(Stack::Encoder) => layers - 1,
-            Role::StackOut(Stack::Decoder) | Role::Head(_) | Role::Logits => 2 * layers,
+            Role::StackOut(Stack::Decoder) | Role::Head(_) | Role::Block(..) | Role::Logits => 2 * layers,
         }
     }
 
-    /// The order of names that mean nodes. One that means none stands before the module that it is a part of; the others
-    /// have no place. `None` where fewer than half mean something.
+    /// The order of names that mean nodes. A name without a node comes before the module that it is a part of; the others have
+    /// no place. `None` where fewer than half have a meaning.
     fn ordered(&self, names: &[&str]) -> Option<Placed> {
         let mut placed: Vec<_> = Vec::new();
         let mut unplaced = Vec::new();
@@ -117,6 +119,8 @@ impl Scheme {
             if let Some(node) = self.meaning(name) {
                 meant += 1;
                 placed.push((node.index(), 1, Reverse(parts), i));
+            } else if let Some(node) = computed_before(name).and_then(|path| self.graph.find(&path)) {
+                placed.push((node.index(), 0, Reverse(parts), i));
             } else if let Some(node) = self.around(name) {
                 placed.push((node.index(), 0, Reverse(parts), i));
             } else {
@@ -136,7 +140,7 @@ impl Scheme {
         ends.find_map(|outer| self.meaning(outer))
     }
 
-    /// Whether names stand against the order of any model: `logits` before the encoder.
+    /// Whether the order of names contradicts every model: `logits` before the encoder.
     fn contradicts(&self, names: &[&str]) -> bool {
         let sections: Vec<usize> =
             names.iter().filter_map(|name| Some(self.section(self.meaning(name)?))).collect();
@@ -149,12 +153,12 @@ impl Scheme {
 pub(super) struct Placed {
     /// By their numbers in the dump.
     pub(super) tensors: Vec<usize>,
-    /// How many of them, from the first on, have a place; the others come last and are before nothing.
+    /// How many of them, from the first on, have a place; the others come last.
     pub(super) known: usize,
     pub(super) order: Order,
 }
 
-/// The tensors of A in the order of computation, as far as A, then B, then the names tell it.
+/// The tensors of A in the order of computation, from A, else from B, else from the names.
 pub(super) fn place(a: &Side, b: &Side, scheme: &Scheme) -> Placed {
     let names: Vec<&str> = a.dump.tensors().iter().map(|t| t.name.as_str()).collect();
     written(&a.dump, scheme)
@@ -163,13 +167,13 @@ pub(super) fn place(a: &Side, b: &Side, scheme: &Scheme) -> Placed {
         .unwrap_or_else(|| Placed { tensors: (0..names.len()).collect(), known: 0, order: Order::Unknown })
 }
 
-/// Whether a dump was written in the order of computation, as far as its names tell.
+/// Whether a dump was written in the order of computation, judged by its names.
 pub(super) fn is_call_order(side: &Side) -> bool {
     let names = side.dump.tensors().iter().map(|t| t.name.as_str());
     written(&side.dump, &Scheme::of(names)).is_some_and(|placed| placed.order == Order::Written)
 }
 
-/// The order in which a dump was written, if it is one of calls.
+/// The order in which a dump was written, if it is the order of the calls.
 fn written(dump: &Dump, scheme: &Scheme) -> Option<Placed> {
     let names: Vec<&str> = dump.tensors().iter().map(|t| t.name.as_str()).collect();
     let known = dump.written_in_order();
@@ -183,7 +187,7 @@ fn written(dump: &Dump, scheme: &Scheme) -> Option<Placed> {
     }
     match known == names.len() {
         true => Some(Placed { tensors: (0..known).collect(), known, order: Order::Written }),
-        // A debugger's tree leaves layers out, whose files are there all the same.
+        // A debugger's tree leaves layers out although their files exist.
         false => scheme
             .ordered(&names)
             .or_else(|| Some(Placed { tensors: (0..names.len()).collect(), known, order: Order::Written })),
@@ -203,7 +207,7 @@ fn like(names: &[&str], other: &Dump, scheme: &Scheme) -> Option<Placed> {
     (2 * known >= names.len()).then_some(Placed { tensors, known, order: theirs.order })
 }
 
-/// By the alphabet, as writers sort who keep no order: all names, or those of each type.
+/// Whether names are sorted alphabetically, as some writers do: all names, or those of each type.
 fn is_sorted(dump: &Dump) -> bool {
     let tensors = dump.tensors();
     // The last name of each type, of which there are few.
@@ -232,7 +236,7 @@ fn is_listing(names: &[&str]) -> bool {
     before > after
 }
 
-/// Names that begin with numbers of their own, as `012_encoder`, perhaps behind the same text.
+/// Names that begin with numbers, such as `012_encoder`, perhaps after a common prefix.
 fn numbered(names: &[&str]) -> Option<Placed> {
     let split = |name: &&str| {
         let start = name.find(|c: char| c.is_ascii_digit())?;
@@ -259,7 +263,7 @@ mod tests {
 
     #[test]
     fn module_names_of_every_scheme_are_ordered_as_they_are_computed() {
-        let orders: [&[&str]; 3] = [
+        let orders: [&[&str]; 6] = [
             &[
                 "model.encoder.embed_tokens",
                 "model.encoder.layers.0.self_attn.q_proj",
@@ -292,6 +296,67 @@ mod tests {
                 "encoder.ln_post",
                 "decoder.blocks.0.cross_attn.out",
                 "decoder.ln",
+            ],
+            // Models of one stack: GPT-2, Llama, BERT.
+            &[
+                "transformer.wte",
+                "transformer.wpe",
+                "transformer.drop",
+                "transformer.h.0.ln_1",
+                "transformer.h.0.attn.c_attn",
+                "transformer.h.0.attn.1",
+                "transformer.h.0.attn.c_proj",
+                "transformer.h.0.attn.resid_dropout",
+                "transformer.h.0.attn",
+                "transformer.h.0.ln_2",
+                "transformer.h.0.mlp.c_fc",
+                "transformer.h.0.mlp.act",
+                "transformer.h.0.mlp.c_proj",
+                "transformer.h.0.mlp",
+                "transformer.h.0",
+                "transformer.h.1.ln_1",
+                "transformer.ln_f",
+                "lm_head",
+            ],
+            &[
+                "model.embed_tokens",
+                "model.rotary_emb.1",
+                "model.rotary_emb",
+                "model.layers.0.input_layernorm",
+                "model.layers.0.self_attn.q_proj",
+                "model.layers.0.self_attn.v_proj",
+                "model.layers.0.self_attn.1",
+                "model.layers.0.self_attn.o_proj",
+                "model.layers.0.self_attn",
+                "model.layers.0.post_attention_layernorm",
+                "model.layers.0.mlp.gate_proj",
+                "model.layers.0.mlp.act_fn",
+                "model.layers.0.mlp.up_proj",
+                "model.layers.0.mlp.down_proj",
+                "model.layers.0.mlp",
+                "model.layers.0",
+                "model.norm",
+                "lm_head",
+            ],
+            &[
+                "bert.embeddings.word_embeddings",
+                "bert.embeddings.LayerNorm",
+                "bert.embeddings",
+                "bert.encoder.layer.0.attention.self.query",
+                "bert.encoder.layer.0.attention.self",
+                "bert.encoder.layer.0.attention.output.dense",
+                "bert.encoder.layer.0.attention.output.LayerNorm",
+                "bert.encoder.layer.0.attention.output",
+                "bert.encoder.layer.0.attention",
+                "bert.encoder.layer.0.intermediate.dense",
+                "bert.encoder.layer.0.intermediate",
+                "bert.encoder.layer.0.output.dense",
+                "bert.encoder.layer.0.output.LayerNorm",
+                "bert.encoder.layer.0.output",
+                "bert.encoder.layer.0",
+                "cls.predictions.transform.dense",
+                "cls.predictions.decoder",
+                "cls",
             ],
         ];
         for order in orders {

@@ -1,4 +1,4 @@
-//! Which tensor of each side belongs to which node: by a map, by names, then by what the values are.
+//! Which tensor of each side belongs to which node: by a map, by names, then by equal values.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ pub(super) struct Bound {
     /// Its number in the dump.
     pub(super) tensor: usize,
     pub(super) layout: Layout,
-    /// What the values are multiplied by to be the node's, for a tensor that was found by its values.
+    /// The factor between the tensor and the node, for a tensor that was found by its values.
     pub(super) scale: f64,
     /// Found by its values, not by its name.
     pub(super) by_values: bool,
@@ -29,7 +29,7 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
-    /// By the user's map, then by names. With them, for each line of the map, what became of it.
+    /// Pairs by the user's map, then by names. Also returns the state of each line of the map.
     pub(super) fn by_name(side: &Side, frame: &Frame, map: &NameMap) -> (Self, Vec<LineUse>) {
         let names = Names::new();
         let mut best: Vec<Option<(u8, Bound)>> = (0..frame.nodes.len()).map(|_| None).collect();
@@ -79,12 +79,12 @@ impl Bindings {
     }
 }
 
-/// What became of a line of the map on one side.
+/// The state of a line of the map on one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineUse {
     /// It named a tensor's node.
     Used,
-    /// It did, but their shapes do not fit.
+    /// It named one, but the shapes do not fit.
     ShapeDiffers,
     NotUsed,
 }
@@ -100,7 +100,7 @@ pub struct UnusedLine {
     pub why: String,
 }
 
-/// The lines of the map that no tensor of either side was found by.
+/// The lines of the map that matched no tensor of either side.
 pub(super) fn unused(
     map: &NameMap,
     frame: &Frame,
@@ -139,7 +139,7 @@ pub(super) fn fitting(frame: &Frame, node: usize, tensor: &DumpTensor) -> Vec<La
     }
 }
 
-/// A tensor that is a node's by its name but does not have its shape: the name, the node's shape and its own.
+/// A tensor with the name of a node but another shape: the name, the node's shape and its own.
 pub(super) fn other_shape(frame: &Frame, sides: [&Side; 2]) -> Option<(String, [Vec<usize>; 2])> {
     let names = Names::new();
     let is_node = |path: &str| frame.find(path).is_some();
@@ -161,7 +161,7 @@ pub(super) fn load(side: &Side, bound: &Bound) -> Result<Vec<f64>, Error> {
     Ok(if bound.scale == 1.0 { values } else { values.into_iter().map(|x| x * bound.scale).collect() })
 }
 
-/// A node's values, in its order, some at a time where they lie in it.
+/// A node's values, in its order; in pieces where the layout is the same.
 pub(super) fn pieces(side: &Side, bound: &Bound) -> Result<Box<dyn Pieces>, Error> {
     if bound.layout == Layout::Same && bound.scale == 1.0 {
         return Ok(Box::new(side.pieces(&side.dump.tensors()[bound.tensor])?));
@@ -169,12 +169,16 @@ pub(super) fn pieces(side: &Side, bound: &Bound) -> Result<Box<dyn Pieces>, Erro
     Ok(Box::new(InMemory(load(side, bound)?)))
 }
 
-/// Tensors with more values than this are not looked for by their values.
+/// Tensors with more values than this are not matched by their values.
 const MOST_VALUES: usize = 1 << 26;
-/// How close values are that are called the same, in terms of the largest.
-const SAME: f64 = 1e-4;
+/// The relative difference up to which values are called equal.
+pub(super) const SAME: f64 = 1e-4;
 
-/// What stays the same however values are laid out.
+/// A factor nearer to 1 than this counts as 1: slightly different values have such a factor by chance, and it would hide the
+/// difference.
+const NO_FACTOR: f64 = 0.01;
+
+/// Statistics that do not depend on the layout.
 #[derive(Clone, Copy)]
 struct Print {
     count: usize,
@@ -200,7 +204,7 @@ impl Print {
         Ok((largest.is_finite() && rms > 0.0).then_some(Self { count: from, largest, rms }))
     }
 
-    /// Whether one may be the other, of as many values, up to a scale.
+    /// Whether two tensors may be equal up to a scale.
     fn alike(&self, other: &Self) -> bool {
         let (a, b) = (self.largest / self.rms, other.largest / other.rms);
         (a - b).abs() <= 1e-3 * a
@@ -233,7 +237,7 @@ pub(super) fn by_values(
     }
     for i in left {
         let Some(tensor) = Some(&side.dump.tensors()[i]).filter(small) else { continue };
-        // Values of a type that is not read identify nothing.
+        // Values of an unread type cannot be matched.
         let Ok(Some(print)) = Print::of(side, tensor) else { continue };
         let same_count = prints.get(&print.count).map(Vec::as_slice).unwrap_or_default();
         let alike: Vec<usize> =
@@ -265,7 +269,7 @@ fn identified(
     for layout in fitting(frame, node, tensor) {
         let values = layout.apply(values.clone());
         let scale = ratio(expected, &values);
-        let near = (scale - 1.0).abs() < 1e-5;
+        let near = (scale - 1.0).abs() < NO_FACTOR;
         let scale = if near { 1.0 } else { scale };
         let scaled: Vec<f64> = values.iter().map(|x| x * scale).collect();
         let measure = Measure::of(expected, &scaled);
@@ -276,7 +280,7 @@ fn identified(
     Ok(None)
 }
 
-/// The number that brings `b` nearest to `a`.
+/// The factor that brings `b` nearest to `a`.
 pub(super) fn ratio(a: &[f64], b: &[f64]) -> f64 {
     let both = a.iter().zip(b).filter(|(a, b)| a.is_finite() && b.is_finite());
     let (products, squares) = both.fold((0.0, 0.0), |(p, s), (a, b)| (p + a * b, s + b * b));

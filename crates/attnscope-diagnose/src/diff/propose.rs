@@ -1,5 +1,5 @@
-//! A map for a dump whose names say nothing: which tensor may be which node, by values, shapes and order, written as a map
-//! has it. It is shown and never used: the user decides.
+//! Proposes a map for a dump with unknown names: which tensor may be which node, by values, shapes and order. It is only shown:
+//! the user decides. Where no values are equal, a line is a comment without effect.
 
 use std::collections::HashSet;
 
@@ -7,39 +7,41 @@ use attnscope_checkpoint::Error;
 
 use super::frame::Frame;
 use super::generalise::{Named, generalised};
+use super::grain::Grain;
 use super::map::NameMap;
-use super::pair::{Bindings, fitting};
+use super::measure::{FLOOR, Measure};
+use super::pair::{Bindings, SAME, fitting};
 use super::side::Side;
 
-/// A map that the user may take over.
+/// A map that the user may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// Lines of the map, each with a remark that says what speaks for it.
+    /// Lines of the map, each with a comment that gives the evidence.
     pub lines: Vec<String>,
-    /// How many tensors the lines are about, and how many were unmatched by name.
+    /// How many tensors the lines cover, and how many were unmatched by name.
     pub tensors: [usize; 2],
 }
 
-/// Values of a tensor that are looked at.
+/// How many values of a tensor are compared.
 const SAMPLE: usize = 2048;
 /// Tensors with more values than this are not read for a proposal.
 const MOST_VALUES: usize = 1 << 24;
-/// Tensors and nodes beyond which no order is worked out.
+/// With more tensors and nodes than this, no order is computed.
 const MOST_PAIRS: usize = 4 << 20;
-/// A cosine from which values speak for a pair.
+/// The least cosine that counts as evidence for a pair.
 const ALIKE: f64 = 0.5;
-/// What a shape that fits counts, in terms of a cosine; and names that have every word in common.
+/// The weight of a fitting shape, and of names with all words in common, relative to a cosine.
 const FITS: f64 = 0.05;
 const NAMED: f64 = 0.3;
 
-/// What speaks for a pair.
+/// The evidence for a pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Evidence {
     /// The values are the same up to a scale.
     Values,
-    /// They are alike: their cosine.
+    /// They are similar: their cosine.
     Alike(f64),
-    /// Shape, place and name only.
+    /// Only shape, place and name.
     Order,
 }
 
@@ -71,7 +73,8 @@ pub(super) fn propose(
         }
     }
     let search = Search { frame, own, other };
-    // What the found ones have in common names others: layers repeat.
+    pairs.extend(search.by_equality(&pairs)?);
+    // Patterns of the pairs found so far give more pairs, because layers repeat.
     let found = lines(frame, side, &pairs);
     pairs.extend(search.by_patterns(&found, &pairs));
     pairs.extend(search.by_order(&pairs, ordered)?);
@@ -106,6 +109,51 @@ impl Search<'_> {
         !fitting(self.frame, node, &self.other.0.dump.tensors()[tensor]).is_empty()
     }
 
+    /// Tensors with the values of a node that is already matched: a second name. A wrapper module, or dropout, returns its
+    /// input.
+    fn by_equality(&self, pairs: &[Pair]) -> Result<Vec<Pair>, Error> {
+        let (tensors, _) = self.open(pairs);
+        let all = self.other.0.dump.tensors();
+        let counts: HashSet<usize> = tensors.iter().map(|&tensor| all[tensor].elements()).collect();
+        let nodes: Vec<usize> = (0..self.frame.nodes.len())
+            .filter(|&node| {
+                let bound = self.own.1.of[node].as_ref();
+                bound.is_some_and(|b| counts.contains(&self.own.0.dump.tensors()[b.tensor].elements()))
+            })
+            .collect();
+        if tensors.len().saturating_mul(nodes.len()) > MOST_PAIRS {
+            return Ok(Vec::new());
+        }
+        let samples: Vec<Option<Sample>> =
+            nodes.iter().map(|&node| self.sample(node)).collect::<Result<_, _>>()?;
+        let mut found = Vec::new();
+        for tensor in tensors.into_iter().filter(|&tensor| all[tensor].elements() <= MOST_VALUES) {
+            // A tensor of an unread type is no node.
+            let Ok(values) = self.other.0.dump.read(&all[tensor]) else { continue };
+            let near = Grain::of(&values, 1.0).map_or(SAME, |grain| SAME.max(FLOOR * grain.unit()));
+            let mut nearest: Option<(f64, usize)> = None;
+            for (&node, sample) in nodes.iter().zip(&samples) {
+                let Some(sample) = sample else { continue };
+                for layout in fitting(self.frame, node, &all[tensor]).into_iter().take(2) {
+                    let place = layout.places();
+                    let theirs: Vec<f64> = sample
+                        .at
+                        .iter()
+                        .map(|&i| values.get(place(i)).copied().unwrap_or(f64::NAN))
+                        .collect();
+                    let measure = Measure::of(&sample.values, &theirs);
+                    let relative = measure.relative();
+                    let is_nearer = nearest.is_none_or(|(least, _)| relative < least);
+                    if measure.apart == 0 && measure.scale > 0.0 && relative < near && is_nearer {
+                        nearest = Some((relative, node));
+                    }
+                }
+            }
+            found.extend(nearest.map(|(_, node)| Pair { tensor, node, evidence: Evidence::Values }));
+        }
+        Ok(found)
+    }
+
     /// Further tensors that the patterns of the pairs give a node.
     fn by_patterns(&self, lines: &[String], pairs: &[Pair]) -> Vec<Pair> {
         let Ok(map) = NameMap::parse(std::path::Path::new("proposal"), &lines.join("\n")) else {
@@ -122,8 +170,7 @@ impl Search<'_> {
         tensors.into_iter().filter_map(pair).collect()
     }
 
-    /// What is left, paired so that the sum of what speaks for the pairs is largest; in the same order on both sides, where
-    /// both have one.
+    /// Pairs the rest so that the total evidence is largest; in the same order on both sides, where both have one.
     fn by_order(&self, pairs: &[Pair], ordered: bool) -> Result<Vec<Pair>, Error> {
         let (tensors, nodes) = self.open(pairs);
         if tensors.is_empty() || tensors.len().saturating_mul(nodes.len()) > MOST_PAIRS {
@@ -144,7 +191,7 @@ impl Search<'_> {
         Ok(chosen.into_iter().map(pair).collect())
     }
 
-    /// What speaks for a pair, and how much; 0 where the shapes do not fit.
+    /// The evidence for a pair and its weight; 0 where the shapes do not fit.
     fn score(
         &self,
         tensor: usize,
@@ -182,7 +229,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let values = super::pair::load(self.own.0, bound)?;
-        // An odd step, so that not always the same feature is looked at.
+        // An odd step, so that different features are sampled.
         let step = (values.len() / SAMPLE).max(1) | 1;
         let at: Vec<usize> = (0..values.len()).step_by(step).collect();
         Ok(Some(Sample { values: at.iter().map(|&i| values[i]).collect(), at }))
@@ -204,7 +251,7 @@ fn cosine(a: &[f64], b: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// How many words two names have in common, whole or abbreviated, of all that they have: 1 for `enc0.attn.q` and
-/// `encoder.0.attn.query`. Numbers that differ are half in common, since layers may be counted from 0 or 1.
+/// `encoder.0.attn.query`. Different numbers count half, because layers may be counted from 0 or 1.
 fn words_in_common(name: &str, path: &str) -> f64 {
     let (name, path) = (words(name), words(path));
     let number = |word: &str| word.parse::<u64>().ok();
@@ -224,7 +271,7 @@ fn words_in_common(name: &str, path: &str) -> f64 {
     2.0 * common / (name.len() + path.len()).max(1) as f64
 }
 
-/// Letters and digits that stand together, in small letters.
+/// Words of letters and numbers, in lower case.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut last = ' ';
@@ -268,7 +315,7 @@ fn aligned(scores: &[Vec<(f64, Evidence)>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Without an order: the best pair, then the best of what is left, as long as more than the shape speaks for it.
+/// Without an order: the best pair, then the best of the rest, as long as there is more evidence than the shape.
 fn best_first(scores: &[Vec<(f64, Evidence)>]) -> Vec<(usize, usize)> {
     let mut all: Vec<(f64, usize, usize)> = Vec::new();
     for (r, row) in scores.iter().enumerate() {
@@ -309,7 +356,7 @@ mod tests {
     #[test]
     fn order_and_scores_decide_together() {
         let s = |x: f64| (x, Evidence::Order);
-        // The second tensor is like the first node, but comes after one that is like the third.
+        // The second tensor is similar to the first node, but comes after one that is similar to the third.
         let scores = vec![vec![s(0.1), s(0.0), s(0.9)], vec![s(0.5), s(0.2), s(0.1)]];
         assert_eq!(aligned(&scores), [(0, 2)]);
         assert_eq!(best_first(&[vec![s(0.6), s(0.9)], vec![s(0.55), s(0.8)]]), [(0, 1), (1, 0)]);

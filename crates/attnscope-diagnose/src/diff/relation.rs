@@ -1,6 +1,6 @@
-//! The simple things that turn one tensor into another: a closed set, each with its name in JSON and its sentence.
+//! The simple relations between two tensors: a closed set, each with its name in JSON and its sentence.
 
-use attnscope_graph::{Activation, NormKind, Positions, Squash};
+use attnscope_graph::{Activation, NormKind, Normaliser, Positions};
 use serde_json::{Value, json};
 
 /// What turns the expected tensor into the one that was found.
@@ -15,7 +15,7 @@ pub enum Relation {
     Scale {
         /// The number.
         factor: f64,
-        /// What it is of the model's sizes, where it is something: `√d_head`.
+        /// The factor in terms of the model's sizes, where it is one: `√d_head`.
         known: Option<String>,
     },
     /// Rows and columns exchanged.
@@ -25,14 +25,14 @@ pub enum Relation {
     },
     /// Heads in another order.
     PermutedHeads {
-        /// `order[h]` is the head that stands in the place of head `h`.
+        /// `order[h]` is the head found in the place of head `h`.
         order: Vec<usize>,
         /// The weight whose columns are permuted, where the tensor itself is not.
         weight: Option<String>,
     },
     /// The two halves of the features exchanged.
     SwappedHalves,
-    /// Features that should stand in two halves alternate, or the other way round.
+    /// Features that should be in two halves are interleaved, or the other way round.
     Interleaved,
     /// Positions moved along the sequence.
     OffByOnePosition {
@@ -46,11 +46,11 @@ pub enum Relation {
         /// The weight.
         weight: String,
     },
-    /// The same vector added at every position, which is no weight of the node.
+    /// The same vector added at every position, which is not a weight of the node.
     AddedVector,
     /// A norm with another epsilon.
     OtherEps {
-        /// The first of those in use that explain the values.
+        /// The first common epsilon that explains the values.
         eps: f64,
         /// The one that the wiring gives.
         expected: f64,
@@ -69,7 +69,7 @@ pub enum Relation {
         /// The one that explains the values.
         kind: NormKind,
     },
-    /// A step that lets its input through as it is.
+    /// A step that returns its input unchanged.
     NotApplied,
     /// Another activation.
     OtherActivation {
@@ -79,9 +79,9 @@ pub enum Relation {
         expected: Activation,
     },
     /// Another function from scores to weights.
-    OtherSquash {
+    OtherNormaliser {
         /// The one that explains the values.
-        squash: Squash,
+        normaliser: Normaliser,
     },
     /// The softmax runs along another axis than the keys.
     SoftmaxAxis {
@@ -112,7 +112,7 @@ pub enum Relation {
         /// Which.
         how: OtherBucket,
     },
-    /// Two tensors of an attention stand in each other's place after they were projected.
+    /// Two tensors of an attention are exchanged after the projection.
     SwappedInputs {
         /// Which: `k` and `v`.
         tensors: [&'static str; 2],
@@ -122,7 +122,7 @@ pub enum Relation {
         /// `split`, `merge` or `both`.
         at: &'static str,
     },
-    /// Heads and positions are not exchanged where heads are cut out of the features or put together.
+    /// Heads and positions are not transposed where heads are split or merged.
     HeadsNotTransposed {
         /// `split`, `merge` or `both`.
         at: &'static str,
@@ -140,7 +140,7 @@ pub enum Relation {
         weight: String,
         /// What shares a scale.
         scales: &'static str,
-        /// Whether what is multiplied by it is rounded to 8 bits, too.
+        /// Whether its input is rounded to 8 bits, too.
         activations: bool,
     },
     /// A weight rounded to a shorter type.
@@ -150,7 +150,7 @@ pub enum Relation {
         /// `f16` or `bf16`.
         to: &'static str,
     },
-    /// The rows of a table are moved: every token has another's.
+    /// The rows of a table are shifted: every token has another token's row.
     RolledRows {
         /// The table.
         weight: String,
@@ -167,12 +167,12 @@ pub enum Relation {
         /// The way that explains the values.
         kind: Positions,
     },
-    /// A sublayer's output added another number of times.
+    /// A sublayer's output has another residual scale.
     OtherResidualGain {
         /// How often.
         gain: f32,
     },
-    /// The stream is added another number of times to a sublayer's output.
+    /// The stream is multiplied by another number before a sublayer's output is added.
     ResidualScale {
         /// How often.
         scale: f64,
@@ -196,6 +196,13 @@ pub enum Relation {
     OtherLayer {
         /// Whose weights.
         node: String,
+    },
+    /// Two layers of a weight file are exchanged.
+    SwappedLayers {
+        /// `encoder` or `decoder`.
+        stack: &'static str,
+        /// Which.
+        layers: [usize; 2],
     },
     /// Only a few features differ, at every position: rows of a weight.
     CorruptedRow {
@@ -223,10 +230,10 @@ pub enum Relation {
     WeightSlice {
         /// The weight.
         weight: String,
-        /// The axes along which not everything differs, each with the places that do.
+        /// The axes along which only a part differs, each with the indices that do.
         axes: Vec<(WeightAxis, Vec<usize>)>,
     },
-    /// A few cells, which are no whole row, column or feature.
+    /// A few single cells, not a whole row, column or feature.
     SomeCells {
         /// Where they are.
         cells: Vec<Vec<usize>>,
@@ -238,7 +245,7 @@ pub enum Relation {
     },
     /// A weight that one file does not have.
     MissingWeight,
-    /// Values that are not numbers on one side.
+    /// NaN on one side only.
     NotANumber {
         /// How many cells.
         cells: usize,
@@ -250,7 +257,7 @@ pub enum Relation {
     },
 }
 
-/// Names every relation once: `name` is exhaustive, and the table in docs/diff.md is made of the same rows.
+/// Lists every relation once: `name` is exhaustive, and the table in docs/diff.md is made from the same rows.
 macro_rules! named {
     ($($variant:ident $name:literal: $meaning:literal;)*) => {
         impl Relation {
@@ -273,17 +280,17 @@ named! {
     Transpose "transpose": "rows and columns exchanged, of the tensor or of a square weight";
     PermutedHeads "permuted_heads": "heads in another order";
     SwappedHalves "swapped_halves": "the two halves of the features exchanged";
-    Interleaved "interleaved": "features alternate where they should stand in two halves, or the other way round";
+    Interleaved "interleaved": "features are interleaved where they should be in two halves, or the other way round";
     OffByOnePosition "off_by_one_position": "positions moved along the sequence, or another row of the position table for position 0";
     MissingBias "missing_bias": "a bias that is not added";
-    AddedVector "added_vector": "the same vector added at every position, which is no weight of the node";
+    AddedVector "added_vector": "the same vector added at every position, which is not a weight of the node";
     OtherEps "other_eps": "a norm with another epsilon";
     UnbiasedStd "unbiased_std": "a norm that divides the variance by n − 1";
     EpsOutsideRoot "eps_outside_root": "a norm that adds eps after the root, not under it";
     OtherNorm "other_norm": "LayerNorm in place of RMSNorm, or the other way round";
-    NotApplied "not_applied": "a step that hands on its input";
+    NotApplied "not_applied": "a step that returns its input";
     OtherActivation "other_activation": "another activation";
-    OtherSquash "other_squash": "a sigmoid in place of the softmax, or the other way round";
+    OtherNormaliser "other_squash": "a sigmoid in place of the softmax, or the other way round";
     SoftmaxAxis "softmax_axis": "the softmax runs over the queries or the heads, not over the keys";
     MaskAfterSoftmax "mask_after_softmax": "masked weights are set to 0 after the softmax, and rows do not sum to 1";
     CausalOffset "causal_offset": "a causal mask that is off by one position";
@@ -291,21 +298,22 @@ named! {
     MaskTooWide "mask_too_wide": "a mask that hides more than it should";
     BiasNotAdded "bias_not_added": "the relative bias is not added";
     OtherBucket "other_bucket": "relative distances take other rows of the bias table: off by one, the other direction, another largest distance";
-    SwappedInputs "swapped_inputs": "keys and values, or queries and keys, in each other's place after they were projected";
+    SwappedInputs "swapped_inputs": "keys and values, or queries and keys, exchanged after the projection";
     InterleavedHeads "interleaved_heads": "neighbouring features belong to different heads";
-    HeadsNotTransposed "heads_not_transposed": "heads cut or merged without exchanging heads and positions";
+    HeadsNotTransposed "heads_not_transposed": "heads split or merged without transposing heads and positions";
     LowerPrecision "lower_precision": "one part alone, as an attention, is computed in f16 or bf16";
     RoundedWeight "rounded_weight": "a weight rounded to f16 or bf16";
     RolledRows "rolled_rows": "the rows of an embedding table moved by one or two";
     Quantised "quantised": "a weight rounded to 8-bit integers, with or without what it is multiplied by";
     Dropout "dropout": "dropout left on: random zeros, and the rest times 1/(1 − p)";
     OtherPositions "other_positions": "positions computed in another way";
-    OtherResidualGain "other_residual_gain": "a sublayer's output added another number of times";
+    OtherResidualGain "other_residual_gain": "a sublayer's output with another residual scale";
     ResidualScale "residual_scale": "the stream added twice, or not at all, to a sublayer's output";
     OtherResidual "other_residual": "another stream is added";
     OtherInput "other_input": "computed from another tensor than the wiring says";
     OtherWeights "other_weights": "computed with the weights of another node of the same layer";
     OtherLayer "other_layer": "computed with the weights of another layer";
+    SwappedLayers "swapped_layers": "two whole layers exchanged (`--checkpoint`)";
     CorruptedRow "corrupted_row": "a few features differ, at every position: rows of a weight";
     SomeHeads "some_heads": "only some heads differ";
     SomeRows "some_rows": "only some rows of the batch differ";
@@ -374,7 +382,7 @@ impl WeightAxis {
 }
 
 impl Relation {
-    /// What is particular about it, for programs.
+    /// Its details, for programs.
     pub fn detail(&self) -> Value {
         match self {
             Self::Cast { to } => json!({ "to": to }),
@@ -404,7 +412,7 @@ impl Relation {
             Self::OtherActivation { activation, expected } => {
                 json!({ "activation": activation, "expected": expected })
             }
-            Self::OtherSquash { squash } => json!({ "squash": squash }),
+            Self::OtherNormaliser { normaliser } => json!({ "squash": normaliser }),
             Self::MaskNotApplied { which } => json!({ "mask": which }),
             Self::MaskTooWide { mask } => json!({ "mask": mask }),
             Self::OtherPositions { kind } => json!({ "positions": kind }),
@@ -413,6 +421,7 @@ impl Relation {
             | Self::OtherInput { node }
             | Self::OtherWeights { node }
             | Self::OtherLayer { node } => json!({ "node": node }),
+            Self::SwappedLayers { stack, layers } => json!({ "stack": stack, "layers": layers }),
             Self::CorruptedRow { rows, weight } => json!({ "rows": rows, "weight": weight }),
             Self::SomeHeads { heads } => json!({ "heads": heads }),
             Self::SomeRows { rows } => json!({ "rows": rows }),
@@ -437,7 +446,7 @@ impl Relation {
         }
     }
 
-    /// Whether the two tensors say the same all the same: a shorter type keeps what it can.
+    /// Whether the relation is harmless: the same values, rounded to a shorter type.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Cast { .. })
     }

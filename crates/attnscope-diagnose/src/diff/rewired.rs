@@ -1,5 +1,5 @@
-//! What explains a node that does not follow from its inputs: the usual mistakes at the node itself and at every step
-//! between it and the tensors that were dumped, then what shows in the two tensors alone.
+//! Explains a node that does not follow from its inputs: tries the usual mistakes at the node and at every step between it and
+//! the dumped tensors, then relations of the two tensors alone.
 
 use attnscope_checkpoint::Error;
 use attnscope_graph::Op;
@@ -11,7 +11,7 @@ use super::lab::{Extent, Lab, Made, Test};
 use super::relation::Relation;
 use crate::rounding::Rounding;
 
-/// Explanations that are told; of more that fit, the others say nothing.
+/// The most explanations that are reported.
 const MOST_FITS: usize = 6;
 
 /// A node that was found to differ from what its own inputs give.
@@ -22,7 +22,7 @@ pub(super) struct Suspect<'s, 'a> {
     local: &'s Local,
 }
 
-/// What explains a node, the likeliest first, each with the step that it is about where that is not the node itself.
+/// The explanations of a node, the most likely first, each with its step where that is not the node itself.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub(super) relation: Relation,
@@ -56,7 +56,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
             }
             next += 1;
         }
-        // Nearest first: a later step hides less.
+        // The nearest step first.
         all[1..].sort_unstable_by(|a, b| b.cmp(a));
         let rounding = Rounding::new(judge.gap_precision(node, tensors)?, judge.cells);
         let lab = Lab::new(judge, node, local, [tensors, given], rounding);
@@ -90,7 +90,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
         Ok(direct::part(&two, self.steps.weight_path(self.node, 0)).map(Found::from))
     }
 
-    /// A part in half precision, which is what differences near a bound are like, if they are like anything.
+    /// A part in half precision, which is the usual cause of differences near a bound.
     pub(super) fn likeness(&self) -> Result<Option<Relation>, Error> {
         let wirings = self.steps.all.iter().flat_map(|&step| self.steps.wirings(step));
         let closer = wirings.filter(|candidate| matches!(candidate.test, Test::Closer(_))).collect();
@@ -108,7 +108,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
         }
     }
 
-    /// Those of the candidates that explain the node; costly ones where no other does.
+    /// The candidates that explain the node; costly ones are tried only where no other does.
     fn fitting(&self, candidates: Vec<Candidate<'a>>) -> Result<Option<Found>, Error> {
         let mut fits: Vec<(Relation, usize)> = Vec::new();
         for costly in [false, true] {
@@ -153,7 +153,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
         Ok(dropout(&added.kept.values, &bare, &allowed))
     }
 
-    /// What was done to a matrix alone shows once the bias is taken off.
+    /// A change of the matrix alone is seen after the bias is subtracted.
     fn without_own_bias(&self, two: &Two<'_>) -> Option<Relation> {
         let node = self.lab.judge.node(self.node);
         let own = self.lab.judge.weights_of(node)?;
@@ -172,7 +172,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
     }
 }
 
-/// One more that fits. Epsilons that cannot be told apart are one explanation.
+/// Adds an explanation. Epsilons that cannot be distinguished are one explanation.
 fn add(fits: &mut Vec<(Relation, usize)>, candidate: &Candidate<'_>) {
     if let Relation::OtherEps { eps, .. } = candidate.relation {
         for (relation, step) in fits.iter_mut() {

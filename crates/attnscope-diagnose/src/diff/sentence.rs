@@ -1,11 +1,12 @@
 //! Each relation as a sentence.
 
-use attnscope_graph::{NormKind, Squash};
+use attnscope_graph::figures;
+use attnscope_graph::{NormKind, Normaliser};
 use serde_json::Value;
 
 use super::relation::{OtherBucket, Relation, WeightAxis};
 
-/// Numbers, or ranges of them, that a sentence lists before it breaks off.
+/// The most numbers or ranges that a sentence lists.
 const MOST_WORDS: usize = 12;
 
 impl Relation {
@@ -14,10 +15,10 @@ impl Relation {
         match self {
             Self::Cast { to } => format!("{it} holds the same values, rounded to {to}"),
             Self::Scale { factor, known } => {
-                let factor = trimmed(*factor);
+                let factor = factor_text(*factor);
                 match known.as_ref().filter(|known| **known != factor) {
-                    Some(known) => format!("{it} is what was expected, times {factor}, which is {known}"),
-                    None => format!("{it} is what was expected, times {factor}"),
+                    Some(known) => format!("{it} is the expected tensor times {factor} ({known})"),
+                    None => format!("{it} is the expected tensor times {factor}"),
                 }
             }
             Self::Transpose { weight: Some(weight) } => format!("{it} is what {weight} gives, transposed"),
@@ -31,7 +32,7 @@ impl Relation {
             Self::SwappedHalves => format!("{it} has the two halves of its features exchanged"),
             Self::Interleaved => {
                 format!(
-                    "{it} has features that alternate where the other has two halves, or the other way round"
+                    "{it} has interleaved features where the other has two halves, or the other way round"
                 )
             }
             Self::OffByOnePosition { by, offset: Some(offset) } => {
@@ -70,12 +71,12 @@ impl Relation {
                 format!("{it} has a causal mask that is off by one: a query does not see its own position")
             }
             Self::OtherBucket { how } => format!("{it} has another relative bias: {}", how.words()),
-            Self::SwappedInputs { tensors: [a, b] } => format!("{it} has {a} and {b} in each other's place"),
+            Self::SwappedInputs { tensors: [a, b] } => format!("{it} has {a} and {b} exchanged"),
             Self::InterleavedHeads { at } => {
                 format!("{it} {} with neighbouring features in different heads (interleaved)", head_step(at))
             }
             Self::HeadsNotTransposed { at } => {
-                format!("{it} {} without exchanging heads and positions", head_step(at))
+                format!("{it} {} without transposing heads and positions", head_step(at))
             }
             Self::LowerPrecision { to, part } => {
                 format!("{it} is what comes out when {part} alone is computed in {to}")
@@ -89,7 +90,7 @@ impl Relation {
                 format!("{it} is what {weight} gives with its rows moved by {by}")
             }
             Self::ResidualScale { scale: 0.0 } => format!("{it} leaves the stream out of the sum"),
-            Self::ResidualScale { scale } => format!("{it} adds the stream {scale} times"),
+            Self::ResidualScale { scale } => format!("{it} adds the stream times {scale}"),
             Self::Dropout { p } => {
                 format!(
                     "{it} has dropout left on: p = {p:.3}, some cells are 0 and the others are larger by 1/(1 − p)"
@@ -105,10 +106,10 @@ impl Relation {
             Self::OtherActivation { activation, expected } => {
                 format!("{it} is what {} gives in place of {}", activation.name(), expected.name())
             }
-            Self::OtherSquash { squash: Squash::Sigmoid } => {
+            Self::OtherNormaliser { normaliser: Normaliser::Sigmoid } => {
                 format!("{it} is what a sigmoid gives in place of a softmax")
             }
-            Self::OtherSquash { squash: Squash::Softmax } => {
+            Self::OtherNormaliser { normaliser: Normaliser::Softmax } => {
                 format!("{it} is what a softmax gives in place of a sigmoid")
             }
             Self::MaskNotApplied { which } => format!("{it} does not hide {which}"),
@@ -122,11 +123,14 @@ impl Relation {
             Self::OtherResidualGain { gain: 0.0 } => {
                 format!("{it} leaves the sublayer's output out of the sum")
             }
-            Self::OtherResidualGain { gain } => format!("{it} adds the sublayer's output {gain} times"),
+            Self::OtherResidualGain { gain } => format!("{it} adds the sublayer's output times {gain}"),
             Self::OtherResidual { node } => format!("{it} adds {node} in place of the stream"),
             Self::OtherInput { node } => format!("{it} is computed from {node}"),
             Self::OtherWeights { node } => format!("{it} is what the weights of {node} give"),
             Self::OtherLayer { node } => format!("{it} is what the weights of another layer give, of {node}"),
+            Self::SwappedLayers { stack, layers: [one, other] } => {
+                format!("{it} has layers {one} and {other} of the {stack} exchanged")
+            }
             Self::CorruptedRow { rows, weight: Some(weight) } => {
                 format!("in {it} only {}", numbered("row", rows, &format!(" of {weight}")))
             }
@@ -176,9 +180,9 @@ impl OtherBucket {
 
 fn head_step(at: &str) -> &'static str {
     match at {
-        "split" => "cuts heads out of the features",
-        "merge" => "puts heads together",
-        _ => "cuts heads out of the features, and puts them together,",
+        "split" => "splits heads",
+        "merge" => "merges heads",
+        _ => "splits and merges heads",
     }
 }
 
@@ -200,10 +204,9 @@ fn places(axis: WeightAxis, at: &[usize]) -> String {
 }
 
 /// A factor without the zeros at its end.
-fn trimmed(factor: f64) -> String {
+fn factor_text(factor: f64) -> String {
     let sign = if factor < 0.0 { "−" } else { "" };
-    let digits = format!("{:.6}", factor.abs());
-    format!("{sign}{}", digits.trim_end_matches('0').trim_end_matches('.'))
+    format!("{sign}{}", figures::trimmed(factor.abs(), 6))
 }
 
 /// A shape, or the place of a cell: `(2,5,64)`.
@@ -263,12 +266,12 @@ mod tests {
         };
         assert_eq!(
             times(22.627_416_997_969_52, Some("√d_model")),
-            "B is what was expected, times 22.627417, which is √d_model"
+            "B is the expected tensor times 22.627417 (√d_model)"
         );
-        assert_eq!(times(8.0, Some("√d_head")), "B is what was expected, times 8, which is √d_head");
-        assert_eq!(times(2.0, Some("2")), "B is what was expected, times 2");
-        assert_eq!(times(-1.0, Some("−1")), "B is what was expected, times −1");
-        assert_eq!(times(1.25, None), "B is what was expected, times 1.25");
+        assert_eq!(times(8.0, Some("√d_head")), "B is the expected tensor times 8 (√d_head)");
+        assert_eq!(times(2.0, Some("2")), "B is the expected tensor times 2");
+        assert_eq!(times(-1.0, Some("−1")), "B is the expected tensor times −1");
+        assert_eq!(times(1.25, None), "B is the expected tensor times 1.25");
     }
 
     #[test]

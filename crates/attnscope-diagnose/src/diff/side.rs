@@ -1,4 +1,4 @@
-//! One side of a comparison: a trace of ours, or whatever another program left behind.
+//! One side of a comparison: a trace, or the dump of another program.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use attnscope_run::{Features, Input, Rows, Sequence, pad_token};
 
 use super::measure::{PIECE, Pieces};
 
-/// Tensors by name, and what is known of the run that made them.
+/// Tensors by name, and what is known about the run that made them.
 #[derive(Debug)]
 pub struct Side {
     path: PathBuf,
@@ -36,7 +36,7 @@ impl Side {
         &self.path
     }
 
-    /// What it is: a trace of ours, or what made the dump.
+    /// What it is: a trace, or the program that made the dump.
     pub fn kind(&self) -> &'static str {
         match (&self.trace, self.dump.kind()) {
             (Some(_), _) => "trace",
@@ -55,7 +55,7 @@ impl Side {
         self.trace.as_ref()
     }
 
-    /// What the traced model was given to read.
+    /// The input of the traced model.
     pub(super) fn input(&self) -> Option<Input> {
         let trace = self.trace()?;
         let mel = graph::Role::Audio(graph::AudioStep::Mel).to_string();
@@ -67,7 +67,7 @@ impl Side {
         Input::of_all(audio.into_iter().chain(tokens.map(|(side, rows)| (side, Sequence::Tokens(rows)))))
     }
 
-    /// What a model was given to read, from the ids or features that another program dumped.
+    /// The model's input, from the ids or features that another program dumped.
     pub(super) fn dumped_input(&self, model: &Model) -> Option<Input> {
         let find = |names: &[&str]| {
             let all = self.dump.tensors().iter();
@@ -111,7 +111,7 @@ impl Side {
     }
 }
 
-/// Rows of ids as they were dumped: [batch, length]. Where nothing says what is padding, pads at the end of a row are.
+/// Rows of ids as they were dumped: [batch, length]. Where nothing marks padding, pad ids at the end of a row are padding.
 fn dumped_rows(shape: &[usize], ids: &[f64], open: Option<&[f64]>, pad: Option<u32>) -> Option<Rows> {
     let [_, length] = *shape else { return None };
     let id = |x: &f64| (x.fract() == 0.0 && (0.0..f64::from(u32::MAX)).contains(x)).then_some(*x as u32);
@@ -125,7 +125,7 @@ fn dumped_rows(shape: &[usize], ids: &[f64], open: Option<&[f64]>, pad: Option<u
     };
     let rows: Vec<Vec<u32>> = ids.chunks(length).enumerate().map(tokens).collect();
     let made = Rows::new(&rows, pad.unwrap_or(0));
-    // A batch whose longest row is padded too would come out shorter.
+    // A batch whose longest row is padded, too, would become shorter.
     (made.length() == length).then_some(made)
 }
 
@@ -142,7 +142,7 @@ impl Pieces for InFile {
     }
 }
 
-/// Values that had to be brought into another order.
+/// Values that were reordered.
 pub(super) struct InMemory(pub(super) Vec<f64>);
 
 impl Pieces for InMemory {

@@ -1,6 +1,6 @@
-//! How far rounding is likely to move a node that several steps lead to. A bound that is composed over many steps assumes that
-//! all their errors work together, and ends by allowing anything. Here every step is moved by a random share of its own bound,
-//! and what follows is computed from that: errors spread as they do in a real run, and are still larger than there.
+//! How far rounding is likely to move a node after several steps. A bound that is composed over many steps assumes that all
+//! errors add up, and in the end allows anything. Here every step gets random errors up to its own bound, and the next steps
+//! are computed from that: errors spread as in a real run, and are still larger.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Noise {
         Self(SplitMix::new(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A tensor that is moved, cell by cell, by a random share of how far it may be off.
+    /// A tensor with a random error in each cell, up to its bound.
     pub(super) fn moved(&mut self, tensor: Bounded) -> Bounded {
         let seed = self.0.bits();
         let mut kept = Arc::unwrap_or_clone(tensor.kept);

@@ -3,11 +3,11 @@
 use super::judge::worst;
 use super::relation::{Relation, WeightAxis};
 
-/// Rows up to this part of all are few.
+/// Up to this share of all rows is few.
 const FEW_ROWS: f64 = 0.25;
-/// So many cells of a row are named by themselves.
+/// Up to this many cells of a row are listed singly.
 const FEW_CELLS: usize = 4;
-/// More of an axis than this is not a part of it, where another axis tells more.
+/// A larger share of an axis than this is not reported as a part, where another axis is more specific.
 const MOST_OF_AN_AXIS: f64 = 0.75;
 
 /// Which rows, columns or elements of a weight differ, where not all do.
@@ -40,11 +40,11 @@ pub(super) fn weight_part(
         at.len() as f64 / length.unwrap_or(1).max(1) as f64
     };
     axes.retain(|axis| share(axis) > 0.0 && share(axis) < 1.0);
-    // A few cells that come out the same by chance make no slice of the other axis.
+    // A few cells that are equal by chance do not make a slice of the other axis.
     if axes.iter().any(|axis| share(axis) <= MOST_OF_AN_AXIS) {
         axes.retain(|axis| share(axis) <= MOST_OF_AN_AXIS);
     }
-    // A few rows have a name of their own: it is what a damaged file looks like. A cell or two in each are none.
+    // A few whole rows are a separate relation: a damaged file looks like that. One or two cells in each row are not.
     let is_row = |axis: &(WeightAxis, Vec<usize>)| {
         matches!(axis.0, WeightAxis::Rows | WeightAxis::Elements)
             && share(axis) <= FEW_ROWS
@@ -80,15 +80,15 @@ mod tests {
         assert_eq!(part(|r, c| r < 4 && (6..9).contains(&c)), slice(vec![rows, columns]));
         let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
         assert_eq!(part(|r, _| r == 5), Some(few));
-        // A row with a cell that came out the same is still that row.
+        // A row with one equal cell is still a row.
         let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
         assert_eq!(part(|r, c| r == 5 && c != 3), Some(few));
-        // One cell is no row.
+        // One cell is not a row.
         let cell = vec![(WeightAxis::Rows, vec![5]), (WeightAxis::Columns, vec![7])];
         assert_eq!(part(|r, c| (r, c) == (5, 7)), slice(cell));
         let few = Relation::CorruptedRow { rows: vec![5], weight: Some("w".into()) };
         assert_eq!(part(|r, c| r == 5 && c < 5), Some(few));
-        // Everything, or nothing, is no part.
+        // Everything, or nothing, is not a part.
         assert_eq!(part(|_, _| true), None);
         assert_eq!(part(|_, _| false), None);
     }

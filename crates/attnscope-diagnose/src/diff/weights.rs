@@ -1,20 +1,22 @@
-//! Two weight files, weight by weight under the names that the graph gives them, so that files of different families of
-//! names can be compared.
+//! Two weight files, weight by weight under their names in the graph, so that files with different naming schemes can be
+//! compared.
 
 use std::collections::{HashMap, HashSet};
 
-use attnscope_checkpoint::{Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory};
+use attnscope_checkpoint::{Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory_within};
 use attnscope_graph::{Dim, Model, Slot, Stack, WeightId};
+use attnscope_run::{Counted, Limits};
 
 use super::direct::{self, Two};
 use super::frame::Frame;
 use super::judge::worst;
 use super::measure::{Cells, Measure, roundoff};
 use super::relation::Relation;
+use super::swapped_layers::swapped_layers;
 use super::weight_part::weight_part;
 use super::{Compared, DiffError, Divergence, Grounds, Judged, Kind, Order, Report, State, Which};
 
-/// A weight file and, where it is one, the model in it.
+/// A weight file and its model, if it is recognised.
 #[derive(Debug, Clone, Copy)]
 pub struct File<'a> {
     /// Its tensors.
@@ -23,7 +25,7 @@ pub struct File<'a> {
     pub model: Option<&'a Model>,
 }
 
-/// Differences up to this, in terms of the largest value, that nothing explains: further training, another quantisation.
+/// Relative differences up to this count as drift where nothing explains them: further training, another quantisation.
 const SMALL: f64 = 0.02;
 /// Weights for which a relation is looked for.
 const EXPLAINED: usize = 64;
@@ -36,11 +38,11 @@ struct Weight<'a> {
     rows: Option<std::ops::Range<usize>>,
 }
 
-/// In place of a weight that a file does not have under its name.
+/// What replaces a weight that a file does not have under its name.
 enum Instead<'a> {
     /// One that several nodes share.
     Tied(Weight<'a>),
-    /// A table that is computed: some files of a family store it, others do not.
+    /// A computed table, which only some files of a family store.
     Computed,
     Nothing,
 }
@@ -103,7 +105,7 @@ impl Weight<'_> {
         }
     }
 
-    /// What a value may be off by its type however small it is: half the distance of the numbers next to 0.
+    /// The absolute error that a type allows: half the distance between its numbers next to 0.
     fn least(&self) -> f64 {
         match self.info.dtype {
             DType::F16 => 0.5f64.powi(25),
@@ -113,7 +115,7 @@ impl Weight<'_> {
         }
     }
 
-    /// What a value may be off by its type, in terms of itself: blocks with shared scales keep about as much as their bits.
+    /// The relative error that a type allows; for blocks with a shared scale, about that of their bits.
     fn unit(&self) -> f64 {
         match self.info.dtype {
             dtype if dtype.is_plain() => roundoff(dtype),
@@ -128,12 +130,19 @@ impl Weight<'_> {
 /// Compares two weight files.
 ///
 /// # Errors
-/// When a tensor cannot be read, or the files have no weight in common.
-pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
+/// When a tensor cannot be read, the files have no weight in common, or it is cancelled.
+pub fn compare_weights(a: File<'_>, b: File<'_>, limits: &Limits) -> Result<Report, DiffError> {
     let by_graph = a.model.is_some() && b.model.is_some();
     let all = [a.weights(by_graph), b.weights(by_graph)];
-    let mut comparison =
-        Comparison { files: [a, b], all: &all, nodes: Vec::new(), first: None, explained: 0 };
+    let mut comparison = Comparison {
+        files: [a, b],
+        all: &all,
+        limits,
+        nodes: Vec::new(),
+        first: None,
+        explained: 0,
+        moved: Vec::new(),
+    };
     let of_b: HashMap<&str, &Weight<'_>> = all[1].iter().rev().map(|w| (w.path.as_str(), w)).collect();
     for weight in &all[0] {
         match of_b.get(weight.path.as_str()) {
@@ -153,7 +162,10 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
             Instead::Nothing => comparison.missing(weight, Which::A),
         }
     }
-    let Comparison { nodes, first, .. } = comparison;
+    let Comparison { nodes, mut first, moved, .. } = comparison;
+    if let (Some(first), Some(swapped)) = (&mut first, swapped_layers(&nodes, &moved)) {
+        first.relation = Some(swapped);
+    }
     if !nodes.iter().any(|node| node.names.iter().all(|name| !name.is_empty())) {
         let some = |file: &File<'_>| {
             let names: Vec<&str> =
@@ -170,6 +182,7 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
         first,
         later: Vec::new(),
         unusual: Vec::new(),
+        other_models: None,
         inputs: None,
         short: Vec::new(),
         nodes,
@@ -187,16 +200,25 @@ pub fn compare_weights(a: File<'_>, b: File<'_>) -> Result<Report, DiffError> {
 struct Comparison<'c, 'a> {
     files: [File<'a>; 2],
     all: &'c [Vec<Weight<'a>>; 2],
+    limits: &'c Limits,
     nodes: Vec<Compared>,
     first: Option<Divergence>,
     explained: usize,
+    /// Weights of B that belong to another layer in A, each with its path in A.
+    moved: Vec<(String, String)>,
 }
 
 impl Comparison<'_, '_> {
     fn compare(&mut self, a: &Weight<'_>, b: &Weight<'_>) -> Result<(), DiffError> {
-        // Both in f64, what is allowed between them, and a changed copy of one.
+        self.limits.cancel.check().map_err(|_| DiffError::Cancelled)?;
+        self.limits.progress.tell(
+            Counted::Compared,
+            self.nodes.len(),
+            self.all[0].len().max(self.all[1].len()),
+        );
+        // Memory for both in f64, the bound, and an edited copy of one.
         let need = (a.info.elements() as u64 + b.info.elements() as u64).saturating_mul(16);
-        check_memory(need).map_err(|shortage| {
+        check_memory_within(need, self.limits.memory).map_err(|shortage| {
             let place = format!("comparing tensor {:?}", a.info.name);
             Error::new(self.files[0].checkpoint.file_of(a.info), ErrorKind::Shortage { place, shortage })
         })?;
@@ -230,6 +252,9 @@ impl Comparison<'_, '_> {
             self.explained += 1;
             state = if self.first.is_none() { State::First } else { State::After };
             seen_as = relation.as_ref().map(|r| r.sentence("B"));
+            if let Some(Relation::OtherLayer { node }) = &relation {
+                self.moved.push((a.path.clone(), node.clone()));
+            }
             if self.first.is_none() {
                 self.first = Some(self.divergence(a, relation, &measure));
             }
@@ -242,7 +267,7 @@ impl Comparison<'_, '_> {
         Ok(())
     }
 
-    /// A weight that one side has not got.
+    /// A weight that one side lacks.
     fn missing(&mut self, weight: &Weight<'_>, side: Which) {
         let cells = weight.shape().iter().product();
         let measure = Measure { apart: cells, cells, a: f64::NAN, b: f64::NAN, ..Measure::default() };
@@ -279,6 +304,7 @@ impl Comparison<'_, '_> {
             odd_one: Which::B,
             reads: Vec::new(),
             jumps: false,
+            past_tolerance_at: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! A candidate beside a baseline on the same pairs.
+//! Compares a candidate with a baseline on the same pairs.
 
 use super::{FitTest, paired_test};
 use crate::score::Scores;
@@ -31,23 +31,23 @@ impl Comparison {
         self.tokens.len()
     }
 
-    /// Nats a token of the baseline; NaN where no pair is left.
+    /// NLL per token of the baseline; NaN where no pair is left.
     pub(crate) fn before(&self) -> f64 {
         self.mean(&self.baseline.nll())
     }
 
-    /// Nats a token of the candidate.
+    /// NLL per token of the candidate.
     pub(crate) fn after(&self) -> f64 {
         self.mean(&self.candidate.nll())
     }
 
-    /// What the candidate gains, each at the temperature that suits it best: a model that was trained with smoothed labels
-    /// likes every change that makes it surer of itself.
+    /// What the candidate gains, each at its best temperature: for a model that was trained with label smoothing, every change
+    /// that makes it more confident would seem a gain.
     pub(crate) fn gain(&self) -> PairedTest {
         self.test(&self.baseline.calibrated(), &self.candidate.calibrated())
     }
 
-    /// What the candidate gains with costs as they are.
+    /// What the candidate gains at temperature 1.
     pub(crate) fn plain_gain(&self) -> PairedTest {
         self.test(&self.baseline.nll(), &self.candidate.nll())
     }

@@ -1,19 +1,19 @@
-//! What a model generates on its own, beside the targets.
+//! What a model generates by itself, compared with the targets.
 
 use std::collections::HashMap;
 
 use attnscope_graph::Side;
 use attnscope_run::generate::{EarlyStopping, Generator, Limit, Settings, TokenRules};
-use attnscope_run::{Native, RunError, Sequence, position_room};
+use attnscope_run::{RunError, Sequence, position_limit};
 use serde::Serialize;
 
 use super::FitTest;
 use crate::corpus::Corpus;
 use crate::score::{Candidate, score};
 
-/// Pairs that are generated for: enough to tell words from noise.
+/// For how many pairs sentences are generated: enough to distinguish words from noise.
 const MOST_PAIRS: usize = 24;
-/// Tokens that a sentence may have more than the longest target.
+/// How many tokens longer than the longest target a sentence may be.
 const LEEWAY: usize = 4;
 
 /// What a model generates greedily from the sources.
@@ -23,16 +23,16 @@ pub struct Generated {
     pub pairs: usize,
     /// The share of tokens that a sentence and its own target have in common (F1 over their counts).
     pub agreement: f64,
-    /// The same with another pair's target: what any sentence of that language has in common.
+    /// The same with another pair's target: what any two sentences of that language share.
     pub chance: f64,
     /// Tokens that repeat the one before, of all.
     pub repeated: f64,
-    /// Nats a token that its own sentences cost more behind another source; absent where all sources are the same.
+    /// How many nats per token its own sentences cost more with another source; absent where all sources are the same.
     pub source_cost: Option<f64>,
 }
 
-/// Tokens in common that a sentence must have with its own target more than with another's, and may have fewer than the
-/// baseline's: a share.
+/// How much larger the share of common tokens must be with the own target than with another's, and how much smaller than the
+/// baseline's it may be.
 const MORE_THAN_CHANCE: f64 = 0.1;
 const LESS_THAN_BASELINE: f64 = 0.02;
 
@@ -44,7 +44,7 @@ impl Generated {
 }
 
 impl FitTest<'_> {
-    /// Lets a candidate generate from the first sources. `None` where it writes nothing.
+    /// Lets a candidate generate from the first sources. `None` where it generates nothing.
     pub(crate) fn generated(&self, candidate: &Candidate) -> Result<Option<Generated>, RunError> {
         let first = self.corpus.first(MOST_PAIRS);
         let written = greedy(candidate, &first)?;
@@ -66,7 +66,7 @@ impl FitTest<'_> {
     }
 }
 
-/// What the model's own sentences cost more behind another source.
+/// How much more the model's own sentences cost with another source.
 fn source_cost(
     candidate: &Candidate,
     first: &Corpus,
@@ -76,6 +76,7 @@ fn source_cost(
     let own = Corpus {
         sources: kept.iter().map(|&i| first.sources[i].clone()).collect(),
         targets: kept.iter().map(|&i| written[i].clone()).collect(),
+        texts: Vec::new(),
         ..first.clone()
     };
     let Some(swapped) = own.with_swapped_sources() else { return Ok(None) };
@@ -102,16 +103,16 @@ fn greedy(candidate: &Candidate, corpus: &Corpus) -> Result<Vec<Vec<u32>>, RunEr
         length_penalty: 1.0,
         early_stopping: EarlyStopping::Heuristic,
         limit: Limit::New(longest + LEEWAY),
-        positions: position_room(&candidate.model, Side::Target),
+        positions: position_limit(candidate.model(), Side::Target),
         rules: TokenRules::default(),
         notes: Vec::new(),
     };
-    let generator = Generator { model: &candidate.model, weights: &candidate.weights, settings: &settings };
-    let mut native = Native::new();
+    let generator = Generator::new(&settings);
+    let mut session = candidate.prepared.own_session();
     let all: Vec<usize> = (0..corpus.len()).collect();
     let made = match corpus.source(&all, 0) {
-        Sequence::Tokens(rows) => generator.from_tokens(&mut native, &rows.tokens())?,
-        Sequence::Features(features) => generator.from_features(&mut native, &features)?,
+        Sequence::Tokens(rows) => generator.from_tokens(&mut *session, &rows.tokens())?,
+        Sequence::Features(features) => generator.from_features(&mut *session, &features)?,
     };
     Ok(made
         .into_iter()

@@ -5,11 +5,11 @@ use super::{Fit, LEAST_SOURCE_SHARE, SURPRISE};
 /// Why pairs do not fit a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {
-    /// The cost is not a finite number.
+    /// The cost is not finite.
     NotFinite,
-    /// No better than finding every token alike.
+    /// No better than the uniform distribution.
     NoBetterThanUniform,
-    /// No better than knowing how often each token occurs.
+    /// No better than the unigram distribution.
     NoBetterThanUnigram,
     /// The targets surprise the model more than it expects.
     Surprised,
@@ -18,7 +18,7 @@ pub enum Misfit {
 }
 
 impl Misfit {
-    /// The number that the cost was held against.
+    /// The number that the cost was compared with.
     pub(crate) fn limit(self, fit: &Fit) -> f64 {
         match self {
             Self::NotFinite => f64::INFINITY,
@@ -31,20 +31,25 @@ impl Misfit {
 
     /// What was measured, in a clause.
     pub fn words(self, fit: &Fit) -> String {
-        let nll = format!("NLL {:.2} nats a token", fit.nll);
+        let nll = format!("NLL {:.2} nats per token", fit.nll);
         match self {
             Self::NotFinite => "the likelihood of the targets is not finite".into(),
             Self::NoBetterThanUniform => {
-                format!("{nll}, worse than guessing every token alike ({:.2})", fit.uniform)
+                format!("{nll}, worse than guessing all tokens with equal probability ({:.2})", fit.uniform)
             }
             Self::NoBetterThanUnigram => format!(
                 "{nll}, worse than knowing only how often each token occurs in the targets ({:.2})",
                 fit.unigram
             ),
-            Self::Surprised => format!("{nll}, where the model itself expects {:.2}", fit.expected),
+            Self::Surprised => {
+                format!(
+                    "{nll}, far above the mean entropy of the model's own predictions ({:.2})",
+                    fit.expected
+                )
+            }
             Self::SourceSaysLittle => match (fit.swapped, fit.source_share()) {
                 (Some(swapped), Some(share)) => format!(
-                    "{nll} behind the right source and {swapped:.2} behind another one: the source saves {:.0} %, and {:.0} % are the least to tell wirings apart",
+                    "{nll} with the right source and {swapped:.2} with another pair's: the right source lowers it by {:.0} %, and the wiring can be judged only where it lowers it by at least {:.0} %",
                     100.0 * share,
                     100.0 * LEAST_SOURCE_SHARE
                 ),

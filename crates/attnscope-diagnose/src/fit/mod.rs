@@ -1,5 +1,5 @@
-//! Do these pairs fit this model? What a run of the pairs costs, held against what guessing costs, what the model itself
-//! expects and what a wrong source costs. A hypothesis about a broken model is believed only where it leads to a working one.
+//! Do these pairs fit this model? The NLL of the pairs is compared with that of guessing, with the model's own expectation and
+//! with that of a wrong source. A hypothesis about a broken model is accepted only where it gives a working one.
 
 mod comparison;
 mod generated;
@@ -17,48 +17,49 @@ pub use generated::Generated;
 pub use misfit::Misfit;
 
 /// The least share of a target's nats that the right source must save. Measured on four trained models: 0.61 to
-/// 0.86 on pairs of their kind (0.43 for the weakest on captions of other pictures), 0.48 and less on pairs of another language,
+/// 0.86 on pairs of their kind (0.43 for the weakest on captions of other pictures), 0.48 and less on pairs of another
+/// language,
 /// direction, order or length.
 const LEAST_SOURCE_SHARE: f64 = 0.55;
-/// The least share of labels that a model gets right which has learned to copy them.
+/// From this share of right labels on, a model has learned to copy them.
 pub(crate) const LEAST_COPIED: f64 = 0.9;
-/// How far a model may be off its own expectation, in nats and as a factor: pairs that it was not trained on surprise it more
-/// than it expects. Measured: 0.5 to 1.3 on pairs of the model's kind, 0.8 to 2.8 on others.
+/// How far the NLL may exceed the model's own expectation, in nats and as a factor: it does on pairs that the model was not
+/// trained on. Measured: 0.5 to 1.3 on pairs of the model's kind, 0.8 to 2.8 on others.
 const SURPRISE: (f64, f64) = (0.2, 1.5);
 
-/// How well pairs fit a model, in nats a token.
+/// How well pairs fit a model, in nats per token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fit {
     /// Distinct pairs.
     pub pairs: usize,
     /// Their labels.
     pub tokens: usize,
-    /// What the targets cost.
+    /// The NLL of the targets.
     pub nll: f64,
-    /// What the model itself expects them to cost: the entropy of its predictions.
+    /// The NLL that the model itself expects: the entropy of its predictions.
     pub expected: f64,
     /// The share of labels that are the model's first choice.
     pub right: f64,
-    /// What they cost whoever finds every token alike: ln V.
+    /// The NLL of the uniform distribution: ln V.
     pub uniform: f64,
-    /// What they cost whoever knows only how often each token occurs in the other targets.
+    /// The NLL of the unigram distribution of the other targets.
     pub unigram: f64,
-    /// What they cost behind another pair's source; absent where all sources are the same.
+    /// The NLL with another pair's source; absent where all sources are the same.
     pub swapped: Option<f64>,
 }
 
 impl Fit {
-    /// Nats a token that another pair's source costs more.
+    /// How many nats per token another pair's source costs more.
     pub fn source_cost(&self) -> Option<f64> {
         self.swapped.map(|swapped| swapped - self.nll)
     }
 
-    /// The share of what the targets cost behind another source that their own source saves.
+    /// The share of the NLL with another source that the own source saves.
     pub fn source_share(&self) -> Option<f64> {
         self.swapped.map(|swapped| (swapped - self.nll) / swapped)
     }
 
-    /// What guessing costs at the least.
+    /// The least NLL of guessing.
     pub fn guessing(&self) -> f64 {
         self.uniform.min(self.unigram)
     }
@@ -79,12 +80,12 @@ impl Fit {
         }
     }
 
-    /// Whether next to every label is the model's first choice: it has learned to copy what it sees.
+    /// Whether nearly every label is the model's first choice: it has learned to copy its input.
     pub fn copies(&self) -> bool {
         self.right >= LEAST_COPIED
     }
 
-    /// Whether this is where a working model is: it predicts the targets, and from their sources.
+    /// Whether the model works: it predicts the targets, and does so from their sources.
     pub fn works(&self) -> Result<(), Misfit> {
         self.predicts()?;
         match self.source_share() {
@@ -94,11 +95,11 @@ impl Fit {
     }
 }
 
-/// Pairs to try models on, and what guessing costs on them.
+/// Pairs to try models on, and the NLL of guessing on them.
 #[derive(Debug)]
 pub(crate) struct FitTest<'a> {
     pub(crate) corpus: &'a Corpus,
-    /// Every pair behind another's source.
+    /// Every pair with another's source.
     swapped: Option<Corpus>,
     /// Labels of each pair.
     pub(crate) tokens: Vec<usize>,
@@ -119,7 +120,7 @@ impl<'a> FitTest<'a> {
         }
     }
 
-    /// How each candidate does on each pair.
+    /// The score of each candidate on each pair.
     pub(crate) fn score(
         &self,
         candidates: &[&Candidate],
@@ -128,14 +129,23 @@ impl<'a> FitTest<'a> {
         score(candidates, self.corpus, progress)
     }
 
-    /// How well the pairs fit a candidate that did so on them.
+    /// How well the pairs fit a candidate with these scores.
     pub(crate) fn fit(&self, candidate: &Candidate, scores: &Scores) -> Result<Fit, RunError> {
-        let swapped = match &self.swapped {
-            Some(swapped) => Some(score(&[candidate], swapped, &|_, _| ())?.swap_remove(0)),
-            None => None,
-        };
+        Ok(self.fit_of(scores, self.swapped(candidate)?.as_ref()))
+    }
+
+    /// The score of a candidate on each pair with another's source.
+    pub(crate) fn swapped(&self, candidate: &Candidate) -> Result<Option<Scores>, RunError> {
+        match &self.swapped {
+            Some(swapped) => Ok(Some(score(&[candidate], swapped, &|_, _| ())?.swap_remove(0))),
+            None => Ok(None),
+        }
+    }
+
+    /// How well the pairs fit a candidate with these scores, also with other sources.
+    pub(crate) fn fit_of(&self, scores: &Scores, swapped: Option<&Scores>) -> Fit {
         let tokens = self.tokens.iter().sum::<usize>();
-        Ok(Fit {
+        Fit {
             pairs: self.corpus.len(),
             tokens,
             nll: self.mean(&scores.nll()),
@@ -144,10 +154,10 @@ impl<'a> FitTest<'a> {
             uniform: self.uniform,
             unigram: self.unigram,
             swapped: swapped.map(|s| self.mean(&s.nll())),
-        })
+        }
     }
 
-    /// Sums of each pair, a token.
+    /// The sums of each pair, per token.
     fn mean(&self, sums: &[f64]) -> f64 {
         sums.iter().sum::<f64>() / self.tokens.iter().sum::<usize>() as f64
     }
@@ -186,7 +196,10 @@ mod tests {
     fn a_misfit_says_what_it_was_held_against() {
         let french = fit(9.30, 3.45, 9.36);
         let words = Misfit::NoBetterThanUniform.words(&french);
-        assert_eq!(words, "NLL 9.30 nats a token, worse than guessing every token alike (8.29)");
+        assert_eq!(
+            words,
+            "NLL 9.30 nats per token, worse than guessing all tokens with equal probability (8.29)"
+        );
         assert_eq!(Misfit::NoBetterThanUniform.limit(&french), 8.29);
         let same_source = Fit { swapped: None, ..fit(1.0, 1.0, 0.0) };
         assert_eq!(same_source.works(), Err(Misfit::SourceSaysLittle));

@@ -1,11 +1,12 @@
-//! One row of a batch alone, and where its cells lie in the tensors of the whole batch.
+//! A single row of a batch, and where its cells are in the tensors of the whole batch.
 
 use attnscope_graph::{Dim, Node, Side};
 use attnscope_run::{Input, Rows, Sequence};
 
-use super::bench::Tensor;
 use super::is_token;
-use super::place::{Movement, distance, place};
+use super::perturbation_rig::Tensor;
+use super::place::{Movement, distance};
+use crate::unravel;
 
 /// A row without its padding.
 pub(super) struct Alone {
@@ -16,7 +17,7 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Nothing where a side of the row has no token.
+    /// `None` where a side of the row has no token.
     pub(super) fn new(input: &Input, row: usize) -> Option<Self> {
         let one = |rows: &Rows| {
             let tokens = rows.tokens().swap_remove(row);
@@ -35,7 +36,7 @@ impl Alone {
 
     /// The cell of the batch's tensor that a cell of this row's is.
     fn in_batch(&self, node: &Node, alone: &Tensor, batch: &Tensor, cell: usize) -> Option<usize> {
-        let place = place(&alone.shape, cell);
+        let place = unravel(cell, &alone.shape);
         let mut at = 0;
         for ((&dim, &here), &length) in node.dims.iter().zip(&place).zip(&batch.shape) {
             let there = match dim {
@@ -53,7 +54,7 @@ impl Alone {
     }
 }
 
-/// How far a row alone is from the same row in the batch.
+/// The difference between a row alone and the same row in the batch.
 pub(super) fn aligned(node: &Node, alone: &Tensor, batch: &Tensor, row: &Alone) -> Movement {
     let most = alone.most();
     let mut found = Movement::default();

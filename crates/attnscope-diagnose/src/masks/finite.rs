@@ -1,11 +1,11 @@
-//! Whether a run holds nothing but numbers.
+//! Whether a run is finite.
 
 use attnscope_graph::{Model, NodeId};
-use attnscope_run::{RunError, Sink, Values};
+use attnscope_run::{RunError, Sink, Tensor};
 
 use crate::observe::{Broken, broken};
 
-/// A value with which nothing can be proved: what is not a number is not seen to move.
+/// A NaN or an infinity, with which nothing can be proved: its movement cannot be measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NotFinite {
     /// The first tensor, in the order of computation, that holds such a value.
@@ -16,7 +16,7 @@ pub struct NotFinite {
     pub value: f32,
 }
 
-/// Looks at every tensor and remembers the first that is not finite.
+/// Checks every tensor and remembers the first that is not finite.
 pub(super) struct Finite<'m> {
     model: &'m Model,
     pub(super) broken: Option<Broken>,
@@ -30,17 +30,18 @@ impl<'m> Finite<'m> {
 
 impl Sink for Finite<'_> {
     fn wants(&self, node: NodeId) -> bool {
-        // The steps of an attention are handed over together, so one that is earlier may still come.
+        // The steps of an attention are handed over together, so an earlier one may follow.
         self.broken.as_ref().is_none_or(|first| node < first.node)
     }
 
-    fn held(&self, _: NodeId) -> u64 {
+    fn held(&self, _: NodeId, _: u64) -> u64 {
         0
     }
 
-    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+    fn put(&mut self, node: NodeId, tensor: &Tensor) -> Result<(), RunError> {
         if self.wants(node) {
-            let found = broken(node, &self.model.graph.node(node).op, shape, &values.to_f32());
+            let found =
+                broken(node, &self.model.graph.node(node).op, tensor.shape(), &tensor.values().as_f32());
             self.broken = found.or(self.broken.take());
         }
         Ok(())

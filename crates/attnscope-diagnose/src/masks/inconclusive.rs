@@ -1,27 +1,27 @@
-//! Perturbations that prove nothing about a mask, and why: the run overflows, or the movement ends or begins where there is
-//! no mask.
+//! Perturbations that prove nothing about a mask, and why: the run overflows, or the movement starts or ends at a node without
+//! a mask.
 
 use attnscope_graph::{Node, NodeId, Op};
 use attnscope_run::RunError;
 
-use super::bench::{Bench, Perturbed, Tensor, Tensors};
 use super::finite::Finite;
+use super::perturbation_rig::{PerturbationRig, Perturbed, Tensor, Tensors};
 use super::place::distance;
 use super::proof::{Leak, Verdict};
 
-/// Nodes that are named where a movement ends.
+/// How many nodes are named where a movement ends.
 const NAMED: usize = 3;
 
-/// Whether a mask has its effect at a node: a movement that begins or ends elsewhere has another cause.
+/// Whether a mask acts at a node: a movement that starts or ends elsewhere has another cause.
 pub(super) fn is_mask_step(op: &Op) -> bool {
-    matches!(op, Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_))
+    matches!(op, Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_))
 }
 
-impl Bench<'_> {
+impl PerturbationRig<'_> {
     /// What overflows in a perturbed run, in words; `None` where all of it is finite.
     pub(super) fn overflow(&mut self, perturbed: &Perturbed<'_>) -> Result<Option<String>, RunError> {
         let mut sink = Finite::new(self.model);
-        self.run_into(perturbed.input, &perturbed.changes, &mut sink)?;
+        self.run_into(perturbed.input, &perturbed.interventions, &mut sink)?;
         let words = |broken: crate::observe::Broken| {
             let node = &self.model.graph.node(broken.node).path;
             let value = broken.value;
@@ -33,7 +33,7 @@ impl Bench<'_> {
         Ok(sink.broken.map(words))
     }
 
-    /// The verdict on a perturbation that was felt where it must not be. `leak` is the first tensor that moved.
+    /// The verdict on a perturbation that moved something that must stay. `leak` is the first tensor that moved.
     pub(super) fn leaked(&mut self, perturbed: &Perturbed<'_>, leak: Leak) -> Result<Verdict, RunError> {
         if !leak.movement.is_finite()
             && let Some(why) = self.overflow(perturbed)?
@@ -54,8 +54,9 @@ impl Bench<'_> {
     /// Why a perturbation moved nothing at all, not even where it may.
     pub(super) fn unfelt(&mut self, perturbed: &Perturbed<'_>) -> Result<String, RunError> {
         let before = self.run(perturbed.input, &[], &|_| true)?;
-        let after = self.run(perturbed.input, &perturbed.changes, &|_| true)?;
-        let start: Vec<NodeId> = perturbed.changes.iter().map(|change| change.node).collect();
+        let after = self.run(perturbed.input, &perturbed.interventions, &|_| true)?;
+        let start: Vec<NodeId> =
+            perturbed.interventions.iter().map(|intervention| intervention.node).collect();
         let ends = self.ends(&start, &|id, _| any_moved(&before, &after, id));
         Ok(format!("{}, and nothing moves: {}", perturbed.cause, self.end_words(&ends, &before)))
     }
@@ -77,7 +78,7 @@ impl Bench<'_> {
 
     /// Where a movement ends, and why there.
     pub(super) fn end_words(&self, ends: &[NodeId], before: &Tensors) -> String {
-        let Some(&first) = ends.first() else { return "the movement is lost on its way".into() };
+        let Some(&first) = ends.first() else { return "the movement is lost on the way".into() };
         let path = |id: &NodeId| self.model.graph.node(*id).path.as_str().to_owned();
         let mut names: Vec<String> = ends.iter().take(NAMED).map(path).collect();
         if ends.len() > NAMED {
@@ -87,7 +88,7 @@ impl Bench<'_> {
         format!("the movement ends at {}{why}", names.join(", "))
     }
 
-    /// What in a node ends a movement, where it is one of the usual things.
+    /// Why a movement ends at a node, where the reason is a usual one.
     fn end_reason(&self, id: NodeId, before: &Tensors) -> Option<String> {
         let node = self.model.graph.node(id);
         let largest =
@@ -103,7 +104,7 @@ impl Bench<'_> {
             Op::Norm { .. } if largest * largest > f64::from(f32::MAX) => Some(format!(
                 "overflow: it squares values of up to {largest:.1e}, which is beyond f32's 3.4e38"
             )),
-            Op::Squash(_) => {
+            Op::Normalise(_) => {
                 Some("its largest scores leave the others a weight that does not change in f32".into())
             }
             Op::Residual { .. } => {

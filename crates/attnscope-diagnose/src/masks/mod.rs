@@ -1,12 +1,12 @@
-//! The masks of a model as values, with the reason of every shut cell; proofs on the model itself that
+//! The masks of a model as values, with the reason of every masked cell; proofs on the model itself that
 //! nothing leaks past them; and the usual mistakes beside the right mask.
 
 mod align;
-mod bench;
 mod finite;
 mod inconclusive;
 mod noise;
 mod padding;
+mod perturbation_rig;
 mod place;
 mod proof;
 mod reach;
@@ -14,12 +14,12 @@ mod scores;
 mod wrong;
 
 use attnscope_graph::{Architecture, AttentionKind, AttentionPlace, Dim, MaskKind, Model, Side, Stack};
-use attnscope_run::{Input, RunError, sizes_of};
-pub use attnscope_run::{Shut, shut};
+use attnscope_run::{CheckedInput, Input, RunError};
+pub use attnscope_run::{MaskReason, masked_by};
 
-pub use bench::{Bench, Padding};
 pub use finite::NotFinite;
 pub(crate) use padding::shapes;
+pub use perturbation_rig::{Padding, PerturbationRig};
 pub use proof::{Claim, Leak, Proof, Verdict};
 pub use wrong::{Compared, Mistake, RowDifference};
 
@@ -71,12 +71,12 @@ impl Attention {
         }
     }
 
-    /// Whose positions ask.
+    /// The side of the queries.
     pub fn queries(self) -> Side {
         self.stack().side()
     }
 
-    /// Whose positions are looked at.
+    /// The side of the keys.
     pub fn keys(self) -> Side {
         match self {
             Self::Encoder | Self::Cross => Side::Source,
@@ -97,7 +97,7 @@ impl Attention {
         format!("{}.{layer}.{}.{leaf}", self.stack().name(), self.kind().name())
     }
 
-    /// What it must hide: padding, and in the decoder's self-attention the future.
+    /// What it must mask: padding, and in the decoder's self-attention the future.
     pub fn right(self) -> MaskKind {
         let causal = self == Self::Decoder;
         MaskKind { queries: self.queries(), keys: self.keys(), causal, padding: true }
@@ -109,7 +109,7 @@ impl Attention {
 pub struct Mask {
     /// Whose it is.
     pub attention: Attention,
-    /// What it hides by the model's wiring; `None` where the attention has no mask.
+    /// What it masks by the model's wiring; `None` where the attention has no mask.
     pub kind: Option<MaskKind>,
     /// How many layers use it.
     pub layers: usize,
@@ -117,21 +117,21 @@ pub struct Mask {
     pub heads: usize,
     /// [batch, 1, query, key]
     pub shape: [usize; 4],
-    /// [batch, query, key]: why a cell is shut, nothing where it is open.
-    pub cells: Vec<Option<Shut>>,
-    /// A sentence for every rule, in force or not.
+    /// [batch, query, key]: why a cell is masked; nothing where it is visible.
+    pub cells: Vec<Option<MaskReason>>,
+    /// A sentence for every rule, whether it applies or not.
     pub reasons: Vec<String>,
 }
 
 impl Mask {
     /// The cells of one row of the batch, [query, key].
-    pub fn of_row(&self, row: usize) -> &[Option<Shut>] {
+    pub fn of_row(&self, row: usize) -> &[Option<MaskReason>] {
         let size = self.shape[2] * self.shape[3];
         self.cells.get(row * size..(row + 1) * size).unwrap_or_default()
     }
 
-    /// Queries of a row with nothing to see.
-    pub fn blind(&self, row: usize) -> Vec<usize> {
+    /// Queries of a row of the batch with no visible key.
+    pub fn fully_masked_queries(&self, row: usize) -> Vec<usize> {
         let rows = self.of_row(row).chunks(self.shape[3].max(1)).enumerate();
         rows.filter(|(_, keys)| keys.iter().all(Option::is_some)).map(|(query, _)| query).collect()
     }
@@ -142,7 +142,8 @@ impl Mask {
 /// # Errors
 /// When the input does not fit the model.
 pub fn masks(model: &Model, input: &Input) -> Result<Vec<Mask>, RunError> {
-    let sizes = sizes_of(model, input)?;
+    let checked = CheckedInput::new(model, input.clone())?;
+    let sizes = checked.sizes();
     let size = |dim| sizes.get(dim).unwrap_or(0);
     let mask = |attention: Attention| {
         let kind = kind_of(model, attention);
@@ -151,7 +152,7 @@ pub fn masks(model: &Model, input: &Input) -> Result<Vec<Mask>, RunError> {
         let cell = |at: usize| {
             let (row, query, key) =
                 (at / (queries * keys).max(1), at / keys.max(1) % queries.max(1), at % keys);
-            kind.and_then(|kind| shut(kind, query, key, || is_token(input, attention.keys(), row, key)))
+            kind.and_then(|kind| masked_by(kind, query, key, || is_token(input, attention.keys(), row, key)))
         };
         Mask {
             attention,
@@ -166,7 +167,7 @@ pub fn masks(model: &Model, input: &Input) -> Result<Vec<Mask>, RunError> {
     Ok(Attention::of(&model.architecture).into_iter().map(mask).collect())
 }
 
-/// What the graph hides in an attention: its first layer speaks for all.
+/// What the graph masks in an attention; all layers are like the first.
 fn kind_of(model: &Model, attention: Attention) -> Option<MaskKind> {
     model.graph.mask_of(AttentionPlace { stack: attention.stack(), layer: 0, kind: attention.kind() })
 }
@@ -184,13 +185,13 @@ fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<Mask
         (Attention::Encoder, false) => "position: the whole source is known, so every token sees every other",
         (Attention::Encoder, true) => "position: masked by mistake: the whole source is known from the start",
         (Attention::Decoder, true) => {
-            "position: a token sees itself and those before it: what comes later is what it is to predict"
+            "position: a token sees itself and those before it: it must predict the later ones"
         }
         (Attention::Decoder, false) => {
-            "position: nothing is masked: every token sees those after it, and in training the answer with them"
+            "position: nothing is masked: every token sees those after it, which in training include the answer"
         }
         (Attention::Cross, false) => {
-            "position: the whole source is known before the first target token is written"
+            "position: the whole source is known before the first target token is generated"
         }
         (Attention::Cross, true) => {
             "position: masked by mistake: the whole source is known, and the first target tokens cannot see its end"

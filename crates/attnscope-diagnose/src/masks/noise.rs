@@ -1,8 +1,8 @@
-//! Numbers that stand for anything at all, the same in every run.
+//! Random numbers that are the same in every run.
 
 use attnscope_run::SplitMix;
 
-/// What a perturbation puts in the place of a tensor.
+/// The values with which a perturbation replaces a tensor.
 pub(super) struct Noise(SplitMix);
 
 impl Noise {

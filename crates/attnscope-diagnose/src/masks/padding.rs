@@ -1,18 +1,19 @@
-//! Proofs about padding: taken away, embedded as something else, encoded as something else, and nothing besides.
+//! Proofs about padding: removed, embedded as something else, encoded as something else, and a row of padding alone.
 
 use attnscope_graph::{Node, NodeId, Op, PositionCount, Side};
-use attnscope_run::{Input, Rows, RunError, Sequence, position_room};
+use attnscope_run::{Input, Rows, RunError, Sequence, position_limit};
 
 use super::align::{Alone, aligned};
-use super::bench::{Bench, Perturbed, Tensor};
 use super::is_token;
-use super::place::{Axes, Free, Movement, place};
+use super::perturbation_rig::{PerturbationRig, Perturbed, Tensor};
+use super::place::{Axes, Free, Movement};
 use super::proof::{Claim, Leak, Proof, Verdict};
+use crate::unravel;
 
-/// How much padding a side gets that has none.
+/// How many positions of padding are added to a side without any.
 const ADDED: usize = 2;
 
-/// [`SHAPES`] as it is written, so that the words of a rule are made from it.
+/// [`SHAPES`] as text, for the text of a rule.
 macro_rules! shapes {
     () => {
         4e-5
@@ -20,7 +21,7 @@ macro_rules! shapes {
 }
 pub(crate) use shapes;
 
-/// From where on a difference between runs of different shapes counts, as a share of the tensor's largest value. Every
+/// The threshold for differences between runs of different shapes, as a share of the tensor's largest value. Every
 /// node of the native executor is within 2e-5 of the f64 reference in its tests, so two runs of the same numbers are
 /// within twice that of each other.
 const SHAPES: f64 = shapes!();
@@ -35,7 +36,7 @@ fn counts(input: &Input, [source, target]: [usize; 2], row: usize) -> [usize; 4]
     [s, source - s, t, target - t]
 }
 
-impl Bench<'_> {
+impl PerturbationRig<'_> {
     /// An input with padding on every side that can have some.
     pub(super) fn padded(&self, input: &Input) -> Input {
         let mut padded = input.clone();
@@ -56,14 +57,15 @@ impl Bench<'_> {
         if rows.open().contains(&false) {
             return rows.clone();
         }
-        let counted = self.model.wiring.position_count == PositionCount::Places;
-        let room = position_room(self.model, side).filter(|_| counted).unwrap_or(usize::MAX);
+        let positions = self.model.graph.positions(side);
+        let counted = positions.is_none_or(|added| added.count == PositionCount::Places);
+        let room = position_limit(self.model, side).filter(|_| counted).unwrap_or(usize::MAX);
         let length = (rows.length() + ADDED).min(room);
         Rows::padded(&rows.tokens(), self.padding.id, self.padding.side, length)
     }
 
-    /// Shut cells of all three masks: tokens that look at padding.
-    fn shut_cells(&self, input: &Input) -> Result<usize, RunError> {
+    /// Masked cells of all three masks: tokens that look at padding.
+    fn masked_cells(&self, input: &Input) -> Result<usize, RunError> {
         let lengths = self.lengths(input)?;
         let of_row = |row| {
             let [s, s_pads, t, t_pads] = counts(input, lengths, row);
@@ -77,28 +79,28 @@ impl Bench<'_> {
         all.filter(|&(row, at)| !is_token(input, side, row, at)).collect()
     }
 
-    /// Embeds padding as something else: nothing at tokens may move.
+    /// Embeds padding as something else: tokens must not move.
     pub(super) fn padding_embeddings(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingEmbeddings;
         let input = self.padded(self.input);
-        let cells = self.shut_cells(&input)?;
+        let cells = self.masked_cells(&input)?;
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
         }
         let lengths = self.lengths(&input)?;
         let nodes = self.nodes;
         let before = self.run(&input, &[], &|id| [nodes.source, nodes.target].contains(&Some(id)))?;
-        let mut changes = Vec::new();
+        let mut interventions = Vec::new();
         for (side, length) in [Side::Source, Side::Target].into_iter().zip(lengths) {
             let Some(node) = nodes.embeddings(side) else { continue };
-            changes.extend(self.noise(node, &before, &self.padding_at(&input, side, length), (1, 1.0)));
+            interventions.extend(self.noise(node, &before, &self.padding_at(&input, side, length), (1, 1.0)));
         }
         let free = Free::padding(&input, lengths);
         let cause = "embeddings of padding replaced".into();
-        self.stays_once(claim, Perturbed { input: &input, changes, free, cause }, cells)
+        self.stays_once(claim, Perturbed { input: &input, interventions, free, cause }, cells)
     }
 
-    /// Overwrites what the encoder made of padding: no logit may move.
+    /// Overwrites the encoder's output at padding: no logit may move.
     pub(super) fn padding_states(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingStates;
         if self.has_audio() {
@@ -112,7 +114,7 @@ impl Bench<'_> {
         }
         let Some(memory) = self.nodes.memory else { return Ok(Proof::not_run(claim, NO_CROSS)) };
         let before = self.run(&input, &[], &|id| id == memory)?;
-        let changes = self.noise(memory, &before, &pads, (1, 1.0));
+        let interventions = self.noise(memory, &before, &pads, (1, 1.0));
         let free = Free::new(lengths, self.batch(), |side, row, at| {
             side == Side::Source && !is_token(&input, side, row, at)
         });
@@ -122,10 +124,10 @@ impl Bench<'_> {
         };
         let cells = (0..self.batch()).map(of_row).sum();
         let cause = "encoder.out at padding overwritten".into();
-        self.stays_once(claim, Perturbed { input: &input, changes, free, cause }, cells)
+        self.stays_once(claim, Perturbed { input: &input, interventions, free, cause }, cells)
     }
 
-    /// One perturbation after which encoder.out and the logits must be what they were.
+    /// One perturbation that must not change encoder.out and the logits.
     fn stays_once(
         &mut self,
         claim: Claim,
@@ -141,7 +143,7 @@ impl Bench<'_> {
     pub(super) fn padding_alone(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::PaddingAlone;
         let input = self.padded(self.input);
-        let cells = self.shut_cells(&input)?;
+        let cells = self.masked_cells(&input)?;
         if cells == 0 {
             return Ok(Proof::not_run(claim, "no row has padding, and no position is left for any"));
         }
@@ -168,8 +170,8 @@ impl Bench<'_> {
         Ok(Proof { claim, runs: 0, cells, cells_in_all: cells, movement, felt: None, threshold, verdict })
     }
 
-    /// What makes a row alone differ from the same row in the batch: padding that is looked at or that takes positions, or
-    /// something else.
+    /// Why a row alone differs from the same row in the batch: padding that is attended to or that takes positions, or another
+    /// cause.
     fn first_apart(&mut self, input: &Input, row: usize) -> Result<Verdict, RunError> {
         let together = self.run(input, &[], &|_| true)?;
         let cause = format!("row {row} alone, without padding");
@@ -184,13 +186,13 @@ impl Bench<'_> {
             }
             let path = node.path.as_str().to_owned();
             let seen = match node.op {
-                Op::Squash(_) => padding_weight(node, b, input, row) > 0.0,
+                Op::Normalise(_) => padding_weight(node, b, input, row) > 0.0,
                 Op::Positions { .. } => true,
                 _ => false,
             };
             return Ok(match seen {
                 true => {
-                    Verdict::Fails(Leak { node: path, at: place(&a.shape, at), movement: largest, cause })
+                    Verdict::Fails(Leak { node: path, at: unravel(at, &a.shape), movement: largest, cause })
                 }
                 false if !largest.is_finite() => {
                     Verdict::Inconclusive(format!("overflow: {cause}, {path} is not finite on one side only"))
@@ -203,7 +205,7 @@ impl Bench<'_> {
         Ok(unknown())
     }
 
-    /// A row whose source is all padding: its weights are 0, its logits are numbers, and the other rows do not know.
+    /// A row whose source is all padding: its weights are 0, its logits are finite, and the other rows do not change.
     pub(super) fn all_padding(&mut self) -> Result<Proof, RunError> {
         let claim = Claim::AllPadding;
         let (Some(source), Some(target)) = (self.input.rows(Side::Source), self.input.rows(Side::Target))
@@ -219,7 +221,7 @@ impl Bench<'_> {
         let input = Input::pair(source, rows(&targets, target.length()));
         let before = self.run(self.input, &[], &|id| id == logits)?;
         let graph = &self.model.graph;
-        let is_weights = |id: NodeId| matches!(graph.node(id).op, Op::Squash(_));
+        let is_weights = |id: NodeId| matches!(graph.node(id).op, Op::Normalise(_));
         let on_source = |id: NodeId| graph.node(id).dims.get(3) == Some(&Side::Source.length());
         let after = self.run(&input, &[], &|id| id == logits || (is_weights(id) && on_source(id)))?;
         let (Some(a), Some(b)) = (before.get(&logits), after.get(&logits)) else {

@@ -1,17 +1,17 @@
-//! Where a cell of a tensor lies, and how far cells moved that must not.
+//! Which position a cell of a tensor belongs to, and how far cells moved that must not.
 
 use attnscope_graph::{Dim, Node, Op, Side};
 use attnscope_run::Input;
 
-use super::bench::Tensor;
 use super::is_token;
+use super::perturbation_rig::Tensor;
 
 /// The axes of a tensor that count rows of the batch and positions.
 pub(super) struct Axes {
     pub(super) batch: Option<usize>,
     /// The positions that a tensor's rows belong to.
     pub(super) query: Option<(usize, Side)>,
-    /// The positions that the cells of a row are about.
+    /// The positions of the cells of a row.
     pub(super) key: Option<(usize, Side)>,
 }
 
@@ -25,16 +25,6 @@ impl Axes {
         let batch = node.dims.iter().position(|dim| *dim == Dim::Batch);
         Self { batch, query: positions.next(), key: positions.next() }
     }
-}
-
-/// The place of a cell along every axis.
-pub(super) fn place(shape: &[usize], cell: usize) -> Vec<usize> {
-    let mut rest = cell;
-    let mut place = vec![0; shape.len()];
-    for (at, &length) in place.iter_mut().zip(shape).rev() {
-        (*at, rest) = (rest % length.max(1), rest / length.max(1));
-    }
-    place
 }
 
 /// The positions that may move: those that were perturbed, and those that may see them. [batch, position]
@@ -72,10 +62,10 @@ impl Free {
 /// How far a tensor moved, as a share of its largest value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Movement {
-    /// The most that a cell moved which must not, and where.
+    /// The largest movement of a cell that must not move, and where.
     pub(super) largest: f64,
     pub(super) at: usize,
-    /// The most that a cell moved which may.
+    /// The largest movement of a cell that may move.
     pub(super) free: f64,
 }
 
@@ -86,7 +76,7 @@ impl Movement {
         self.free = self.free.max(other.free);
     }
 
-    /// Whether numbers moved to numbers: from there to infinity or NaN is no movement of any size.
+    /// Whether all values stayed finite: a change to infinity or NaN has no size.
     pub(super) fn is_finite(&self) -> bool {
         self.largest.is_finite() && self.free.is_finite()
     }
@@ -98,7 +88,7 @@ pub(super) fn movement(node: &Node, before: &Tensor, after: &Tensor, free: &Free
     let (Some(batch), Some((query, side))) = (axes.batch, axes.query) else { return Movement::default() };
     let most = before.most();
     let along = |axis: usize, cell: usize| before.along(axis, cell);
-    // Before the mask, a score is about its key and may move with it.
+    // Before the mask, a score belongs to its key and may move with it.
     let raw = matches!(node.op, Op::Scores { .. });
     let mut found = Movement::default();
     for (cell, (&a, &b)) in before.values.iter().zip(&after.values).enumerate() {
@@ -117,7 +107,7 @@ pub(super) fn movement(node: &Node, before: &Tensor, after: &Tensor, free: &Free
     found
 }
 
-/// |a − b|; nothing between two that are not numbers, everything between a number and none.
+/// |a − b|; 0 between two NaNs, infinite between a number and NaN.
 pub(super) fn distance(a: f32, b: f32) -> f64 {
     match (f64::from(a) - f64::from(b)).abs() {
         _ if a == b || (a.is_nan() && b.is_nan()) => 0.0,

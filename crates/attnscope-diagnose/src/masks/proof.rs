@@ -1,23 +1,23 @@
-//! What a proof is about and what came of it.
+//! Claims, proofs and their results.
 
-/// What is proved: the perturbation, and what must or must not follow.
+/// What is proved: the perturbation, and its required effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// The decoder is blind to later tokens.
+    /// The decoder does not see later tokens.
     Causal,
-    /// A row alone and the same row among padding are one.
+    /// A row alone equals the same row with padding.
     PaddingAlone,
-    /// What padding is embedded as does not matter.
+    /// The embedding of padding does not matter.
     PaddingEmbeddings,
-    /// What the encoder made of padding does not matter.
+    /// The encoder's output at padding does not matter.
     PaddingStates,
-    /// The target does not reach its own past through the source.
+    /// The target does not influence the source's side.
     CrossFuture,
     /// Every encoder state reaches every target position.
     CrossReach,
     /// Every source token reaches every target position.
     SourceReach,
-    /// A row that is all padding has a meaning.
+    /// A row that is all padding is well defined.
     AllPadding,
 }
 
@@ -74,12 +74,12 @@ impl Claim {
         }
     }
 
-    /// Whether it is about padding, some of which is added to an input that has none.
+    /// Whether it needs padding, which is added to an input without any.
     pub fn needs_padding(self) -> bool {
         matches!(self, Self::PaddingAlone | Self::PaddingEmbeddings | Self::PaddingStates)
     }
 
-    /// Whether it is about what cross-attention reads: a model of one stack has nothing of the kind.
+    /// Whether it is about cross-attention, which a model of one stack does not have.
     pub fn is_about_cross_attention(self) -> bool {
         match self {
             Self::Causal | Self::PaddingAlone | Self::PaddingEmbeddings => false,
@@ -97,7 +97,7 @@ impl Claim {
     }
 }
 
-/// What came of a proof. Movements are shares of the largest value of the tensor that moved.
+/// The result of a proof. Movements are shares of the largest value of the tensor that moved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proof {
     /// What was to be proved.
@@ -106,13 +106,13 @@ pub struct Proof {
     pub runs: usize,
     /// How many cells of the masks were tried: pairs of a query and a key.
     pub cells: usize,
-    /// How many of them there are. Of a long input, some positions stand for all.
+    /// How many of them there are. Of a long input, only some positions are tried.
     pub cells_in_all: usize,
     /// The largest movement where all must stay; the smallest where all must move.
     pub movement: f64,
-    /// The largest movement where something may move: the perturbation was felt.
+    /// The largest movement where something may move: it shows that the perturbation had an effect.
     pub felt: Option<f64>,
-    /// From where on a movement counts. 0: unmoved means equal to the bit.
+    /// The threshold of a movement. 0 means that values must be equal to the bit.
     pub threshold: f64,
     /// Whether the claim holds.
     pub verdict: Verdict,
@@ -127,7 +127,7 @@ pub enum Verdict {
     Fails(Leak),
     /// There was nothing to try, and why.
     NotRun(String),
-    /// It was tried, and what came of it says nothing about a mask, and why.
+    /// It was tried, but the result says nothing about a mask, and why.
     Inconclusive(String),
 }
 
@@ -140,7 +140,7 @@ pub struct Leak {
     pub at: Vec<usize>,
     /// How far it moves there, as a share of the tensor's largest value.
     pub movement: f64,
-    /// What did it, in words.
+    /// The cause, in words.
     pub cause: String,
 }
 
@@ -150,12 +150,12 @@ impl Proof {
         Self { claim, runs: 0, cells: 0, cells_in_all: 0, movement: 0.0, felt: None, threshold: 0.0, verdict }
     }
 
-    /// Whether it was tried and says nothing.
+    /// Whether it was tried without a conclusion.
     pub fn is_inconclusive(&self) -> bool {
         matches!(self.verdict, Verdict::Inconclusive(_))
     }
 
-    /// Whether it was tried and came out wrong.
+    /// Whether it was tried and failed.
     pub fn fails(&self) -> bool {
         matches!(self.verdict, Verdict::Fails(_))
     }

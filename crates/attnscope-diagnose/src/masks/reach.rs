@@ -1,11 +1,11 @@
-//! Proofs about positions: what a target token may not see, and what it must.
+//! Proofs about positions: what a target token must not see, and what it must see.
 
 use attnscope_graph::{AttentionKind, AttentionStep, NodeId, Op, Role, Side};
 use attnscope_run::RunError;
 
-use super::bench::{Bench, Perturbed, Tensor, Tensors};
 use super::inconclusive::any_moved;
 use super::padding::NO_CROSS;
+use super::perturbation_rig::{PerturbationRig, Perturbed, Tensor, Tensors};
 use super::place::{Axes, Free, distance};
 use super::proof::{Claim, Leak, Proof, Verdict};
 
@@ -13,11 +13,11 @@ use super::proof::{Claim, Leak, Proof, Verdict};
 const NO_TARGET: &str = "the model has no decoder";
 /// Of a long input, so many positions are tried that positions × length stays below this.
 const BUDGET: usize = 1 << 13;
-/// And never fewer than these.
+/// And at least this many.
 const LEAST: usize = 4;
-/// Where a perturbation that is large enough cannot be had.
+/// The reason where no perturbation is large enough.
 const TOO_LARGE: &str = "overflow: a larger perturbation, which is needed, makes the logits infinite or NaN";
-/// A perturbation that a softmax hides is tried again in another direction and larger.
+/// A perturbation that a softmax hides is tried again, larger and in another direction.
 const TRIES: [(u64, f32); 4] = [(1, 1.0), (2, 8.0), (3, -8.0), (4, 64.0)];
 
 /// Positions from `first` on, evenly spaced where there are many; the last is among them.
@@ -27,7 +27,7 @@ fn picked(first: usize, length: usize) -> Vec<usize> {
     (1..=count).map(|i| first + i * all / count - 1).collect()
 }
 
-impl Bench<'_> {
+impl PerturbationRig<'_> {
     /// Changes a target token: logits before it must stay.
     pub(super) fn causal(&mut self) -> Result<Proof, RunError> {
         let Some(target) = self.nodes.target else { return Ok(Proof::not_run(Claim::Causal, NO_TARGET)) };
@@ -44,7 +44,7 @@ impl Bench<'_> {
             let rows: Vec<(usize, usize)> = (0..batch).map(|row| (row, changed)).collect();
             Perturbed {
                 input,
-                changes: self.noise(target, &before, &rows, TRIES[0]),
+                interventions: self.noise(target, &before, &rows, TRIES[0]),
                 free: Free::new(lengths, batch, |side, _, at| side == Side::Target && at >= changed),
                 cause: format!("target position {changed} replaced"),
             }
@@ -55,7 +55,7 @@ impl Bench<'_> {
         self.stays(Claim::Causal, &before, &trials, &watched, (cells, in_all))
     }
 
-    /// Changes every target token: nothing on the source's side may know.
+    /// Changes every target token: nothing on the source's side may move.
     pub(super) fn cross_future(&mut self) -> Result<Proof, RunError> {
         let lengths = self.lengths(self.input)?;
         let (nodes, input, batch) = (self.nodes, self.input, self.batch());
@@ -78,7 +78,7 @@ impl Bench<'_> {
             (0..batch).flat_map(|row| (0..lengths[1]).map(move |at| (row, at))).collect();
         let trial = Perturbed {
             input,
-            changes: self.noise(target, &before, &rows, TRIES[0]),
+            interventions: self.noise(target, &before, &rows, TRIES[0]),
             free: Free::new(lengths, batch, |side, _, _| side == Side::Target),
             cause: "every target token replaced".into(),
         };
@@ -92,13 +92,13 @@ impl Bench<'_> {
         let [source, target] = self.lengths(self.input)?;
         let (logits, input, batch) = (self.nodes.logits, self.input, self.batch());
         let before = self.run(input, &[], &|id| id == logits || id == node)?;
-        let tokens = |bench: &Self, row: usize, at: usize| {
-            let targets = (0..target).filter(move |&t| bench.is_token(Side::Target, row, t));
-            let open = bench.is_token(Side::Source, row, at);
+        let tokens = |rig: &Self, row: usize, at: usize| {
+            let targets = (0..target).filter(move |&t| rig.is_token(Side::Target, row, t));
+            let open = rig.is_token(Side::Source, row, at);
             targets.filter(move |_| open).map(move |t| (row, t)).collect::<Vec<_>>()
         };
-        let all = |bench: &Self, at: usize| -> Vec<(usize, usize)> {
-            (0..batch).flat_map(|row| tokens(bench, row, at)).collect()
+        let all = |rig: &Self, at: usize| -> Vec<(usize, usize)> {
+            (0..batch).flat_map(|row| tokens(rig, row, at)).collect()
         };
         let most = before.get(&logits).map_or(1.0, Tensor::most);
         let (mut cells, mut smallest, mut stuck, mut lost) = (0, f64::INFINITY, None, false);
@@ -113,9 +113,9 @@ impl Bench<'_> {
                     .filter(|&row| self.is_token(Side::Source, row, at))
                     .map(|row| (row, at))
                     .collect();
-                let changes = self.noise(node, &before, &rows, strength);
-                let after = self.run(input, &changes, &|id| id == logits)?;
-                // NaN spreads past masks: 0 · NaN is NaN. It shows nothing.
+                let interventions = self.noise(node, &before, &rows, strength);
+                let after = self.run(input, &interventions, &|id| id == logits)?;
+                // NaN spreads past masks, because 0 · NaN is NaN, so it proves nothing.
                 if after.get(&logits).is_some_and(|logits| logits.values.iter().any(|x| !x.is_finite())) {
                     lost = true;
                     continue;
@@ -142,11 +142,11 @@ impl Bench<'_> {
         Ok(Proof { claim, runs: 0, cells, cells_in_all, movement, felt: None, threshold: 0.0, verdict })
     }
 
-    /// What keeps a target row from feeling a change at a source position: a mask, or something else.
+    /// What keeps a target row from depending on a source position: a mask, or something else.
     fn barrier(&mut self, node: NodeId, (row, t, s): (usize, usize, usize)) -> Result<Verdict, RunError> {
         let before = self.run(self.input, &[], &|_| true)?;
-        let changes = self.noise(node, &before, &[(row, s)], TRIES[0]);
-        let after = self.run(self.input, &changes, &|_| true)?;
+        let interventions = self.noise(node, &before, &[(row, s)], TRIES[0]);
+        let after = self.run(self.input, &interventions, &|_| true)?;
         let graph = &self.model.graph;
         let ends = self.ends(&[node], &|id, candidate| {
             let axes = Axes::of(candidate);
@@ -155,8 +155,8 @@ impl Bench<'_> {
                 false => any_moved(&before, &after, id),
             }
         });
-        let cause = format!("source position {s} changed, target position {t} does not feel it");
-        // A mask takes a movement away that is in the scores; what ends elsewhere ends without its help.
+        let cause = format!("source position {s} changed, target position {t} does not move");
+        // A mask stops a movement in the scores; a movement that ends elsewhere has another cause.
         Ok(match ends.iter().find(|&&id| matches!(graph.node(id).op, Op::AddMask { .. })) {
             Some(&mask) => Verdict::Fails(Leak {
                 node: graph.node(mask).path.as_str().to_owned(),

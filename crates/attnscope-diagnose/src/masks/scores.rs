@@ -1,14 +1,16 @@
 //! A mistake on the scores that a model computes.
 
+use attnscope_checkpoint::Remedy;
 use attnscope_graph::Side;
-use attnscope_run::{Input, RunError, Shut};
+use attnscope_graph::figures::counted;
+use attnscope_run::{Input, MaskReason, RunError};
 
-use super::bench::Bench;
-use super::place::place;
+use super::perturbation_rig::PerturbationRig;
 use super::wrong::{Compared, Mistake};
-use super::{Attention, is_token, shut};
+use super::{Attention, is_token, masked_by};
+use crate::unravel;
 
-impl Bench<'_> {
+impl PerturbationRig<'_> {
     /// A mistake on the scores that this model computes in a layer and a head, for one row of an input.
     ///
     /// # Errors
@@ -25,13 +27,17 @@ impl Bench<'_> {
             place: attention.title().into(),
             found: what,
             expected: expected.into(),
-            help: "layers, heads and rows are counted from 0".into(),
+            remedy: "layers, heads and rows are counted from 0".into(),
         };
         let graph = &self.model.graph;
         if !Attention::of(&self.model.architecture).contains(&attention) {
             let kind = self.model.architecture.kind();
-            let expected = format!("the model is {kind}");
-            return Err(absent(format!("no {}", attention.title()), &expected));
+            return Err(RunError::Input {
+                place: mistake.id().into(),
+                found: format!("a mistake in {}", attention.title()),
+                expected: format!("this model is {kind} and has no {}", attention.title()),
+                remedy: "ask for a mistake in an attention that the model has".into(),
+            });
         }
         let Some(scores) = graph.find(&path) else {
             let layers = format!("there are {}", graph.layers(attention.stack()));
@@ -44,17 +50,16 @@ impl Bench<'_> {
             return Err(absent(format!("{:?}", tensor.shape), "four dimensions were expected"));
         };
         if head >= heads || row >= batch {
-            let rows = if batch == 1 { "row" } else { "rows" };
-            let sizes = format!("there are {heads} heads and {batch} {rows}");
+            let sizes = format!("there are {heads} heads and {}", counted(batch, "row"));
             return Err(absent(format!("head {head} of row {row}"), &sizes));
         }
         if let Some(cell) = tensor.values.iter().position(|x| !x.is_finite()) {
-            let at = place(&tensor.shape, cell);
+            let at = unravel(cell, &tensor.shape);
             return Err(RunError::Input {
                 place: path,
                 found: format!("{} at {at:?}", tensor.values[cell]),
-                expected: "a mistake is shown on numbers".into(),
-                help: "leave --wrong out: the proofs name the first tensor that is not finite".into(),
+                expected: "a mistake can be shown only on finite scores".into(),
+                remedy: Remedy::NoMistakes,
             });
         }
         let cells = queries * keys;
@@ -65,15 +70,15 @@ impl Bench<'_> {
         }
         let scores: Vec<f64> = values.into_iter().map(f64::from).collect();
         let side: Side = attention.keys();
-        let shut: Vec<Option<Shut>> = (0..cells)
+        let reasons: Vec<Option<MaskReason>> = (0..cells)
             .map(|cell| {
                 let (query, key) = (cell / keys, cell % keys);
-                shut(attention.right(), query, key, || is_token(input, side, row, key))
+                masked_by(attention.right(), query, key, || is_token(input, side, row, key))
             })
             .collect();
         let tokens: Vec<bool> =
             (0..queries).map(|query| is_token(input, attention.queries(), row, query)).collect();
-        Ok(Compared::new(mistake, &scores, &shut, &tokens))
+        Ok(Compared::new(mistake, &scores, &reasons, &tokens))
     }
 
     /// What a mistake is shown on: the input, padded where the mistake is about padding and there is none.

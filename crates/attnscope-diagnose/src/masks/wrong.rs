@@ -1,6 +1,6 @@
-//! The usual mistakes with masks, on a model's own scores, beside what is right.
+//! The usual mistakes with masks, on a model's own scores, compared with the right mask.
 
-use attnscope_run::Shut;
+use attnscope_run::MaskReason;
 
 use super::Attention;
 
@@ -13,9 +13,9 @@ pub enum Mistake {
     MultiplyAfter,
     /// Scores multiplied by 0 and 1 before the softmax.
     MultiplyBefore,
-    /// Padding left open.
+    /// Padding left visible.
     NoPadding,
-    /// The future left open.
+    /// The future left visible.
     NoCausal,
 }
 
@@ -65,13 +65,13 @@ pub struct Compared {
     pub queries: usize,
     /// How many keys.
     pub keys: usize,
-    /// [query, key]: what the right mask shuts.
-    pub shut: Vec<Option<Shut>>,
+    /// [query, key]: why the right mask hides a key; nothing where it is visible.
+    pub masked: Vec<Option<MaskReason>>,
     /// [query, key], with the right mask.
     pub right: Vec<f64>,
     /// [query, key], with the mistake.
     pub wrong: Vec<f64>,
-    /// Which queries are tokens: what padding asks is nobody's business.
+    /// Which queries are tokens: queries at padding do not matter.
     pub tokens: Vec<bool>,
     /// What it does to each query.
     pub rows: Vec<RowDifference>,
@@ -82,31 +82,32 @@ pub struct Compared {
 pub struct RowDifference {
     /// The sum of its weights; 1 is right.
     pub sum: f64,
-    /// The weight on keys that should be shut; 0 is right.
+    /// The weight on keys that should be masked; 0 is right.
     pub leaked: f64,
     /// The weight, with the right mask, of keys that the mistake hides; 0 is right.
     pub lost: f64,
 }
 
 impl Compared {
-    /// The mistake on given scores, [query, key], of one head. `shut` is the right mask; `tokens` are the queries that are
-    /// no padding.
-    pub fn new(mistake: Mistake, scores: &[f64], shut: &[Option<Shut>], tokens: &[bool]) -> Self {
+    /// The mistake on given scores, [query, key], of one head. `masked` is the right mask; `tokens` says which queries are not
+    /// padding.
+    pub fn new(mistake: Mistake, scores: &[f64], masked: &[Option<MaskReason>], tokens: &[bool]) -> Self {
         let queries = tokens.len();
         let keys = (scores.len() / queries.max(1)).max(1);
         let is_future = |cell: usize| cell % keys > cell / keys;
-        let open = |cell: usize| shut.get(cell).is_none_or(Option::is_none);
-        // What the mistake still hides by adding −∞.
-        let hides = |cell: usize| match (mistake, shut.get(cell).copied().flatten()) {
+        let visible = |cell: usize| masked.get(cell).is_none_or(Option::is_none);
+        // What the mistake still masks.
+        let hides = |cell: usize| match (mistake, masked.get(cell).copied().flatten()) {
             (Mistake::CausalCross, why) => why.is_some() || is_future(cell),
             (Mistake::MultiplyAfter | Mistake::MultiplyBefore, _) => false,
-            (Mistake::NoPadding, why) => matches!(why, Some(Shut::Future | Shut::FuturePadding)),
-            (Mistake::NoCausal, why) => matches!(why, Some(Shut::Padding | Shut::FuturePadding)),
+            (Mistake::NoPadding, why) => matches!(why, Some(MaskReason::Future | MaskReason::FuturePadding)),
+            (Mistake::NoCausal, why) => matches!(why, Some(MaskReason::Padding | MaskReason::FuturePadding)),
         };
-        let factor = |cell: usize| if open(cell) { 1.0 } else { 0.0 };
+        let factor = |cell: usize| if visible(cell) { 1.0 } else { 0.0 };
         let before = |cell: usize| if mistake == Mistake::MultiplyBefore { factor(cell) } else { 1.0 };
         let after = |cell: usize| if mistake == Mistake::MultiplyAfter { factor(cell) } else { 1.0 };
-        let right = softmax(scores, keys, |cell, score| if open(cell) { score } else { f64::NEG_INFINITY });
+        let right =
+            softmax(scores, keys, |cell, score| if visible(cell) { score } else { f64::NEG_INFINITY });
         let mut wrong =
             softmax(
                 scores,
@@ -120,21 +121,21 @@ impl Compared {
             let cells = || query * keys..(query + 1) * keys;
             RowDifference {
                 sum: wrong[cells()].iter().sum(),
-                leaked: cells().filter(|&cell| !open(cell)).map(|cell| wrong[cell]).sum(),
-                lost: cells().filter(|&cell| open(cell) && hides(cell)).map(|cell| right[cell]).sum(),
+                leaked: cells().filter(|&cell| !visible(cell)).map(|cell| wrong[cell]).sum(),
+                lost: cells().filter(|&cell| visible(cell) && hides(cell)).map(|cell| right[cell]).sum(),
             }
         };
         let rows = (0..queries).map(row).collect();
-        Self { mistake, queries, keys, shut: shut.to_vec(), right, wrong, tokens: tokens.to_vec(), rows }
+        Self { mistake, queries, keys, masked: masked.to_vec(), right, wrong, tokens: tokens.to_vec(), rows }
     }
 
-    /// Whether a cell that should be open is shut by the mistake.
+    /// Whether a cell that should be visible is masked by the mistake.
     pub fn hides(&self, cell: usize) -> bool {
         let future = cell % self.keys.max(1) > cell / self.keys.max(1);
-        self.mistake == Mistake::CausalCross && future && self.shut.get(cell).is_none_or(Option::is_none)
+        self.mistake == Mistake::CausalCross && future && self.masked.get(cell).is_none_or(Option::is_none)
     }
 
-    /// In what the two differ, with the numbers at hand.
+    /// How the two differ, with numbers.
     pub fn difference(&self) -> String {
         if self.right == self.wrong {
             return "nothing in this input falls under that rule, so nothing differs".into();
@@ -151,8 +152,8 @@ impl Compared {
                 let least = sums.iter().copied().fold(f64::INFINITY, f64::min);
                 let short = sums.iter().filter(|&&sum| (sum - 1.0).abs() > 1e-9).count();
                 format!(
-                    "{short} of {} rows no longer sum to 1, the least to {least:.3}: what the softmax gave to shut keys \
-                     is thrown away, not given to the open ones",
+                    "{short} of {} rows no longer sum to 1, the least to {least:.3}: what the softmax gave to masked keys \
+                     is lost, not given to the visible ones",
                     sums.len()
                 )
             }
@@ -166,23 +167,24 @@ impl Compared {
             }
             Mistake::NoCausal => format!(
                 "tokens that are still to be predicted take up to {leaked:.3} of a query's weight (query {leaking}): in \
-                 training the answer is read off them, and in use they are not there"
+                 training the model reads the answer from them, and in use they do not exist yet"
             ),
             Mistake::CausalCross => {
                 let (losing, lost) = worst(|row| row.lost);
-                let last = (0..self.keys).rev().find(|&key| self.shut.get(key).is_some_and(Option::is_none));
+                let last =
+                    (0..self.keys).rev().find(|&key| self.masked.get(key).is_some_and(Option::is_none));
                 let all = self.tokens.iter().filter(|&&token| token).count();
                 let before = self.tokens.iter().take(last.unwrap_or(0));
-                let blind = before.filter(|&&token| token).count();
+                let cut_off = before.filter(|&&token| token).count();
                 format!(
-                    "{blind} of {all} queries cannot see the end of the source; query {losing} loses {lost:.3} of its weight"
+                    "{cut_off} of {all} queries cannot see the end of the source; query {losing} loses {lost:.3} of its weight"
                 )
             }
         }
     }
 }
 
-/// The softmax of every row of adjusted scores; 0 where a row has nothing to see.
+/// The softmax of every row of adjusted scores; 0 where a row is fully masked.
 fn softmax(scores: &[f64], keys: usize, adjust: impl Fn(usize, f64) -> f64) -> Vec<f64> {
     let adjusted: Vec<f64> = scores.iter().enumerate().map(|(cell, &score)| adjust(cell, score)).collect();
     let row = |row: &[f64]| -> Vec<f64> {
@@ -200,7 +202,7 @@ fn softmax(scores: &[f64], keys: usize, adjust: impl Fn(usize, f64) -> f64) -> V
 mod tests {
     use super::*;
 
-    const FUTURE: Option<Shut> = Some(Shut::Future);
+    const FUTURE: Option<MaskReason> = Some(MaskReason::Future);
 
     fn close(a: &[f64], b: &[f64]) {
         assert_eq!(a.len(), b.len());
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn multiplied_before_the_softmax_a_shut_key_keeps_weight() {
+    fn multiplied_before_the_softmax_a_masked_key_keeps_weight() {
         let c = Compared::new(Mistake::MultiplyBefore, &scores(), &[None, FUTURE, None, None], &[true; 2]);
         // exp(0) and exp(0 · ln 3): half each.
         close(&c.wrong, &[0.5, 0.5, 0.5, 0.5]);
@@ -235,11 +237,11 @@ mod tests {
         let c = Compared::new(Mistake::NoCausal, &scores(), &[None, FUTURE, None, None], &[true; 2]);
         close(&c.wrong, &[0.25, 0.75, 0.5, 0.5]);
         assert!((c.rows[0].leaked - 0.75).abs() < 1e-12);
-        let padding = Some(Shut::Padding);
+        let padding = Some(MaskReason::Padding);
         let c = Compared::new(Mistake::NoPadding, &scores(), &[None, padding, None, padding], &[true; 2]);
         close(&c.right, &[1.0, 0.0, 1.0, 0.0]);
         close(&[c.rows[0].leaked, c.rows[1].leaked], &[0.75, 0.5]);
-        // The other rule stays in force.
+        // The other rule still applies.
         let both = [padding, FUTURE, padding, None];
         close(&Compared::new(Mistake::NoPadding, &scores(), &both, &[true; 2]).wrong, &[1.0, 0.0, 0.5, 0.5]);
         close(&Compared::new(Mistake::NoCausal, &scores(), &both, &[true; 2]).wrong, &[0.0, 1.0, 0.0, 1.0]);
@@ -260,11 +262,12 @@ mod tests {
 
     #[test]
     fn a_query_with_nothing_to_see_has_no_weights() {
-        let c = Compared::new(Mistake::NoPadding, &[1.0, 2.0], &[Some(Shut::Padding); 2], &[true]);
+        let c = Compared::new(Mistake::NoPadding, &[1.0, 2.0], &[Some(MaskReason::Padding); 2], &[true]);
         close(&c.right, &[0.0, 0.0]);
         let alone = Compared::new(Mistake::NoCausal, &[1.0], &[None], &[true]);
         assert!(alone.difference().ends_with("nothing differs"), "{}", alone.difference());
-        let padding = Compared::new(Mistake::NoPadding, &scores(), &[Some(Shut::Padding); 4], &[true, false]);
+        let padding =
+            Compared::new(Mistake::NoPadding, &scores(), &[Some(MaskReason::Padding); 4], &[true, false]);
         assert!(padding.difference().contains("(query 0)"), "{}", padding.difference());
         assert!(c.wrong.iter().all(|w| w.is_finite()));
     }

@@ -1,10 +1,10 @@
 //! Typed edits of weights: each undoes one mistake that converters and ports make.
 
-use attnscope_graph::{Dim, Model, Stack, WeightId};
+use attnscope_graph::{Dim, Graph, Model, Stack, WeightId};
 use attnscope_run::Weights;
 use serde_json::{Map, Value, json};
 
-/// How the rows of a projection lie, and how they are brought into the graph's order.
+/// The order of a projection's rows, and how they are brought into the graph's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
     /// Each head's rows come as 0, 2, 4, … 1, 3, 5, … and are brought to 0, 1, 2, …
@@ -32,7 +32,7 @@ impl RowOrder {
         }
     }
 
-    /// Whether it stays within each head: then q and k alike can have it, and no score changes.
+    /// Whether it stays within each head: if q and k both have it, no score changes.
     pub(crate) fn is_within_head(self) -> bool {
         matches!(self, Self::HalvesToPairs | Self::PairsToHalves)
     }
@@ -57,7 +57,7 @@ impl RowOrder {
 /// in the graph.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WeightEdit {
-    /// Two layers of a stack change places.
+    /// Two layers of a stack are exchanged.
     SwapLayers {
         /// Their stack.
         stack: Stack,
@@ -69,7 +69,7 @@ pub enum WeightEdit {
         /// The matrices.
         weights: Vec<String>,
     },
-    /// Weights of the same shape change places, two by two.
+    /// Weights of the same shape are exchanged, two by two.
     Exchange {
         /// The pairs.
         pairs: Vec<[String; 2]>,
@@ -88,7 +88,7 @@ pub enum WeightEdit {
         /// From which order to which.
         rows: RowOrder,
     },
-    /// Every sign is turned.
+    /// Every sign is inverted.
     Negate {
         /// The weights.
         weights: Vec<String>,
@@ -100,7 +100,7 @@ pub enum WeightEdit {
         /// The number.
         factor: f64,
     },
-    /// The rows of tables are moved down, the last ones to the top; up where the number is negative.
+    /// The rows of tables are rolled down, the last ones to the top; up where the number is negative.
     Roll {
         /// The tables.
         weights: Vec<String>,
@@ -140,7 +140,7 @@ impl WeightEdit {
         }
     }
 
-    /// As JSON: `kind`, `weights` and what else there is to know.
+    /// As JSON: `kind`, `weights` and details.
     pub fn json(&self, model: &Model) -> Value {
         let mut fields = Map::new();
         fields.insert("kind".into(), json!(self.kind()));
@@ -175,7 +175,7 @@ impl WeightEdit {
                     if rows != columns {
                         return None;
                     }
-                    edited = edited.with(id, transposed(weights.get(id), rows));
+                    edited = edited.with(id, transposed(&weights.get(id), rows));
                 }
             }
             Self::PermuteHeads { weights: paths, order } => {
@@ -226,16 +226,21 @@ impl WeightEdit {
     }
 }
 
-/// The weights of two layers, two by two, that are not one and the same: T5 keeps a stack's bias table in its first layer,
-/// and the other layers have none.
+/// The weights of two layers, two by two.
 fn swapped(model: &Model, stack: Stack, [a, b]: [usize; 2]) -> Vec<[String; 2]> {
-    let (here, there) = (format!("{}.{a}.", stack.name()), format!("{}.{b}.", stack.name()));
+    twins(&model.graph, &format!("{}.{a}.", stack.name()), &format!("{}.{b}.", stack.name()))
+}
+
+/// The weights whose paths begin in two ways, two by two, where both exist: T5 keeps a stack's bias table in its first layer,
+/// and
+/// the other layers have none.
+pub(super) fn twins(graph: &Graph, here: &str, there: &str) -> Vec<[String; 2]> {
     let pair = |path: &String| {
-        let other = format!("{there}{}", path.strip_prefix(&here)?);
-        model.graph.find_weight(&other)?;
+        let other = format!("{there}{}", path.strip_prefix(here)?);
+        graph.find_weight(&other)?;
         Some([path.clone(), other])
     };
-    model.graph.weights().iter().filter_map(|weight| pair(&weight.path)).collect()
+    graph.weights().iter().filter_map(|weight| pair(&weight.path)).collect()
 }
 
 fn exchange(model: &Model, weights: &mut Weights, pairs: &[[String; 2]]) -> Option<()> {

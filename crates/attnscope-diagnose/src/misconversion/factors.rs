@@ -1,5 +1,5 @@
-//! Projections whose size is out of line with that of their partner, and the factors that could mend them. Training keeps
-//! q as large as k, v as the output projection, and the two matrices of a feed-forward layer in one proportion.
+//! Projections whose size does not fit that of their partner, and the factors that could repair them. Training keeps q about as
+//! large as k, v as the output projection, and the two matrices of a feed-forward layer in a fixed proportion.
 
 use attnscope_graph::{Dim, Model, Stack};
 use attnscope_run::Weights;
@@ -8,19 +8,20 @@ use super::balance;
 use super::edit::{WeightEdit, matrix};
 use super::sites::{attentions, feed_forwards, weights_of};
 
-/// A projection is looked at whose root mean square, of its partner's, is further than this factor from what it is in other
-/// layers. In trained models it was seen to differ by up to 1.3.
+/// A projection is examined if its root mean square, relative to its partner's, differs from that of other layers by more than
+/// this factor. In trained models the factor was up to 1.3.
 const OUT_OF_LINE: f64 = 1.6;
 /// Factors are tried up to this far from the one that would make it as large as its siblings.
 const REACH: f64 = 2.5;
-/// A factor nearer to 1 than this is not told of: noise on a projection is mended a little by a smaller factor, and looks the same.
+/// A factor nearer to 1 than this is not reported: a smaller factor also reduces the harm of noise a little, and looks the
+/// same.
 const LEAST: f64 = 1.9;
 /// Steps between them.
 const STEP: f64 = std::f64::consts::SQRT_2;
-/// How far a number that people multiply by may be from the best factor, as a logarithm: pairs do not tell them apart.
+/// How far a usual factor may be from the best one, as a logarithm: the pairs cannot distinguish them.
 const NEAR: f64 = 0.4;
 
-/// Whether a factor is large enough to be told from noise.
+/// Whether a factor is large enough to be distinguished from noise.
 pub(super) fn is_plain_to_see(factor: f64) -> bool {
     factor.abs().ln().abs() >= LEAST.ln()
 }
@@ -30,17 +31,17 @@ pub(super) fn is_plain_to_see(factor: f64) -> bool {
 pub(super) struct Suspect {
     /// `encoder.0.self_attn.q`
     pub(super) module: String,
-    /// How large it is beside its partner, of what is usual in the other layers.
+    /// Its size relative to its partner, divided by the usual value of the other layers.
     pub(super) ratio: f64,
 }
 
-/// Every projection that is out of line.
+/// Every projection of unusual size.
 pub(super) fn suspects(model: &Model, weights: &Weights) -> Vec<Suspect> {
     let is_out = |suspect: &Suspect| suspect.ratio.ln().abs() > OUT_OF_LINE.ln();
     ratios(model, weights).into_iter().filter(is_out).collect()
 }
 
-/// Whether a projection is its partner's as those of other layers are, whatever its size.
+/// Whether a projection is similar to its partner, as in other layers, regardless of its size.
 pub(super) fn is_trained_together(model: &Model, weights: &Weights, module: &str) -> bool {
     roles(model).iter().any(|role| {
         let at = role.iter().position(|[own, _]| own == module);
@@ -95,13 +96,13 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Repairs that bring a projection nearer to the size of its siblings.
+/// Repairs that bring a projection nearer to the usual size.
 pub(super) fn rescaled(model: &Model, suspect: &Suspect) -> Vec<WeightEdit> {
     let middle = 1.0 / suspect.ratio;
     let mut factors = Vec::new();
     let mut factor = middle / REACH;
     while factor <= middle * REACH {
-        // Further from 1 on the side that makes it more usual.
+        // Only factors that bring it towards the usual size.
         if (factor < 1.0) == (suspect.ratio > 1.0) && factor.ln().abs() > OUT_OF_LINE.ln() / 2.0 {
             factors.push(factor);
         }
@@ -111,7 +112,7 @@ pub(super) fn rescaled(model: &Model, suspect: &Suspect) -> Vec<WeightEdit> {
     factors.into_iter().map(|factor| WeightEdit::Scale { weights: weights.clone(), factor }).collect()
 }
 
-/// Numbers near one that people multiply by, the likeliest first: powers of two, roots of the widths and the widths, then others.
+/// Usual factors near a number, the most likely first: powers of two, the widths and their roots, then others.
 pub(super) fn plain_factors(model: &Model, near: f64) -> Vec<f64> {
     let widths = [Dim::Head(Stack::Encoder), Dim::Head(Stack::Decoder), Dim::Model];
     let widths: Vec<f64> = widths.iter().filter_map(|dim| model.sizes.get(*dim)).map(|n| n as f64).collect();

@@ -2,21 +2,21 @@
 
 use attnscope_graph::{Dim, Graph, Model, Stack};
 
-use super::edit::{RowOrder, WeightEdit, matrix};
+use super::edit::{RowOrder, WeightEdit, matrix, twins};
 use super::sites::{
     AttentionKind, AttentionSite, FeedForwardSite, attentions, feed_forwards, has_bias, layer_norms, tables,
     twin_tables, weights_of,
 };
 
-/// The projections of an attention that can be taken for each other.
+/// The projections of an attention that can be confused.
 const EXCHANGED: [[&str; 2]; 6] =
     [["q", "k"], ["q", "v"], ["k", "v"], ["q", "out"], ["k", "out"], ["v", "out"]];
-/// The projections that people take for each other in every layer at once.
+/// The projections that are confused in every layer at once.
 const EXCHANGED_EVERYWHERE: [[&str; 2]; 3] = [["q", "k"], ["q", "v"], ["k", "v"]];
 /// Projections that are put in another order together. Within a head, the same order of q and k changes no score.
 const REORDERED: [&[&str]; 6] = [&["q"], &["k"], &["v"], &["out"], &["q", "k"], &["q", "k", "v"]];
 
-/// Repairs of what the whole file can have: systematic mistakes, layers and tables. Repairs of one place apart.
+/// Repairs of the whole file: systematic mistakes, layers and tables. Without repairs of a single place.
 pub(super) fn of_model(model: &Model) -> Vec<WeightEdit> {
     let sites = attentions(&model.graph);
     let mut edits = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn of_model(model: &Model) -> Vec<WeightEdit> {
     edits
 }
 
-/// Repairs of one attention, its factors and its heads' order apart.
+/// Repairs of one attention, without factors and the order of heads.
 pub(super) fn of_attention(model: &Model, site: &AttentionSite) -> Vec<WeightEdit> {
     let here = [site];
     let mut edits = transposes(model, &here);
@@ -59,8 +59,30 @@ pub(super) fn of_feed_forward(model: &Model, site: &FeedForwardSite) -> Vec<Weig
     edits
 }
 
-/// Two heads of an attention change places. Whatever the right order is, one of these puts a head where it belongs; the rest
-/// of the way is found from there.
+/// Whole sublayers, with their norms, exchanged between two layers: every two of some that have the same place in their layer.
+pub(super) fn sublayer_exchanges(model: &Model, paths: &[&str]) -> Vec<WeightEdit> {
+    let mut edits = Vec::new();
+    for (i, a) in paths.iter().enumerate() {
+        for b in paths[i + 1..].iter().filter(|b| is_same_sublayer(a, b)) {
+            let pairs = twins(&model.graph, &format!("{a}."), &format!("{b}."));
+            edits.extend((!pairs.is_empty()).then_some(WeightEdit::Exchange { pairs }));
+        }
+    }
+    edits
+}
+
+/// Whether two paths differ in the number of their layer alone: `decoder.0.cross_attn` and `decoder.1.cross_attn`.
+pub(super) fn is_same_sublayer(a: &str, b: &str) -> bool {
+    let of = |path: &str| -> Option<(String, String)> {
+        let (stack, rest) = path.split_once('.')?;
+        let (_, sublayer) = rest.split_once('.')?;
+        Some((stack.to_owned(), sublayer.to_owned()))
+    };
+    a != b && of(a).is_some() && of(a) == of(b)
+}
+
+/// Two heads of an attention are exchanged. Whatever the right order is, one of these puts a head in its right place; the
+/// search continues from there.
 pub(super) fn head_orders(heads: usize) -> Vec<Vec<usize>> {
     let mut orders = Vec::new();
     for a in 0..heads {
@@ -87,7 +109,7 @@ pub(super) fn permuted(
     WeightEdit::PermuteHeads { weights, order: order.to_vec() }
 }
 
-/// Projections whose heads can be permuted apart from the others'.
+/// Projections whose heads can be permuted independently.
 pub(super) const PERMUTED: [&[&str]; 5] = [&["q"], &["k"], &["v"], &["out"], &["q", "k"]];
 
 /// The weights of a projection that have the heads' dimension: the output projection's bias has not.
@@ -100,7 +122,7 @@ fn heads_weights(graph: &Graph, module: &str) -> Vec<String> {
     weights_of(graph, module, true).into_iter().filter(has_heads).collect()
 }
 
-/// Attentions that a systematic mistake has all at once.
+/// Attentions that a systematic mistake affects together.
 fn groups(sites: &[AttentionSite]) -> Vec<Vec<&AttentionSite>> {
     let all: Vec<&AttentionSite> = sites.iter().collect();
     let of = |kinds: &[AttentionKind]| -> Vec<&AttentionSite> {
@@ -172,7 +194,7 @@ fn interleaves(model: &Model, sites: &[&AttentionSite], rows: RowOrder) -> Vec<W
     REORDERED.iter().filter(is_visible).map(of).collect()
 }
 
-/// A module with the other sign, its bias too.
+/// A module with the other sign, including its bias.
 fn negation(graph: &Graph, module: &str) -> Option<WeightEdit> {
     let weights = weights_of(graph, module, true);
     (!weights.is_empty()).then_some(WeightEdit::Negate { weights })

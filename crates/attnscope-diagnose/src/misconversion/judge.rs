@@ -1,5 +1,5 @@
-//! Whether a repair is believed: it surely gains on pairs that the search has not seen, leads to a working model, and no other
-//! explanation does better.
+//! Whether a repair is accepted: it gains significantly on pairs that the search has not seen, gives a working model, and no
+//! other explanation is better.
 
 use attnscope_run::RunError;
 
@@ -14,7 +14,7 @@ use crate::student::PairedTest;
 use crate::thresholds::Thresholds;
 use crate::wiring::Search;
 
-/// Nats a token within which two repairs do the same.
+/// Nats per token within which two repairs count as equal.
 const TIE: f64 = 0.002;
 
 /// What a repair is judged by.
@@ -27,7 +27,7 @@ pub(super) struct Judge<'a> {
     wirings: &'a Search,
 }
 
-/// What came of the best repair.
+/// The verdict on the best repair.
 pub(super) enum Verdict {
     Believed(Repair),
     Refused(Refused),
@@ -54,32 +54,37 @@ impl<'a> Judge<'a> {
         Self { rounds, test, unseen, thresholds, wirings }
     }
 
-    /// Of the repairs that did best on the pairs that were searched, the one that is believed, or why the best is not.
+    /// Of the best repairs on the search pairs, the one that is accepted, or why the best is not.
     pub(super) fn verdict(&self, trials: &[RepairTrial]) -> Result<Option<Verdict>, RunError> {
         let mut finalists = self.finalists(trials)?;
         let tested = finalists.len() as f64;
         let Some(least) = finalists.iter().map(|f| f.nll).min_by(f64::total_cmp) else { return Ok(None) };
-        // Of those that do the same, the plainest.
+        // Of equal ones, the simplest.
         let same = finalists.iter().enumerate().filter(|(_, other)| other.nll - least < TIE);
         let Some((at, _)) = same.min_by_key(|(_, other)| other.rank) else { return Ok(None) };
         let chosen = finalists.remove(at);
-        let gain = self.gain_on_unseen(&chosen);
+        let gain = self.gain_on_unseen(&self.wirings.declared, &chosen.scores);
         let p = (gain.p * tested).min(1.0);
-        let refused = |why: String| Ok(Some(Verdict::Refused(Refused { edit: chosen.edit.clone(), why })));
+        let refused = |why: String, outdoes_wiring: bool| {
+            let (edit, nll) = (chosen.edit.clone(), chosen.nll);
+            Ok(Some(Verdict::Refused(Refused { edit, why, nll, outdoes_wiring })))
+        };
         if matches!(chosen.edit, WeightEdit::Scale { factor, .. } if !factors::is_plain_to_see(factor)) {
-            return refused("so small a factor cannot be told from noise".into());
+            return refused("so small a factor cannot be distinguished from noise".into(), false);
         }
         if gain.mean < self.thresholds.repair_gain || p > self.thresholds.wiring_p {
-            return refused(format!(
-                "it gains {:.3} nats a token on the pairs that the search had not seen, p = {p:.2}",
+            let outdoes_wiring = self.outdoes_wiring(&chosen) && self.is_not_working(&chosen)?.is_none();
+            let why = format!(
+                "it gains {:.3} nats per token on the pairs that the search had not seen, p = {p:.2}",
                 gain.mean
-            ));
+            );
+            return refused(why, outdoes_wiring);
         }
         if let Some(why) = self.is_not_working(&chosen)? {
-            return refused(why);
+            return refused(why, false);
         }
         let Some(beside_wiring) = self.beside_wiring(&chosen) else {
-            return refused("another wiring does surely better".into());
+            return refused("another wiring is significantly better".into(), false);
         };
         let compared = self.test.compare(&self.wirings.declared, &chosen.scores);
         let others = self.other_factors(&chosen.edit)?;
@@ -96,10 +101,12 @@ impl<'a> Judge<'a> {
             unseen: self.unseen.len(),
             beside_wiring,
             edit: chosen.edit,
+            scores: chosen.scores,
+            unseen_pairs: self.unseen.to_vec(),
         })))
     }
 
-    /// The best repairs, and what does the same as the best of them by another weight, on all pairs.
+    /// The best repairs, and equivalent repairs of other weights, on all pairs.
     fn finalists(&self, trials: &[RepairTrial]) -> Result<Vec<Finalist>, RunError> {
         let mut edits: Vec<(usize, WeightEdit)> = trials.iter().map(|t| (t.rank, t.edit.clone())).collect();
         if let Some(best) = trials.first() {
@@ -111,7 +118,7 @@ impl<'a> Judge<'a> {
         self.on_all_pairs(edits)
     }
 
-    /// Other factors of the same projection: pairs often do not tell 4 from 5.
+    /// Other factors of the same projection: pairs often cannot distinguish 4 from 5.
     fn other_factors(&self, edit: &WeightEdit) -> Result<Vec<Finalist>, RunError> {
         let WeightEdit::Scale { weights, factor } = edit else { return Ok(Vec::new()) };
         let factors = factors::plain_factors(self.rounds.model(), *factor).into_iter();
@@ -135,14 +142,21 @@ impl<'a> Judge<'a> {
         Ok(fitting.into_iter().zip(scores).map(finalist).filter(|f| f.nll.is_finite()).collect())
     }
 
-    fn gain_on_unseen(&self, chosen: &Finalist) -> PairedTest {
+    /// What one gains over the other on the pairs that the search has not seen.
+    fn gain_on_unseen(&self, base: &Scores, chosen: &Scores) -> PairedTest {
         let corpus = self.test.corpus.only(self.unseen);
         let test = FitTest::new(self.rounds.model(), &corpus);
-        test.compare(&self.wirings.declared.only(self.unseen), &chosen.scores.only(self.unseen)).gain()
+        test.compare(&base.only(self.unseen), &chosen.only(self.unseen)).gain()
     }
 
-    /// Why the repaired model is not where a working one is: it gets more tokens right than the declared one, predicts the
-    /// targets from their sources, and generates what its sources say.
+    /// Whether there is a better wiring, and a repair gains more than it.
+    fn outdoes_wiring(&self, chosen: &Finalist) -> bool {
+        let better = self.wirings.better.as_ref();
+        better.is_some_and(|wiring| self.gain_on_unseen(&wiring.scores, &chosen.scores).mean > TIE)
+    }
+
+    /// Why the repaired model does not count as working. A working one gets more tokens right than the declared one, predicts
+    /// the targets from their sources, and generates sentences that fit the sources.
     fn is_not_working(&self, chosen: &Finalist) -> Result<Option<String>, RunError> {
         let more_right = self.test.compare(&self.wirings.declared, &chosen.scores).more_right();
         if more_right <= 0 {
@@ -150,22 +164,22 @@ impl<'a> Judge<'a> {
         }
         let fit = self.test.fit(&chosen.candidate, &chosen.scores)?;
         if let Err(misfit) = fit.works() {
-            return Ok(Some(format!("it does not lead to a working model: {}", misfit.words(&fit))));
+            return Ok(Some(format!("it does not give a working model: {}", misfit.words(&fit))));
         }
-        // A model that cannot be run on its own generates nothing.
+        // A model that cannot generate is not checked for that.
         let generated = self.test.generated(&chosen.candidate).ok().flatten();
         let is_about_the_source = generated.is_some_and(|generated| generated.is_about_the_source(0.0));
         Ok((!is_about_the_source).then(|| "what it then generates has little to do with the sources".into()))
     }
 
-    /// Whether another repair is not surely worse.
+    /// Whether another repair is not significantly worse.
     fn does_as_well(&self, other: &Finalist, chosen: &Finalist) -> bool {
         let surely_worse =
             || self.test.compare(&other.scores, &chosen.scores).gain().p <= self.thresholds.wiring_p;
         other.nll - chosen.nll < TIE || !surely_worse()
     }
 
-    /// `None` where the better wiring explains the pairs surely better.
+    /// `None` where the better wiring explains the pairs significantly better.
     fn beside_wiring(&self, chosen: &Finalist) -> Option<BesideWiring> {
         let Some(wiring) = &self.wirings.better else { return Some(BesideWiring::Better) };
         let against = |a: &Scores, b: &Scores| {

@@ -1,11 +1,11 @@
-//! Mistakes that lose what was there: a bias dropped, a layer written twice, a layer left out. They show in the file itself,
-//! and no repair of it can prove them.
+//! Mistakes that lose data: a bias dropped, a layer written twice, a layer left out. They are seen in the file itself, and no
+//! repair can prove them.
 
 use attnscope_graph::{Graph, Model, Slot, Stack};
 use attnscope_run::Weights;
 use serde_json::{Value, json};
 
-/// Layers that a config tells of and whose weights are listed; a config may tell of any number.
+/// The most missing layers whose weights are listed; a config may claim any number.
 const MOST_LAYERS: usize = 64;
 
 /// Something that is no longer in the file.
@@ -18,6 +18,14 @@ pub enum Loss {
         /// Layers whose own is not zero.
         siblings: usize,
     },
+    /// Kinds of biases are all zero in every layer of a trained model. It may have been trained without them: this is not
+    /// certain.
+    ZeroBiases {
+        /// Their modules within a layer: `self_attn.q`.
+        modules: Vec<String>,
+        /// Their paths in all layers.
+        weights: Vec<String>,
+    },
     /// A layer holds the values of another, to the last bit.
     CopiedLayer {
         /// Their stack.
@@ -25,13 +33,13 @@ pub enum Loss {
         /// The layer that comes first, and the one that holds the same.
         layers: [usize; 2],
     },
-    /// A config tells of more layers than the file has.
+    /// A config has more layers than the file.
     MissingLayer {
         /// Their stack.
         stack: Stack,
         /// Layers in the file.
         found: usize,
-        /// Layers that the config tells of.
+        /// Layers in the config.
         declared: usize,
         /// Which config.
         source: String,
@@ -43,17 +51,19 @@ impl Loss {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::DroppedBias { .. } => "dropped_bias",
+            Self::ZeroBiases { .. } => "zero_biases",
             Self::CopiedLayer { .. } => "copied_layer",
             Self::MissingLayer { .. } => "missing_layer",
         }
     }
 
-    /// The weights that are lost; of a config that tells of very many layers, those of the first.
+    /// The weights that are lost; if a config claims very many layers, only those of the first.
     pub fn weights(&self, graph: &Graph) -> Vec<String> {
         match self {
             Self::DroppedBias { weight, .. } => vec![weight.clone()],
+            Self::ZeroBiases { weights, .. } => weights.clone(),
             Self::CopiedLayer { stack, layers } => layer_weights(graph, *stack, layers[1]),
-            // T5's first layer has a table that the others lack: the last is like what is missing.
+            // T5's first layer has a table that the others lack, so the last layer is the model for the missing ones.
             Self::MissingLayer { stack, found, declared, .. } => {
                 let last = found.saturating_sub(1);
                 let (from, name) = (format!("{}.{last}.", stack.name()), stack.name());
@@ -67,11 +77,23 @@ impl Loss {
         }
     }
 
+    /// Where it is: the bias or the layer; absent where it is in all layers.
+    pub fn place(&self) -> Option<String> {
+        match self {
+            Self::DroppedBias { weight, .. } => Some(weight.clone()),
+            Self::ZeroBiases { .. } => None,
+            Self::CopiedLayer { stack, layers } => Some(format!("{}.{}", stack.name(), layers[1])),
+            Self::MissingLayer { stack, found, .. } => Some(format!("{}.{found}", stack.name())),
+        }
+    }
+
     /// As JSON, in the form of a repair.
     pub fn json(&self, graph: &Graph) -> Value {
         let weights = self.weights(graph);
         match self {
-            Self::DroppedBias { .. } => json!({ "kind": self.kind(), "weights": weights }),
+            Self::DroppedBias { .. } | Self::ZeroBiases { .. } => {
+                json!({ "kind": self.kind(), "weights": weights })
+            }
             Self::CopiedLayer { stack, layers } => {
                 json!({ "kind": self.kind(), "weights": weights, "stack": stack.name(), "layers": layers })
             }
@@ -81,15 +103,23 @@ impl Loss {
         }
     }
 
-    /// Whether it changes nothing that the model computes: k's bias adds the same to every score of a query, and the softmax
-    /// takes it out again.
+    /// Whether it does not change the output: k's bias adds the same number to every score of a query, which the softmax
+    /// cancels.
     pub fn has_no_effect(&self, model: &Model) -> bool {
+        let is_cancelled = |weight: &String| {
+            weight.ends_with("_attn.k.bias")
+                && model.wiring.normaliser == attnscope_graph::Normaliser::Softmax
+        };
         match self {
-            Self::DroppedBias { weight, .. } => {
-                weight.ends_with("_attn.k.bias") && model.wiring.squash == attnscope_graph::Squash::Softmax
-            }
+            Self::DroppedBias { weight, .. } => is_cancelled(weight),
+            Self::ZeroBiases { weights, .. } => weights.iter().all(is_cancelled),
             Self::CopiedLayer { .. } | Self::MissingLayer { .. } => false,
         }
+    }
+
+    /// Whether there is no other explanation.
+    pub fn is_sure(&self) -> bool {
+        !matches!(self, Self::ZeroBiases { .. })
     }
 }
 
@@ -98,7 +128,7 @@ fn layer_weights(graph: &Graph, stack: Stack, layer: usize) -> Vec<String> {
     graph.weights().iter().map(|w| &w.path).filter(|path| path.starts_with(&start)).cloned().collect()
 }
 
-/// Layers that a config tells of and the file does not have.
+/// Layers that the config has and the file lacks.
 pub(crate) fn missing_layers(model: &Model) -> Vec<Loss> {
     let mut losses = Vec::new();
     for stack in Stack::ALL {
@@ -132,7 +162,7 @@ pub(crate) fn copied_layers(model: &Model, weights: &Weights) -> Vec<Loss> {
     losses
 }
 
-/// Whether every weight of two layers is the same, though they are tensors of their own.
+/// Whether every weight of two layers is equal, although they are separate tensors.
 fn is_copy(model: &Model, weights: &Weights, stack: Stack, [a, b]: [usize; 2]) -> bool {
     let (here, there) = (format!("{}.{a}.", stack.name()), format!("{}.{b}.", stack.name()));
     let pairs: Vec<_> = layer_weights(&model.graph, stack, b)
@@ -149,27 +179,21 @@ fn is_copy(model: &Model, weights: &Weights, stack: Stack, [a, b]: [usize; 2]) -
     !pairs.is_empty()
         && pairs.iter().all(|&(x, y)| weights.get(x) == weights.get(y))
         && pairs.iter().all(|&(x, y)| storage(x) != storage(y))
-        // Layers that are all zero or all one were never trained; other rules speak of them.
-        && pairs.iter().any(|&(x, _)| weights.get(x).iter().any(|v| Some(v) != weights.get(x).first()))
+        // Layers that are all zero or all one were never trained; other rules report them.
+        && pairs.iter().any(|&(x, _)| varies(&weights.get(x)))
 }
 
-/// Biases that are all zero where the same bias of most other layers is not.
+fn varies(values: &[f32]) -> bool {
+    values.iter().any(|x| Some(x) != values.first())
+}
+
+/// Biases that are all zero where the same bias of most other layers is not; and kinds of biases that are all zero in every
+/// layer.
 pub(crate) fn dropped_biases(model: &Model, weights: &Weights) -> Vec<Loss> {
-    let graph = &model.graph;
-    let is_zero =
-        |path: &str| graph.find_weight(path).is_some_and(|id| weights.get(id).iter().all(|&x| x == 0.0));
-    let role = |path: &str| {
-        let mut parts = path.splitn(3, '.');
-        let stack = parts.next().filter(|name| Stack::ALL.iter().any(|stack| stack.name() == *name))?;
-        parts.next()?.parse::<usize>().ok().map(|_| stack)?;
-        parts.next().map(str::to_owned)
+    let biases = layer_biases(&model.graph);
+    let is_zero = |path: &str| {
+        model.graph.find_weight(path).is_some_and(|id| weights.get(id).iter().all(|&x| x == 0.0))
     };
-    let biases: Vec<(&str, String)> = graph
-        .weights()
-        .iter()
-        .filter(|weight| weight.path.ends_with(".bias") && weight.dims.len() == 1)
-        .filter_map(|weight| Some((weight.path.as_str(), role(&weight.path)?)))
-        .collect();
     let mut losses = Vec::new();
     for (path, role) in biases.iter().filter(|(path, _)| is_zero(path)) {
         let others = biases.iter().filter(|(other, of)| of == role && other != path);
@@ -178,5 +202,42 @@ pub(crate) fn dropped_biases(model: &Model, weights: &Weights) -> Vec<Loss> {
             losses.push(Loss::DroppedBias { weight: (*path).to_owned(), siblings });
         }
     }
+    let is_zero_everywhere = |kind: &str| biases.iter().filter(|(_, of)| of == kind).all(|(p, _)| is_zero(p));
+    let zero: Vec<&(&str, String)> = biases.iter().filter(|(_, kind)| is_zero_everywhere(kind)).collect();
+    if !zero.is_empty() && is_trained(model, weights) {
+        let mut modules: Vec<String> = Vec::new();
+        for (_, kind) in &zero {
+            let module = kind.strip_suffix(".bias").unwrap_or(kind);
+            if modules.iter().all(|known| known != module) {
+                modules.push(module.to_owned());
+            }
+        }
+        let weights = zero.iter().map(|(path, _)| (*path).to_owned()).collect();
+        losses.push(Loss::ZeroBiases { modules, weights });
+    }
     losses
+}
+
+/// The biases of layers, each with its place within the layer.
+fn layer_biases(graph: &Graph) -> Vec<(&str, String)> {
+    let role = |path: &str| {
+        let mut parts = path.splitn(3, '.');
+        let stack = parts.next().filter(|name| Stack::ALL.iter().any(|stack| stack.name() == *name))?;
+        parts.next()?.parse::<usize>().ok().map(|_| stack)?;
+        parts.next().map(str::to_owned)
+    };
+    graph
+        .weights()
+        .iter()
+        .filter(|weight| weight.path.ends_with(".bias") && weight.dims.len() == 1)
+        .filter_map(|weight| Some((weight.path.as_str(), role(&weight.path)?)))
+        .collect()
+}
+
+/// Whether training has moved the gains of norms, which begin as ones: biases begin as zeros, and are still so in a model that
+/// was not trained.
+fn is_trained(model: &Model, weights: &Weights) -> bool {
+    let is_gain = |path: &str| path.ends_with("norm.weight");
+    let ids = model.binding.iter().map(|(id, _)| id);
+    ids.filter(|&id| is_gain(&model.graph.weight(id).path)).any(|id| varies(&weights.get(id)))
 }

@@ -1,5 +1,5 @@
-//! Were weights lost, or put in the wrong place, on the way into the file? What is lost shows in the file itself. Every other
-//! mistake that converters and ports make is undone in turn, and judged by how well the pairs are explained.
+//! Were weights lost, or put in the wrong place, when the file was made? Lost weights are seen in the file itself. Every other
+//! usual mistake of converters and ports is undone in turn, and judged by how well it explains the pairs.
 
 mod balance;
 mod edit;
@@ -18,18 +18,22 @@ pub use lossy::Loss;
 pub(crate) use lossy::{copied_layers, dropped_biases, missing_layers};
 pub use search::search_repairs;
 
-/// The repair that the evidence singles out.
+use std::time::Duration;
+
+use crate::score::Scores;
+
+/// The repair that the evidence supports.
 #[derive(Debug, Clone)]
 pub struct Repair {
     /// What to do with the weights.
     pub edit: WeightEdit,
-    /// Other repairs that do not do surely worse.
+    /// Other repairs that are not significantly worse.
     pub as_good: Vec<WeightEdit>,
-    /// Nats a token with the weights as they are, over all pairs.
+    /// NLL per token with the weights as they are, over all pairs.
     pub nll_declared: f64,
-    /// Nats a token with the repair.
+    /// NLL per token with the repair.
     pub nll_best: f64,
-    /// Nats a token that the repair gains, both at the temperature that suits them best.
+    /// Nats per token that the repair gains, each at its best temperature.
     pub gain: f64,
     /// How likely so large a gain is by chance on the pairs that the search has not seen, corrected for every repair that was
     /// tried on them.
@@ -38,41 +42,52 @@ pub struct Repair {
     pub pairs: usize,
     /// Those among them that the search has not seen.
     pub unseen: usize,
-    /// How it does beside the better wiring.
+    /// How it compares with the better wiring.
     pub beside_wiring: BesideWiring,
+    /// How it did on every pair.
+    pub(crate) scores: Scores,
+    /// The pairs, by their numbers, that the search has not seen.
+    pub(crate) unseen_pairs: Vec<usize>,
 }
 
-/// How a repair of the weights does beside another wiring of them.
+/// How a repair of the weights compares with another wiring of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BesideWiring {
-    /// No other wiring is better than the declared one, or the repair does surely better than it.
+    /// No other wiring is better than the declared one, or the repair is significantly better than it.
     Better,
-    /// Neither does surely better.
+    /// Neither is significantly better.
     AsGood,
 }
 
-/// What came of the search.
+/// The result of the search.
 #[derive(Debug)]
 pub struct RepairSearch {
     /// Repairs that make sense for the model.
     pub hypotheses: usize,
     /// Those that there was time to try.
     pub tried: usize,
+    /// The time that it had.
+    pub time: Duration,
     /// Whether the time was over before the search had come to its end.
     pub is_cut: bool,
-    /// Nats a token that the best of them gains, or loses where it is negative; absent where none was tried.
+    /// Nats per token that the best of them gains, or loses if negative; absent where none was tried.
     pub best_gain: Option<f64>,
-    /// The best repair, if it is believed.
+    /// The best repair, if it is accepted.
     pub repair: Option<Repair>,
     /// The best repair, if it is not.
     pub refused: Option<Refused>,
 }
 
-/// A repair that gains on the pairs that were searched, and is not believed.
+/// A repair that gains on the search pairs but is not accepted.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// What it does with the weights.
     pub edit: WeightEdit,
-    /// Why it is not believed.
+    /// Why it is not accepted.
     pub why: String,
+    /// NLL per token with it, over all pairs.
+    pub nll: f64,
+    /// Whether the repaired model works and is better than the better wiring, though not significantly better than the declared
+    /// one: then the pairs prove neither of the two.
+    pub outdoes_wiring: bool,
 }

@@ -1,4 +1,4 @@
-//! From a repair that helps to the one that mends: a better order of heads, a better factor, and what does the same elsewhere.
+//! From a repair that helps to the complete one: a better order of heads, a better factor, and equivalent repairs elsewhere.
 
 use attnscope_graph::{Activation, Model};
 use attnscope_run::RunError;
@@ -11,15 +11,15 @@ use crate::corpus::Corpus;
 
 /// Factors around the best one, as powers of two.
 const FINER: [f64; 6] = [-0.375, -0.25, -0.125, 0.125, 0.25, 0.375];
-/// Trials whose neighbours are looked at.
+/// How many trials have their neighbours tried.
 const CLIMBERS: usize = 3;
-/// Nats a token that a neighbour must gain more: what is as good is no reason to go on.
+/// How many nats per token more a neighbour must gain for the search to continue.
 const STEP: f64 = 0.002;
-/// The share of the best factor's gain that the likeliest one must have. Trained models were seen to gain 0.01 and 0.03 nats a
-/// token where a projection is made 1.4 times smaller: the best factor is not the one that was multiplied by.
+/// The share of the best factor's gain that the most usual factor must have. Trained models gained 0.01 and 0.03 nats per token
+/// with a projection made 1.4 times smaller, so the best factor is not exactly the wrong one.
 const SETTLE: f64 = 0.85;
 
-/// Goes from the best repairs to better ones beside them, as long as there are any.
+/// Hill climbing: from the best repairs to better neighbours, as long as there are any.
 pub(super) fn climb(
     rounds: &Rounds<'_>,
     corpus: &Corpus,
@@ -104,7 +104,7 @@ fn neighbours(model: &Model, edit: &WeightEdit) -> Vec<WeightEdit> {
     }
 }
 
-/// The matrices without their biases, where there are some: a port may treat only one of the two wrongly.
+/// The matrices without their biases: a port may treat only one of the two wrongly.
 fn matrices(weights: &[String]) -> Option<Vec<String>> {
     let matrices: Vec<String> = weights.iter().filter(|path| path.ends_with(".weight")).cloned().collect();
     (!matrices.is_empty() && matrices.len() < weights.len()).then_some(matrices)
@@ -124,9 +124,16 @@ fn settle(rounds: &Rounds<'_>, corpus: &Corpus, best: RepairTrial) -> Result<Rep
     })
 }
 
-/// What does the same as a sign or a factor, or nearly so: the projection with its bias or without, and another weight, since q
+/// What does the same as an edit, or nearly so: a sublayer without its norms; for a sign or a factor, the projection with its
+/// bias or without, and another weight, since q
 /// times a number is k times it.
 pub(super) fn equivalents(model: &Model, edit: &WeightEdit) -> Vec<WeightEdit> {
+    if let WeightEdit::Exchange { pairs } = edit {
+        // A port may move a sublayer and leave the norms where they are.
+        let others: Vec<[String; 2]> = pairs.iter().filter(|[a, _]| !a.contains(".norm.")).cloned().collect();
+        let is_part = !others.is_empty() && others.len() < pairs.len();
+        return is_part.then_some(WeightEdit::Exchange { pairs: others }).into_iter().collect();
+    }
     let (WeightEdit::Negate { weights } | WeightEdit::Scale { weights, .. }) = edit else {
         return Vec::new();
     };
@@ -156,7 +163,7 @@ pub(super) fn equivalents(model: &Model, edit: &WeightEdit) -> Vec<WeightEdit> {
         (false, "out") => vec![peer("gate", true)],
         _ => Vec::new(),
     };
-    // The same projection with its bias or without comes first: its own size is what is out of line.
+    // The same projection with or without its bias comes first, because its size is the unusual one.
     let forms =
         [true, false].map(|with_bias| peer(name, with_bias)).into_iter().filter(|form| form != weights);
     forms.chain(peers).filter(|weights| !weights.is_empty()).map(with).collect()

@@ -4,29 +4,31 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attnscope_graph::{Dim, Front, Model};
-use attnscope_run::{RunError, Shift, Weights};
+use attnscope_graph::{Dim, Model};
+use attnscope_run::{Prepared, RunError, Shift, Weights};
 
 use super::edit::WeightEdit;
 use super::factors;
-use super::hypotheses::{PERMUTED, head_orders, of_attention, of_feed_forward, of_model, permuted};
-use super::sites::{attentions, feed_forwards, weights_of};
+use super::hypotheses::{
+    PERMUTED, head_orders, of_attention, of_feed_forward, of_model, permuted, sublayer_exchanges,
+};
+use super::sites::{AttentionSite, attentions, feed_forwards, weights_of};
 use crate::corpus::Corpus;
 use crate::fit::FitTest;
 use crate::score::{Candidate, Padding, Progress};
 use crate::student::PairedTest;
 
-/// Candidates that are held at once: each has its own copy of the tensors that it edits.
+/// Candidates that are kept in memory at once: each has its own copy of the tensors that it edits.
 const AT_ONCE: usize = 48;
-/// Attentions, and feed-forward layers, at which every repair is tried. Of more, those that are missed least when they are
-/// muted: what a fault has broken does no good.
+/// Attentions, and feed-forward layers, at which every repair is tried. If there are more, those whose removal hurts least: a
+/// broken part contributes little.
 const MOST_SITES: usize = 12;
 
-/// A repair and how it did.
+/// A repair and its scores.
 #[derive(Debug, Clone)]
 pub(super) struct RepairTrial {
     pub(super) edit: WeightEdit,
-    /// Its place among the hypotheses: of repairs that do the same, the first is the plainest.
+    /// Its index among the hypotheses: of equal repairs, the first is the simplest.
     pub(super) rank: usize,
     /// What it gains.
     pub(super) gain: PairedTest,
@@ -34,8 +36,7 @@ pub(super) struct RepairTrial {
 
 /// What rounds are run with.
 pub(super) struct Rounds<'a> {
-    model: Arc<Model>,
-    weights: Weights,
+    declared: Arc<dyn Prepared>,
     shift: &'a Shift,
     progress: &'a Progress<'a>,
     start: Instant,
@@ -46,21 +47,17 @@ pub(super) struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(
-        model: &Model,
-        weights: &Weights,
+        declared: &dyn Prepared,
         shift: &'a Shift,
         progress: &'a Progress<'a>,
         time: Duration,
     ) -> Result<Self, RunError> {
-        let own = model.rewired(&model.wiring, None);
-        let weights = weights.reordered(&model.graph, &own.graph);
-        let weights = weights.ok_or_else(|| RunError::Obstacle("its weights are not complete".into()))?;
-        let (model, start, tried) = (own.into(), Instant::now(), Cell::new(0));
-        Ok(Self { model, weights, shift, progress, start, time, tried })
+        let declared = Candidate::declared(declared, shift)?.prepared;
+        Ok(Self { declared, shift, progress, start: Instant::now(), time, tried: Cell::new(0) })
     }
 
     pub(super) fn model(&self) -> &Model {
-        &self.model
+        self.declared.model()
     }
 
     /// Repairs of the last round that were run.
@@ -73,13 +70,18 @@ impl<'a> Rounds<'a> {
         self.start.elapsed() >= self.time
     }
 
-    fn candidate(&self, weights: Weights) -> Candidate {
-        Candidate { model: self.model.clone(), weights, shift: self.shift.clone(), padding: Padding::None }
+    fn weights(&self) -> &Weights {
+        self.declared.weights()
+    }
+
+    fn candidate(&self, prepared: Arc<dyn Prepared>) -> Candidate {
+        Candidate { prepared, shift: self.shift.clone(), padding: Padding::None }
     }
 
     /// The model with an edit; `None` where it does not fit.
     pub(super) fn edited(&self, edit: &WeightEdit) -> Option<Candidate> {
-        Some(self.candidate(edit.apply(&self.model, &self.weights)?))
+        let weights = edit.apply(self.model(), self.weights())?;
+        Some(self.candidate(self.declared.again(self.declared.model().clone(), weights).ok()?))
     }
 
     /// Every repair, each with its place: the plainest first. `few` pairs choose among sites where there are many.
@@ -92,8 +94,10 @@ impl<'a> Rounds<'a> {
         let kept_ffns = self.least_missed(few, &ffns, |site| format!("{}.out", site.path))?;
         let mut edits = of_model(model);
         let (mut plain, mut reordered) = (Vec::new(), Vec::new());
-        for (_, site) in sites.iter().enumerate().filter(|(i, _)| queries.contains(i) || outputs.contains(i))
-        {
+        let is_kept = |(i, _): &(usize, &AttentionSite)| queries.contains(i) || outputs.contains(i);
+        let kept: Vec<&AttentionSite> =
+            sites.iter().enumerate().filter(is_kept).map(|(_, site)| site).collect();
+        for site in &kept {
             let heads = model.sizes.get(Dim::Heads(site.stack)).unwrap_or(1);
             plain.extend(of_attention(model, site));
             for projections in PERMUTED {
@@ -104,9 +108,12 @@ impl<'a> Rounds<'a> {
         for (_, site) in ffns.iter().enumerate().filter(|(i, _)| kept_ffns.contains(i)) {
             plain.extend(of_feed_forward(model, site));
         }
-        for suspect in factors::suspects(model, &self.weights) {
+        for suspect in factors::suspects(model, self.weights()) {
             plain.extend(factors::rescaled(model, &suspect));
         }
+        let kept = kept.iter().map(|site| site.path.as_str());
+        let kept = kept.chain(kept_ffns.iter().map(|&i| ffns[i].path.as_str()));
+        edits.extend(sublayer_exchanges(model, &kept.collect::<Vec<_>>()));
         edits.extend(plain);
         edits.extend(reordered);
         let mut distinct: Vec<WeightEdit> = Vec::new();
@@ -118,20 +125,20 @@ impl<'a> Rounds<'a> {
         Ok(distinct.into_iter().enumerate().collect())
     }
 
-    /// Whether an edit is a factor of a projection that has the marks of noise.
+    /// Whether an edit is a factor on a projection that looks like noise.
     pub(super) fn scales_noise(&self, edit: &WeightEdit) -> bool {
         let WeightEdit::Scale { weights, .. } = edit else { return false };
         let module = weights.first().and_then(|weight| weight.strip_suffix(".weight"));
-        !module.is_some_and(|module| factors::is_trained_together(&self.model, &self.weights, module))
+        !module.is_some_and(|module| factors::is_trained_together(self.model(), self.weights(), module))
     }
 
-    /// A clip takes as long to encode as many sentences: for audio models, the encoder is left as it is.
+    /// Encoding a clip takes as long as many sentences, so for audio models the encoder is not edited.
     fn is_affordable(&self, edit: &WeightEdit) -> bool {
         let of_decoder = |path: &String| !path.starts_with("encoder.") && !path.starts_with("src.");
-        self.model.wiring.front == Front::Tokens || edit.weights(&self.model).iter().all(of_decoder)
+        !self.model().graph.reads_audio() || edit.weights(self.model()).iter().all(of_decoder)
     }
 
-    /// The sites, by their numbers, whose module is missed least when it is all zero; all of them where they are few.
+    /// The sites, by their numbers, whose module hurts least when it is set to zero; all of them where they are few.
     fn least_missed<S>(
         &self,
         few: &Corpus,
@@ -142,23 +149,23 @@ impl<'a> Rounds<'a> {
             return Ok((0..sites.len()).collect());
         }
         let muted = |site: &S| WeightEdit::Scale {
-            weights: weights_of(&self.model.graph, &module(site), true),
+            weights: weights_of(&self.model().graph, &module(site), true),
             factor: 0.0,
         };
         let trials = self.round(few, sites.iter().map(muted).enumerate().collect(), 1.0)?;
         Ok(trials.into_iter().take(MOST_SITES).map(|trial| trial.rank).collect())
     }
 
-    /// Repairs on pairs, the largest gain first, as many as can be run before a share of the time is over. What gives no number
-    /// is left out.
+    /// Repairs on pairs, the largest gain first, as many as can be run before a share of the time is over. Repairs with a NaN
+    /// score are left out.
     pub(super) fn round(
         &self,
         corpus: &Corpus,
         edits: Vec<(usize, WeightEdit)>,
         share: f64,
     ) -> Result<Vec<RepairTrial>, RunError> {
-        let test = FitTest::new(&self.model, corpus);
-        let declared = self.candidate(self.weights.clone());
+        let test = FitTest::new(self.model(), corpus);
+        let declared = self.candidate(self.declared.clone());
         let (mut trials, total) = (Vec::new(), edits.len());
         self.tried.set(0);
         for chunk in edits.chunks(AT_ONCE) {
@@ -167,7 +174,7 @@ impl<'a> Rounds<'a> {
             }
             let fitting: Vec<(&(usize, WeightEdit), Candidate)> =
                 chunk.iter().filter_map(|edit| Some((edit, self.edited(&edit.1)?))).collect();
-            // The declared model comes first: an edit computes again only what it changes.
+            // The declared model comes first, so that an edit computes only what it changes.
             let candidates: Vec<&Candidate> =
                 [&declared].into_iter().chain(fitting.iter().map(|(_, candidate)| candidate)).collect();
             let scores = test.score(&candidates, &|_, _| ())?;

@@ -1,11 +1,10 @@
-//! The search for a repair: some pairs find candidates, few of them for all repairs and more for those that do best; the other
-//! pairs, which the search has not seen, test the few that are left.
+//! The search for a repair: some pairs are for the search, a few of them for all repairs and more for the best ones; the other
+//! pairs, which the search has not seen, test the few repairs that are left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use attnscope_graph::Model;
-use attnscope_run::{RunError, Weights};
+use attnscope_run::{Prepared, RunError};
 
 use super::judge::{Judge, Verdict};
 use super::rounds::{RepairTrial, Rounds};
@@ -21,7 +20,7 @@ struct Round {
     keep: usize,
 }
 
-/// What mends a model shows on few pairs, since nearly every other edit of it does harm; the rest is to be sure.
+/// A right repair stands out on few pairs, because nearly every other edit does harm; the other pairs are for certainty.
 const ROUNDS: [Round; 4] = [
     Round { pairs: 2, keep: usize::MAX },
     Round { pairs: 4, keep: 100 },
@@ -31,24 +30,23 @@ const ROUNDS: [Round; 4] = [
 /// Pairs that are searched at the most, and as a share of all. The rest are for the test.
 const MOST_SEARCHED: usize = 48;
 const SEARCHED: f64 = 0.4;
-/// Two pairs do not show how sure they are. A repair is out after them that loses more nats a token than this.
+/// Two pairs give no standard error. After them, repairs that lose more nats per token than this are dropped.
 const TWO_LOSE: f64 = 0.15;
-/// More pairs do. A repair is out that falls short of the least gain that is reported by so many standard errors: what mends a
-/// model gains many times that, and of a healthy one little goes on.
+/// More pairs do. Repairs whose gain is so many standard errors below the least reported gain are dropped: a right repair gains
+/// many times that, and for a healthy model few repairs remain.
 const ERRORS: f64 = 1.0;
 /// Pairs that choose among many places.
 const FEW: usize = 4;
 /// The share of the time that the first round may take.
 const FIRST: f64 = 0.7;
 
-/// Tries every repair of a model's weights on distinct pairs, beside the wirings that were tried on them, for so long at
-/// the most.
+/// Tries every repair of a model's weights on distinct pairs, and compares them with the wirings that were tried, within a time
+/// limit.
 ///
 /// # Errors
 /// When the pairs do not fit the model.
 pub fn search_repairs(
-    model: &Model,
-    weights: &Weights,
+    declared: &dyn Prepared,
     corpus: &Corpus,
     thresholds: &Thresholds,
     wirings: &Search,
@@ -57,11 +55,18 @@ pub fn search_repairs(
 ) -> Result<RepairSearch, RunError> {
     let (searched, unseen) = split(corpus.len());
     let searched = corpus.only(&searched);
-    let rounds = Rounds::new(model, weights, &corpus.shift, progress, time)?;
+    let rounds = Rounds::new(declared, &corpus.shift, progress, time)?;
     let edits = rounds.hypotheses(&alike(&searched, FEW))?;
     let hypotheses = edits.len();
-    let mut found =
-        RepairSearch { hypotheses, tried: 0, is_cut: false, best_gain: None, repair: None, refused: None };
+    let mut found = RepairSearch {
+        hypotheses,
+        tried: 0,
+        time,
+        is_cut: false,
+        best_gain: None,
+        repair: None,
+        refused: None,
+    };
     let trials = narrowed(&rounds, &searched, edits, thresholds.repair_gain, &mut found)?;
     found.is_cut = rounds.is_over() || found.tried < hypotheses;
     if !trials.is_empty() {
@@ -115,7 +120,7 @@ fn narrowed(
     Ok(trials)
 }
 
-/// Pairs of as few source lengths as possible: those of one length are run together, which is faster.
+/// Pairs of as few source lengths as possible: those of one length form a batch, which is faster.
 fn alike(corpus: &Corpus, pairs: usize) -> Corpus {
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for pair in 0..corpus.len() {

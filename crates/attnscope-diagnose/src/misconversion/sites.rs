@@ -81,7 +81,7 @@ pub(crate) fn layer_norms(graph: &Graph) -> Vec<(Stack, Vec<String>)> {
     layers
 }
 
-/// Tables with a row a token, a position or a bucket.
+/// Tables with a row per token, position or bucket.
 pub(crate) fn tables(graph: &Graph) -> Vec<String> {
     let is_table =
         |dims: &[Dim]| matches!(dims.first(), Some(Dim::Vocab(_) | Dim::Positions(_) | Dim::Buckets(_)));

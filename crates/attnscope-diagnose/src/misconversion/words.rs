@@ -1,9 +1,14 @@
 //! What is wrong with the file, in words: the mistake that an edit undoes.
 
+use attnscope_graph::Model;
+use attnscope_graph::figures::{counted, trimmed};
+
+use super::Repair;
 use super::edit::{RowOrder, WeightEdit};
+use super::hypotheses::is_same_sublayer;
 use super::lossy::Loss;
 
-/// Names that are written out; the rest are counted.
+/// The most names that are listed; the rest are counted.
 const NAMED: usize = 4;
 
 impl WeightEdit {
@@ -35,16 +40,9 @@ impl WeightEdit {
                 format!("{how} in {}", listed(&modules(weights)))
             }
             Self::Negate { weights } => format!("{} {} the wrong sign", named(weights), has(weights)),
-            Self::Scale { weights, factor } => {
-                format!(
-                    "{} {} {} times as large as trained",
-                    named(weights),
-                    is(&modules(weights)),
-                    number(1.0 / factor)
-                )
-            }
+            Self::Scale { weights, factor } => scaled(weights, &[1.0 / factor]),
             Self::Roll { weights, rows } => {
-                let by = if rows.abs() == 1 { "1 row".to_owned() } else { format!("{} rows", rows.abs()) };
+                let by = counted(usize::try_from(rows.unsigned_abs()).unwrap_or(usize::MAX), "row");
                 let way = if *rows > 0 { "up" } else { "down" };
                 format!("the rows of {} are moved {way} by {by}", listed(weights))
             }
@@ -52,18 +50,69 @@ impl WeightEdit {
     }
 }
 
+impl WeightEdit {
+    /// The layer, the sublayer or the weight that a finding stands at.
+    pub(crate) fn place(&self, model: &Model) -> Option<String> {
+        match self {
+            Self::SwapLayers { stack, layers: [first, _] } => Some(format!("{}.{first}", stack.name())),
+            Self::Exchange { pairs } => match sublayers(pairs) {
+                Some([first, _]) => Some(first.to_owned()),
+                None => pairs.first().map(|[first, _]| first.clone()),
+            },
+            _ => self.weights(model).into_iter().next(),
+        }
+    }
+}
+
+impl Repair {
+    /// The mistake that it undoes, and those that explain the pairs as well. Factors of the same weights are one mistake: "is 4
+    /// to
+    /// 5.657 times as large as trained".
+    pub fn mistakes(&self) -> (String, Vec<String>) {
+        let factor_of = |edit: &WeightEdit| match (edit, &self.edit) {
+            (WeightEdit::Scale { weights, factor }, WeightEdit::Scale { weights: own, .. })
+                if weights == own =>
+            {
+                Some(1.0 / factor)
+            }
+            _ => None,
+        };
+        let others = self.as_good.iter().filter(|edit| factor_of(edit).is_none());
+        let others = others.map(WeightEdit::mistake).collect();
+        let factors = [&self.edit].into_iter().chain(&self.as_good).filter_map(factor_of);
+        let (least, most) =
+            factors.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)));
+        let mistake = match &self.edit {
+            WeightEdit::Scale { weights, .. } if least < most => scaled(weights, &[least, most]),
+            edit => edit.mistake(),
+        };
+        (mistake, others)
+    }
+}
+
+/// "encoder.0.self_attn.q is 4 times as large as trained", or "4 to 5.657 times".
+fn scaled(weights: &[String], times: &[f64]) -> String {
+    let times: Vec<String> = times.iter().copied().map(number).collect();
+    format!("{} {} {} times as large as trained", named(weights), is(&modules(weights)), times.join(" to "))
+}
+
 impl Loss {
     /// What is lost.
     pub fn mistake(&self) -> String {
         match self {
-            Self::DroppedBias { weight, siblings } => {
+            Self::DroppedBias { siblings, .. } => {
                 let others = if *siblings == 1 {
                     "1 other layer".to_owned()
                 } else {
                     format!("{siblings} other layers")
                 };
-                format!("every value of {weight} is 0, and not so in {others}: it was dropped")
+                format!("every value is 0, and not so in {others}: it was dropped")
             }
+            Self::ZeroBiases { modules, weights } => format!(
+                "every bias of {} is 0, in all layers ({}), but the gains of the norms are trained: either the model was trained without these biases, or they were lost when the file was made",
+                listed(modules),
+                counted(weights.len(), "tensor"),
+            ),
             Self::CopiedLayer { stack, layers: [a, b] } => {
                 format!("layer {b} of the {} holds the values of layer {a}, to the last bit", stack.name())
             }
@@ -74,10 +123,9 @@ impl Loss {
     }
 }
 
-/// A number without digits that say nothing: 4, 5.66, 0.25.
+/// A number with few digits: 4, 5.66, 0.25.
 pub(crate) fn number(x: f64) -> String {
-    let text = if x.abs() >= 100.0 { format!("{x:.0}") } else { format!("{x:.3}") };
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    trimmed(x, if x.abs() >= 100.0 { 0 } else { 3 })
 }
 
 /// Modules whose matrix is among some weights, each once.
@@ -92,13 +140,31 @@ fn modules(weights: &[String]) -> Vec<String> {
     modules
 }
 
-/// A module by its name where its bias is meant too, else the weight by its own.
+/// The module's name where its bias is included, else the weight's.
 fn named(weights: &[String]) -> String {
     let with_bias = weights.iter().any(|weight| weight.ends_with(".bias"));
     if with_bias { listed(&modules(weights)) } else { listed(weights) }
 }
 
+/// The sublayers that an exchange is of, where all of its pairs are of two of them: `decoder.0.cross_attn` and
+/// `decoder.1.cross_attn`.
+fn sublayers(pairs: &[[String; 2]]) -> Option<[&str; 2]> {
+    let sublayer = |path: &'_ str| path.match_indices('.').nth(2).map(|(at, _)| at);
+    let [a, b] = pairs.first()?;
+    let (a, b) = (&a[..sublayer(a)?], &b[..sublayer(b)?]);
+    let is_of = |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.starts_with('.'));
+    let all = pairs.len() > 1 && pairs.iter().all(|[x, y]| is_of(x, a) && is_of(y, b));
+    (all && is_same_sublayer(a, b)).then_some([a, b])
+}
+
 fn exchanged(pairs: &[[String; 2]]) -> String {
+    if let Some([a, b]) = sublayers(pairs) {
+        let norms = match pairs.iter().any(|[path, _]| path.contains(".norm.")) {
+            true => "",
+            false => ", but for their norms",
+        };
+        return format!("{a} and {b} are exchanged{norms}");
+    }
     let with_bias = pairs.iter().any(|[a, _]| a.ends_with(".bias"));
     let side = |i: usize| -> Vec<String> {
         let paths: Vec<String> = pairs.iter().map(|pair| pair[i].clone()).collect();
@@ -128,6 +194,8 @@ mod tests {
     use attnscope_graph::Stack;
 
     use super::*;
+    use crate::misconversion::BesideWiring;
+    use crate::score::Scores;
 
     fn paths(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
@@ -143,8 +211,39 @@ mod tests {
         assert_eq!(swap.mistake(), "layers 0 and 1 of the encoder are exchanged");
         let scale = WeightEdit::Scale { weights: paths(&["encoder.0.self_attn.q.weight"]), factor: 0.25 };
         assert_eq!(scale.mistake(), "encoder.0.self_attn.q.weight is 4 times as large as trained");
+        let moved = |leaf: &str| [format!("{at}.{leaf}"), format!("decoder.3.cross_attn.{leaf}")];
+        let mut pairs: Vec<[String; 2]> = ["q.weight", "q.bias", "out.weight"].map(moved).into();
+        let exchange = WeightEdit::Exchange { pairs: pairs.clone() };
+        let sublayers = "decoder.1.cross_attn and decoder.3.cross_attn are exchanged";
+        assert_eq!(exchange.mistake(), format!("{sublayers}, but for their norms"));
+        pairs.push(moved("norm.weight"));
+        assert_eq!(WeightEdit::Exchange { pairs }.mistake(), sublayers);
         let roll = WeightEdit::Roll { weights: paths(&["src.embed.weight"]), rows: -1 };
         assert_eq!(roll.mistake(), "the rows of src.embed.weight are moved down by 1 row");
+    }
+
+    /// The set says what the pairs do not tell apart; factors of the same weights are one mistake.
+    #[test]
+    fn factors_that_do_as_well_are_a_range() {
+        let scale = |module: &str, factor| WeightEdit::Scale { weights: paths(&[module]), factor };
+        let repair = |as_good: Vec<WeightEdit>| Repair {
+            edit: scale("q.weight", 0.25),
+            as_good,
+            nll_declared: 2.0,
+            nll_best: 1.0,
+            gain: 1.0,
+            p: 0.001,
+            pairs: 20,
+            unseen: 12,
+            beside_wiring: BesideWiring::Better,
+            scores: Scores::none(0),
+            unseen_pairs: Vec::new(),
+        };
+        let (mistake, others) =
+            repair(vec![scale("q.weight", 0.2), scale("k.weight", 0.25), scale("q.weight", 0.4)]).mistakes();
+        assert_eq!(mistake, "q.weight is 2.5 to 5 times as large as trained");
+        assert_eq!(others, ["k.weight is 4 times as large as trained"]);
+        assert_eq!(repair(Vec::new()).mistakes().0, "q.weight is 4 times as large as trained");
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! What libraries' functions cost, in units of rounding. Each is twice the largest error that `bench/diff/functions.py` found
+//! The errors of library functions, in units of rounding. Each is twice the largest error that `bench/diff/functions.py` found
 //! in torch, numpy, onnxruntime and ggml, rounded up, for machines and versions that were not measured; the table is in
 //! `docs/diff.md`.
 
 use attnscope_graph::Activation;
 
-/// Of e^x, relative to the result, beside the error of x.
+/// Of e^x, relative to the result, in addition to the error of x.
 pub(super) const EXP: f64 = 8.0;
-/// Of a sine or cosine, absolute, beside the error of the angle.
+/// Of a sine or cosine, absolute, in addition to the error of the angle.
 pub(super) const SINE: f64 = 4.0;
 /// Of a reciprocal root, or a root and a quotient, relative to the result.
 pub(super) const RSQRT: f64 = 4.0;
 
-/// The error of an activation in terms of its input: near 0 and for negative numbers `1 + erf` and its like cancel, and
-/// what is left of them is as wrong as what entered.
+/// The error of an activation in terms of its input: near 0 and for negative numbers `1 + erf` and the like cancel, and the
+/// rest has the error of the input.
 pub(super) fn of_input(activation: Activation) -> f64 {
     match activation {
         Activation::Relu => 0.0,

@@ -1,7 +1,7 @@
-//! Bounds of operations that make each cell from a few.
+//! Bounds of operations that compute each cell from a few cells.
 
 use attnscope_graph::{Activation, Op, Positions, RotaryPairs};
-use attnscope_run::Turn;
+use attnscope_run::Rotation;
 use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
@@ -27,7 +27,7 @@ impl Rounding {
         moved.map(|kept| kept.values).unwrap_or_else(|_| vec![f64::INFINITY; of.output.values.len()])
     }
 
-    /// A row of a table, times a factor that has a rounding of its own. Tables may have been rounded to a shorter type.
+    /// A row of a table, times a factor that is itself rounded. Tables may have been rounded to a shorter type.
     pub(super) fn looked_up(&self, of: Computed<'_>) -> Vec<f64> {
         let scaled = matches!(of.node.op, Op::Embed { scale } if of.factor(scale) != 1.0);
         let roundings = if scaled { 3.0 } else { 0.0 };
@@ -74,7 +74,7 @@ impl Rounding {
         self.each(of, |cell, x| {
             let (head, at, i) = (cell / (length * size), cell / size % length, cell % size);
             let at = places.and_then(|places| places.get(at).copied()).unwrap_or(at);
-            let turn = Turn::of(base, pairs, size, at, i);
+            let turn = Rotation::of(base, pairs, size, at, i);
             let start = (head * whole + at) * size;
             let magnitude = of.magnitude(0, start + i) + of.magnitude(0, start + turn.partner);
             let carried = of.error(0, start + i) + of.error(0, start + turn.partner);

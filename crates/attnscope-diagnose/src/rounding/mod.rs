@@ -1,5 +1,5 @@
-//! How far floating-point arithmetic may move a value: the one theory of rounding that `diff`, `check --trace` and `explain`
-//! hold their differences against.
+//! How far floating-point arithmetic may move a value: the rounding bounds with which `diff`, `check --trace` and `explain`
+//! compare their differences.
 //!
 //! A node is computed again in f64 from the tensors that a program says it read. [`Rounding::bounds`] says how far the
 //! program's own value may be from that, in each cell, whatever order it sums in, blocked or not, with or without fused
@@ -18,6 +18,7 @@
 //! λ is chosen so that no cell of a whole comparison fails by chance with a probability above [`FAILURE`].
 
 mod allowance;
+mod blocks;
 mod elementwise;
 mod precision;
 mod products;
@@ -41,30 +42,30 @@ pub const FAILURE: f64 = 1e-6;
 pub struct Bounded {
     /// The values.
     pub kept: Arc<Kept>,
-    /// How far they may be off.
+    /// Their error bounds.
     pub error: Errors,
 }
 
 impl Bounded {
-    /// A tensor that is what it is.
+    /// A tensor without error.
     pub fn exact(kept: Arc<Kept>) -> Self {
         Self { kept, error: Errors::None }
     }
 }
 
-/// How far the values of a tensor may be off.
+/// The error bounds of a tensor's values.
 #[derive(Debug, Clone)]
 pub enum Errors {
-    /// Not at all.
+    /// No error.
     None,
-    /// Each by its own.
+    /// An error per cell.
     Each(Vec<f64>),
     /// One cell, and by how much.
     One(usize, f64),
 }
 
 impl Errors {
-    /// How far a cell may be off.
+    /// The error bound of a cell.
     pub fn at(&self, cell: usize) -> f64 {
         match self {
             Self::None => 0.0,
@@ -84,23 +85,23 @@ impl Errors {
     }
 }
 
-/// What a node read: a tensor that is held elsewhere.
+/// An input of a node: a tensor of the caller, with its error.
 #[derive(Debug, Clone, Copy)]
-pub struct Reading<'a> {
+pub struct BoundedInput<'a> {
     /// The values.
     pub kept: &'a Kept,
-    /// How far they may be off.
+    /// Their error bounds.
     pub error: &'a Errors,
 }
 
-impl<'a> Reading<'a> {
-    /// A tensor that is what it is.
+impl<'a> BoundedInput<'a> {
+    /// A tensor without error.
     pub fn exact(kept: &'a Kept) -> Self {
         Self { kept, error: &Errors::None }
     }
 }
 
-impl<'a> From<&'a Bounded> for Reading<'a> {
+impl<'a> From<&'a Bounded> for BoundedInput<'a> {
     fn from(bounded: &'a Bounded) -> Self {
         Self { kept: &bounded.kept, error: &bounded.error }
     }
@@ -109,12 +110,12 @@ impl<'a> From<&'a Bounded> for Reading<'a> {
 /// A node that was computed, in f64: from what, and to what.
 #[derive(Clone, Copy)]
 pub struct Computed<'a> {
-    /// Computes magnitudes in the way of the node.
+    /// Computes the node's formula on magnitudes.
     pub formula: &'a Formula<'a>,
     /// The node, or an edited copy of one.
     pub node: &'a Node,
     /// What it read.
-    pub inputs: &'a [Reading<'a>],
+    pub inputs: &'a [BoundedInput<'a>],
     /// Its weights, in the operation's order.
     pub weights: &'a [&'a [f32]],
     /// What came out.
@@ -131,7 +132,7 @@ impl Computed<'_> {
         self.inputs.get(input).map_or(0.0, |input| input.error.at(cell))
     }
 
-    /// The magnitude of an input's cell. What is masked has none.
+    /// The magnitude of an input's cell; 0 where it is masked.
     fn magnitude(&self, input: usize, cell: usize) -> f64 {
         finite(self.inputs.get(input).and_then(|x| x.kept.values.get(cell)).copied().unwrap_or(0.0).abs())
     }
@@ -164,7 +165,15 @@ impl Rounding {
         independent * magnitudes + (n - independent) * sum.abs()
     }
 
-    /// How far each cell of a node may be off.
+    /// The same where a recurrent layer's own states before each position are taken as they were stored.
+    pub fn bounds_of_one_step<'a>(&self, of: Computed<'a>) -> Bounds<'a> {
+        match of.node.op {
+            Op::Recur { cell, reverse } => Bounds::Every(self.recurred(of, cell, reverse, true)),
+            _ => self.bounds(of),
+        }
+    }
+
+    /// The error bound of each cell of a node.
     pub fn bounds<'a>(&self, of: Computed<'a>) -> Bounds<'a> {
         let every = |bound: Vec<f64>| Bounds::Every(bound);
         match of.node.op {
@@ -174,7 +183,17 @@ impl Rounding {
             Op::Ids(_) | Op::TypeIds(_) | Op::Features | Op::Mask(_) => {
                 every(vec![0.0; of.output.values.len()])
             }
-            Op::Same | Op::Transpose | Op::SplitHeads(_) | Op::MergeHeads(_) => every(self.moved(of)),
+            Op::Same
+            | Op::Transpose
+            | Op::SplitHeads(_)
+            | Op::MergeHeads(_)
+            | Op::Hidden
+            | Op::LastState { .. }
+            | Op::Flatten { .. }
+            | Op::Dropout { .. } => every(self.moved(of)),
+            Op::Recur { cell, reverse } => every(self.recurred(of, cell, reverse, false)),
+            Op::Beside => every(self.side_by_side(of)),
+            Op::Pool { pooling, axis, .. } => every(self.pooled(of, pooling, axis)),
             Op::Rotate { base, pairs, .. } => every(self.rotated(of, base, pairs)),
             Op::Embed { .. } | Op::RelativeBias { .. } => every(self.looked_up(of)),
             Op::Positions { kind, offset, .. } => every(self.positions(of, kind, offset)),
@@ -183,12 +202,12 @@ impl Rounding {
             Op::Activate(activation) => every(self.activated(of, activation)),
             Op::Gate => every(self.gated(of)),
             Op::Norm { kind, eps } => every(self.norm(of, kind, eps)),
-            Op::Squash(squash) => every(self.squash(of, squash)),
+            Op::Normalise(normaliser) => every(self.normalise(of, normaliser)),
         }
     }
 }
 
-/// How far each cell of a node may be off, computed when asked for where it costs as much as the node.
+/// The error bounds of a node's cells, computed on demand where they cost as much as the node.
 pub enum Bounds<'a> {
     /// Known for every cell.
     Every(Vec<f64>),
@@ -229,7 +248,7 @@ fn confidence(cells: usize) -> f64 {
     (2.0 * (2.0 * cells.max(1) as f64 / FAILURE).ln()).sqrt()
 }
 
-/// What is masked, or is not a number, has no magnitude.
+/// Masked scores and NaN have magnitude 0.
 fn finite(x: f64) -> f64 {
     if x.is_finite() { x } else { 0.0 }
 }

@@ -3,9 +3,9 @@
 /// Units of rounding: half the distance of neighbouring numbers near 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {
-    /// Of what enters a product.
+    /// Of the operands of a product.
     pub operand: f64,
-    /// Of sums, and of what a kernel keeps to itself.
+    /// Of sums, and of values inside a kernel.
     pub sum: f64,
     /// Of results.
     pub result: f64,

@@ -6,7 +6,7 @@ use attnscope_graph::{Factor, Op, kv_head};
 use attnscope_run::Kept;
 use rayon::prelude::*;
 
-use super::{Computed, Reading, Rounding, finite};
+use super::{BoundedInput, Computed, Rounding, finite};
 
 /// Roundings beside those of the products and their sum: of the factor, of its product, of the bias.
 const BESIDE: f64 = 4.0;
@@ -51,7 +51,7 @@ impl<'a> Products<'a> {
         let shape = |i: usize| of.inputs.get(i).map(|x| x.kept.shape.as_slice()).unwrap_or_default();
         let width = shape(0).last().copied().unwrap_or(1);
         let (terms, factor) = match of.node.op {
-            Op::Conv1d { .. } => (3 * shape(0).get(1).copied().unwrap_or(1), 1.0),
+            Op::Conv1d { kernel, .. } => (kernel * shape(0).get(1).copied().unwrap_or(1), 1.0),
             Op::Scores { scale } | Op::Logits { scale } => (width, of.factor(scale)),
             _ => (width, 1.0),
         };
@@ -74,14 +74,14 @@ impl<'a> Products<'a> {
 
     pub(super) fn all(&self) -> Vec<f64> {
         let halves = self.rounding.precision.operand > self.rounding.precision.sum;
-        let magnitude = |input: &Reading<'_>, i: usize| finite(input.kept.values[i].abs());
-        let error = |input: &Reading<'_>, i: usize| input.error.at(i);
+        let magnitude = |input: &BoundedInput<'_>, i: usize| finite(input.kept.values[i].abs());
+        let error = |input: &BoundedInput<'_>, i: usize| input.error.at(i);
         let magnitudes = self.mapped(&magnitude, &magnitude, 1);
         let squares = if halves { self.mapped(&magnitude, &magnitude, 2) } else { None };
         let mut carried = Vec::new();
         let is_error = |i: usize| self.of.inputs.get(i).is_some_and(|x| !x.error.is_none());
         // e_a·(|b| + e_b) + |a|·e_b: both parts are the node's own map of magnitudes.
-        let reaches = |input: &Reading<'_>, i: usize| magnitude(input, i) + error(input, i);
+        let reaches = |input: &BoundedInput<'_>, i: usize| magnitude(input, i) + error(input, i);
         if is_error(0) {
             carried
                 .push((self.mapped(&error, &reaches, 1), halves.then(|| self.mapped(&error, &reaches, 2))));
@@ -94,7 +94,7 @@ impl<'a> Products<'a> {
         }
         let at = |values: &Option<Vec<f64>>, i: usize| match values {
             Some(values) => values.get(i).copied().unwrap_or(0.0),
-            // What cannot be computed has no bound.
+            // A cell that cannot be computed has no bound.
             None => f64::INFINITY,
         };
         let cell = |i: usize| {
@@ -115,11 +115,11 @@ impl<'a> Products<'a> {
     /// The node's own map of other values than its inputs', without its factor and bias; of squares where `power` is 2.
     fn mapped(
         &self,
-        first: &(dyn Fn(&Reading<'_>, usize) -> f64 + Sync),
-        second: &(dyn Fn(&Reading<'_>, usize) -> f64 + Sync),
+        first: &(dyn Fn(&BoundedInput<'_>, usize) -> f64 + Sync),
+        second: &(dyn Fn(&BoundedInput<'_>, usize) -> f64 + Sync),
         power: i32,
     ) -> Option<Vec<f64>> {
-        let kept = |(n, input): (usize, &Reading<'_>)| {
+        let kept = |(n, input): (usize, &BoundedInput<'_>)| {
             let value = if n == 0 { first } else { second };
             let values =
                 (0..input.kept.values.len()).into_par_iter().map(|i| value(input, i).powi(power)).collect();
@@ -177,19 +177,19 @@ impl<'a> Products<'a> {
     fn visit(&self, cell: usize, mut term: impl FnMut(f64, f64, f64, f64)) {
         let of = &self.of;
         let Some(a) = of.inputs.first() else { return };
-        let value = |x: &Reading<'_>, i: usize| x.kept.values.get(i).copied().unwrap_or(0.0);
+        let value = |x: &BoundedInput<'_>, i: usize| x.kept.values.get(i).copied().unwrap_or(0.0);
         let weight = |i: usize| of.weights.first().and_then(|w| w.get(i)).map_or(0.0, |&w| f64::from(w));
         let shape = of.output.shape.as_slice();
         let last = shape.last().copied().unwrap_or(1).max(1);
         match (of.node.op, shape, a.kept.shape.as_slice()) {
-            (Op::Conv1d { stride }, &[_, outputs, steps], &[_, channels, frames]) => {
+            (Op::Conv1d { kernel, stride, padding, .. }, &[_, outputs, steps], &[_, channels, frames]) => {
                 let (b, o, t) =
                     (cell / (outputs * steps).max(1), cell / steps.max(1) % outputs, cell % steps);
                 for c in 0..channels {
-                    for k in 0..3 {
-                        if let Some(at) = (t * stride + k).checked_sub(1).filter(|&at| at < frames) {
+                    for k in 0..kernel {
+                        if let Some(at) = (t * stride + k).checked_sub(padding).filter(|&at| at < frames) {
                             let i = (b * channels + c) * frames + at;
-                            term(value(a, i), weight((o * channels + c) * 3 + k), a.error.at(i), 0.0);
+                            term(value(a, i), weight((o * channels + c) * kernel + k), a.error.at(i), 0.0);
                         }
                     }
                 }

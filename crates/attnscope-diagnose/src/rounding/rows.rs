@@ -1,6 +1,6 @@
-//! Bounds of operations that make each cell from its whole row: norms and softmax.
+//! Bounds of operations that compute each cell from its whole row: norms and softmax.
 
-use attnscope_graph::{NormKind, Squash};
+use attnscope_graph::{NormKind, Normaliser};
 use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
@@ -74,7 +74,7 @@ impl Rounding {
 
     /// e^(x − max) / Σ. An exponential is off by its argument's error, which is one of the score's own size where scores
     /// are scaled in the exponent, and by its own; the quotient by those of the whole row, too.
-    pub(super) fn squash(&self, of: Computed<'_>, squash: Squash) -> Vec<f64> {
+    pub(super) fn normalise(&self, of: Computed<'_>, normaliser: Normaliser) -> Vec<f64> {
         let p = self.precision;
         self.by_row(of, |row, bounds| {
             let n = row.values.len();
@@ -88,9 +88,9 @@ impl Rounding {
                 false => 0.0,
             };
             let arguments: Vec<f64> = row.values.iter().enumerate().map(argument).collect();
-            let own = match squash {
-                Squash::Sigmoid => 0.0,
-                Squash::Softmax => {
+            let own = match normaliser {
+                Normaliser::Sigmoid => 0.0,
+                Normaliser::Softmax => {
                     let shared = arguments.iter().zip(row.output).map(|(a, w)| a * finite(w.abs()));
                     shared.sum::<f64>() + p.sum * n as f64
                 }
@@ -98,9 +98,9 @@ impl Rounding {
             let cell = |(argument, weight): (&f64, &f64)| {
                 let weight = finite(weight.abs());
                 // Not first order: with a short type the error of an exponent need not be small.
-                let moved = match squash {
-                    Squash::Softmax => weight * (argument + own).exp_m1().min(1.0 / weight.max(1e-300)),
-                    Squash::Sigmoid => argument * weight.min(1.0 - weight).max(0.0) + argument * argument,
+                let moved = match normaliser {
+                    Normaliser::Softmax => weight * (argument + own).exp_m1().min(1.0 / weight.max(1e-300)),
+                    Normaliser::Sigmoid => argument * weight.min(1.0 - weight).max(0.0) + argument * argument,
                 };
                 moved + 3.0 * p.result * weight + p.smallest
             };

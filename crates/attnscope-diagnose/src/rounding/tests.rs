@@ -5,7 +5,7 @@ use std::sync::Arc;
 use attnscope_graph::{Activation, Architecture, Dim, Sizes, Stack, Wiring, build};
 use attnscope_run::{Formula, Input, Kept, Rows, Sequence, SplitMix};
 
-use super::{Computed, Errors, Precision, Reading, Rounding};
+use super::{BoundedInput, Computed, Errors, Precision, Rounding};
 
 const U: f64 = f32::EPSILON as f64 / 2.0;
 
@@ -56,11 +56,11 @@ fn sums_in_any_order_lie_inside_the_bound() {
             }
         }
     }
-    // A bound that nothing comes near would hide everything.
+    // A bound far above all errors would hide bugs.
     assert!(worst > 1.0 / 50.0, "{worst} of {cells}");
 }
 
-/// The same small number over and over onto a growing sum: errors of one sign, which no chance evens out.
+/// Adding the same small number to a growing sum many times: errors of one sign, which do not cancel.
 #[test]
 fn terms_of_one_sign_may_err_to_one_side() {
     for (n, x) in [(1500, 0.1f32), (1536, 1.0 / 3.0), (65_536, 0.1), (1 << 20, 0.1)] {
@@ -124,8 +124,11 @@ fn shares(
     };
     let kepts: Vec<Arc<Kept>> = inputs.iter().enumerate().map(kept).collect();
     let output = formula.compute(node, &kepts, weights).unwrap();
-    let readings: Vec<Reading<'_>> =
-        kepts.iter().zip(inputs).map(|(kept, (_, error))| Reading { kept: kept.as_ref(), error }).collect();
+    let readings: Vec<BoundedInput<'_>> = kepts
+        .iter()
+        .zip(inputs)
+        .map(|(kept, (_, error))| BoundedInput { kept: kept.as_ref(), error })
+        .collect();
     let rounding = Rounding::new(Precision::F32, 1_000_000);
     let computed = || Computed { formula: &formula, node, inputs: &readings, weights, output: &output };
     let bounds = rounding.bounds(computed());
@@ -152,7 +155,7 @@ fn random_values(seed: u64, n: usize, size: f32, shift: f32) -> Vec<f64> {
     (0..n).map(|_| f64::from(random.unit() * size + shift)).collect()
 }
 
-/// Inside, and near enough that the bound means something.
+/// Inside the bound, and not far below it.
 fn are_rounding(shares: &[f64], least: f64) {
     let worst = shares.iter().copied().fold(0.0, f64::max);
     assert!(worst <= 1.0, "{worst} of the bound");

@@ -1,25 +1,25 @@
 //! A matrix of one repeated value.
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
 use crate::rules::is_matrix;
 
 pub(super) const RULE: Rule = Rule {
     id: "constant-weight",
     severity: Severity::Error,
     what: "A matrix or a table in which every value is the same.",
-    why: "It maps every input to one direction, and every token or position looks alike behind it.",
+    why: "It maps every input to one direction, and after it all tokens or positions look the same.",
     how: "Every matrix that the model uses is read; its least value equals its greatest.",
     threshold: "None: there is one value. All zeros are zero-weight's.",
     try_next: "Compare with the file it was converted from; a tensor that was filled and never copied looks like this.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    exam.each_weight(&RULE, |weight, tensor, stats| {
+fn check(context: &RuleContext<'_>) -> Checked {
+    context.each_weight(&RULE, ("matrices and tables", is_matrix), |weight, tensor, stats| {
         let one = stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0;
-        let evidence = || format!("all {} values of {} are {}", stats.count, exam.name(tensor), stats.min);
-        (is_matrix(weight) && stats.count > 1 && one).then(|| RULE.finding(evidence()).at(&weight.path))
+        let evidence = || format!("all {} values of {} are {}", stats.count, context.name(tensor), stats.min);
+        (stats.count > 1 && one).then(|| RULE.finding(evidence()).at(&weight.path))
     })
 }

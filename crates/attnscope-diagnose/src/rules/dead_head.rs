@@ -1,34 +1,34 @@
-//! A head that adds next to nothing and is not missed.
+//! A head that adds almost nothing and is not needed.
 
 use attnscope_graph::Dim;
 use attnscope_run::Weights;
 
 use crate::corpus::Corpus;
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
+use crate::rule_context::RuleContext;
 use crate::rules::least;
 use crate::score::{Candidate, Padding, Scores, score};
 
 pub(super) const RULE: Rule = Rule {
     id: "dead-head",
     severity: Severity::Warning,
-    what: "A head that adds next to nothing to the stream and is not missed when it is taken out.",
-    why: "Its parameters do no work: a part of training went wrong, or the model is wider than its task.",
-    how: "The norm of what each head adds through its columns of the output projection, against the mean of the heads beside it; then the negative log-likelihood of the pairs with those columns set to 0.",
-    threshold: "A norm below dead_norm = 0.1 of the mean and a change below dead_cost = 0.001 nats a token, on 20 pairs or more. Our own numbers: what is reported can go without a loss that pairs would show.",
+    what: "A head that adds almost nothing to the stream and whose removal changes almost nothing.",
+    why: "Its parameters are useless: a part of training went wrong, or the model is wider than its task needs.",
+    how: "The norm of each head's contribution through its columns of the output projection, relative to the mean over the heads of its attention; then the negative log-likelihood of the pairs with those columns set to 0.",
+    threshold: "A norm below dead_norm = 0.1 of the mean and a change below dead_cost = 0.001 nats per token, on 20 pairs or more. These are our own numbers: such a head can be removed without a loss that the pairs would show.",
     try_next: "Look at its weights with `attnscope trace MODEL --layer ATTENTION`; prune it, or train on with more regularisation of the rest.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let seen = exam.behaviour()?;
-    let limit = exam.thresholds().dead_norm;
+fn check(context: &RuleContext<'_>) -> Checked {
+    let seen = context.behaviour()?;
+    let limit = context.thresholds().dead_norm;
     let (mut suspects, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {
         let path = format!("{}.out.weight", attention.path);
-        let Some(out) = exam.model().graph.find_weight(&path) else { continue };
+        let Some(out) = context.model().graph.find_weight(&path) else { continue };
         let mean = attention.heads.iter().map(|h| h.norm).sum::<f64>() / attention.heads.len().max(1) as f64;
         measures.extend(attention.heads.iter().enumerate().map(|(h, head)| {
             let share = RULE.measure("output_share", head.norm / mean).threshold(limit);
@@ -46,13 +46,13 @@ fn check(exam: &Exam<'_>) -> Checked {
     if suspects.is_empty() {
         return Ok(Outcome::default().measured(measures));
     }
-    let (corpus, weights) = (exam.corpus()?, exam.weights()?);
-    let mut candidates = vec![candidate(exam, corpus, weights.clone())];
+    let (corpus, weights) = (context.corpus()?, context.weights()?);
+    let mut candidates = vec![candidate(context, corpus, weights.clone())?];
     for (attention, head, out, _) in &suspects {
-        let inner = exam.model().sizes.get(Dim::Inner(attention.place.stack)).unwrap_or(1);
+        let inner = context.model().sizes.get(Dim::Inner(attention.place.stack)).unwrap_or(1);
         let heads = attention.heads.len();
-        let without = weights.with(*out, without_head(weights.get(*out), inner, heads, *head));
-        candidates.push(candidate(exam, corpus, without));
+        let without = weights.with(*out, without_head(&weights.get(*out), inner, heads, *head));
+        candidates.push(candidate(context, corpus, without)?);
     }
     let all: Vec<&Candidate> = candidates.iter().collect();
     let scores = score(&all, corpus, &|_, _| ()).map_err(|e| NotChecked::from(&e))?;
@@ -62,9 +62,9 @@ fn check(exam: &Exam<'_>) -> Checked {
     let mut findings = Vec::new();
     for ((attention, head, _, norm), scores) in suspects.iter().zip(scores.iter().skip(1)) {
         let cost = nll(scores) - whole;
-        if cost.abs() < exam.thresholds().dead_cost {
+        if cost.abs() < context.thresholds().dead_cost {
             let evidence = format!(
-                "adds {:.1} % of the mean of its {} heads, and {cost:+.4} nats a token are the difference without it",
+                "adds {:.1} % of the mean of its {} heads, and removing it changes the NLL by {cost:+.4} nats per token",
                 100.0 * norm,
                 attention.heads.len()
             );
@@ -81,10 +81,11 @@ fn check(exam: &Exam<'_>) -> Checked {
 }
 
 /// The model as it is with other weights.
-fn candidate(exam: &Exam<'_>, corpus: &Corpus, weights: Weights) -> Candidate {
-    let model = exam.model().rewired(&exam.model().wiring, None);
-    let weights = weights.reordered(&exam.model().graph, &model.graph).unwrap_or(weights);
-    Candidate { model: model.into(), weights, shift: corpus.shift.clone(), padding: Padding::None }
+fn candidate(context: &RuleContext<'_>, corpus: &Corpus, weights: Weights) -> Result<Candidate, NotChecked> {
+    let model = context.model().rewired(&context.model().wiring, None);
+    let weights = weights.reordered(&context.model().graph, &model.graph).unwrap_or(weights);
+    let prepared = context.prepared()?.again(model.into(), weights).map_err(|e| NotChecked::from(&e))?;
+    Ok(Candidate { prepared, shift: corpus.shift.clone(), padding: Padding::None })
 }
 
 /// An output projection, [width, head · size], with the columns of one head set to 0.

@@ -1,26 +1,26 @@
 //! Two heads that do the same.
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
 
 pub(super) const RULE: Rule = Rule {
     id: "duplicate-heads",
     severity: Severity::Warning,
     what: "Two heads of an attention that look at the same keys and add the same to the stream.",
-    why: "One of them is not needed; where weights were copied or a head was written twice, another is missing.",
+    why: "One of them is not needed; where weights were copied or a head was stored twice, another is missing.",
     how: "The Jensen-Shannon divergence of their weights, the mean over queries, and the cosine of what they add through the output projection.",
     threshold: "A divergence below duplicate_divergence = 0.01 nats and a cosine above duplicate_cosine = 0.99, both.",
     try_next: "Compare the rows of both heads in q, k and v with the original; prune one if they were trained so.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let (seen, limits) = (exam.behaviour()?, exam.thresholds());
+fn check(context: &RuleContext<'_>) -> Checked {
+    let (seen, limits) = (context.behaviour()?, context.thresholds());
     let (mut findings, mut divergences, mut cosines) = (Vec::new(), Vec::new(), Vec::new());
     for attention in &seen.attentions {
-        // Of each attention the pair that is most alike.
+        // The most similar pair of each attention.
         let Some(p) = attention.pairs.iter().min_by(|a, b| a.divergence.total_cmp(&b.divergence)) else {
             continue;
         };
@@ -46,11 +46,11 @@ fn check(exam: &Exam<'_>) -> Checked {
                 .with("cosine", p.cosine)
         }));
     }
-    // Both must be passed: heads that look at the same keys may still add different things.
+    // Both thresholds must be passed: heads with the same weights may still have different outputs.
     let nearest = divergences.iter_mut().zip(&cosines).min_by(|(a, _), (b, _)| a.number.total_cmp(&b.number));
     if let Some((divergence, cosine)) = nearest {
         divergence.words = Some(format!(
-            "the heads that are most alike diverge by {:.3} nats, and what they add has a cosine of {:.2} (thresholds {} \
+            "the most similar heads diverge by {:.3} nats, and their outputs have a cosine of {:.2} (thresholds {} \
              and {}, both)",
             divergence.number, cosine.number, limits.duplicate_divergence, limits.duplicate_cosine
         ));

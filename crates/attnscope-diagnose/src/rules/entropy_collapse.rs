@@ -1,24 +1,24 @@
-//! An attention whose heads all look at single keys.
+//! An attention in which every head attends to single keys.
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
 use crate::rules::least;
 
 pub(super) const RULE: Rule = Rule {
     id: "entropy-collapse",
     severity: Severity::Warning,
-    what: "An attention in which every query of every head looks at one key only.",
-    why: "Scores that have grown without bound make training unstable, and no gradient flows through a softmax that is all or nothing.",
-    how: "The normalised entropy of the weights over the keys that a query may see, the mean over queries with at least four keys and over the heads. A single sharp head is common and no fault.",
+    what: "An attention in which every query of every head attends to one key only.",
+    why: "Very large scores make training unstable, and no gradient flows through a saturated softmax.",
+    how: "The normalised entropy of the weights over the visible keys, the mean over queries with at least four keys and over the heads. A single sharp head is common and not an error.",
     threshold: "A mean below collapsed_entropy = 0.05 (Zhai et al. 2023 describe the collapse; they give a trend, no number).",
-    try_next: "Look at the largest scores with `attnscope trace MODEL --layer scores`; a scale that is too large, or q and k that have grown, lead there.",
+    try_next: "Look at the largest scores with `attnscope trace MODEL --layer scores`; a scale that is too large, or large q and k, are the usual causes.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let (seen, limit) = (exam.behaviour()?, exam.thresholds().collapsed_entropy);
+fn check(context: &RuleContext<'_>) -> Checked {
+    let (seen, limit) = (context.behaviour()?, context.thresholds().collapsed_entropy);
     let (mut findings, mut means, mut heads) = (Vec::new(), Vec::new(), Vec::new());
     for attention in &seen.attentions {
         let entropy = |number| RULE.measure("entropy", number).at(&attention.path);

@@ -1,34 +1,36 @@
-//! The first number of a run that is none, and what made it.
+//! The first NaN or infinity of a run, and what made it.
 
+use attnscope_graph::figures::counted;
 use attnscope_graph::{Node, NodeId, Op};
-use attnscope_run::{Keep, Kept, Native};
+use attnscope_run::{Capture, CheckedInput, Kept, Tensor};
 
-use crate::exam::Exam;
 use crate::finding::{Finding, Severity};
 use crate::measure::Outcome;
 use crate::observe::Broken;
 use crate::rule::{Checked, NotChecked, Rule};
+use crate::rule_context::RuleContext;
 
 pub(super) const RULE: Rule = Rule {
     id: "first-nan",
     severity: Severity::Error,
     what: "The first tensor of a run that holds NaN or infinity, and what made it.",
-    why: "Everything after it is lost, and the last tensor, which one looks at, says nothing of the first.",
-    how: "Every tensor of a run is looked at in the order of computation. The cause is told from what entered the first broken one: a weight that is not finite, a product beyond f32, a norm of something without spread, a row in which a mask hides everything.",
-    threshold: "None: one is too many. Masks and what they hide are −∞ by design.",
-    try_next: "Mend the cause that is named; `attnscope trace MODEL --layer NODE --payload` shows the tensor.",
+    why: "Everything after it is lost, and the last tensor, which is usually looked at, says nothing about the first.",
+    how: "Every tensor of a run is checked in the order of computation. The cause is found from the inputs of the first bad one: a weight that is not finite, a product beyond f32, a norm of values without spread, a fully masked row.",
+    threshold: "None: one is too many. Masks and masked scores are −∞ by design.",
+    try_next: "Fix the named cause; `attnscope trace MODEL --layer NODE --payload` shows the tensor.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let seen = exam.observed()?;
+fn check(context: &RuleContext<'_>) -> Checked {
+    let seen = context.observed()?;
     if let Some(broken) = &seen.broken {
-        return Ok(vec![finding(exam, broken)?].into());
+        return Ok(vec![finding(context, broken)?].into());
     }
-    let graph = &exam.model().graph;
-    let blind = seen.blind.blind.iter().map(|&(node, rows)| {
+    let graph = &context.model().graph;
+    let fully_masked = seen.report.fully_masked.iter().map(|&(node, rows)| {
         let evidence = format!(
-            "{rows} rows are hidden entirely by the mask: 0 ÷ 0, which is NaN in most frameworks and taken as 0 here"
+            "fully masked: {}: 0 ÷ 0, which is NaN in most frameworks and 0 here",
+            counted(rows, "row")
         );
         RULE.finding(evidence)
             .severity(Severity::Warning)
@@ -43,12 +45,12 @@ fn check(exam: &Exam<'_>) -> Checked {
         let limit = f64::from(f32::MAX);
         RULE.measure("largest_value", f64::from(largest)).threshold(limit).at(path).words(words)
     });
-    Ok(blind.collect::<Outcome>().measured(measure))
+    Ok(fully_masked.collect::<Outcome>().measured(measure))
 }
 
-fn finding(exam: &Exam<'_>, broken: &Broken) -> Result<Finding, NotChecked> {
-    let node = exam.model().graph.node(broken.node);
-    let (cause, because) = cause(exam, node, broken)?;
+fn finding(context: &RuleContext<'_>, broken: &Broken) -> Result<Finding, NotChecked> {
+    let node = context.model().graph.node(broken.node);
+    let (cause, because) = cause(context, node, broken)?;
     let value = if broken.value.is_nan() { "NaN".to_owned() } else { format!("{}", broken.value) };
     let evidence = format!("{value} here first, {} of {} values; {because}", broken.count, broken.total);
     Ok(RULE
@@ -59,9 +61,13 @@ fn finding(exam: &Exam<'_>, broken: &Broken) -> Result<Finding, NotChecked> {
         .with("cause", cause))
 }
 
-/// What broke a node whose inputs are whole: a word for programs, and the reason in full.
-fn cause(exam: &Exam<'_>, node: &Node, broken: &Broken) -> Result<(&'static str, String), NotChecked> {
-    let (model, weights) = (exam.model(), exam.weights()?);
+/// Why a node with finite inputs is not finite: a word for programs, and the reason in full.
+fn cause(
+    context: &RuleContext<'_>,
+    node: &Node,
+    broken: &Broken,
+) -> Result<(&'static str, String), NotChecked> {
+    let (model, weights) = (context.model(), context.weights()?);
     for &id in &node.weights {
         let bad = weights.get(id).iter().filter(|x| !x.is_finite()).count();
         if bad > 0 {
@@ -71,7 +77,7 @@ fn cause(exam: &Exam<'_>, node: &Node, broken: &Broken) -> Result<(&'static str,
             ));
         }
     }
-    let inputs = inputs(exam, node)?;
+    let inputs = inputs(context, node)?;
     let values = inputs.iter().flat_map(|kept| &kept.values).filter(|x| x.is_finite());
     let largest = values.fold(0.0, |most: f64, x| most.max(x.abs()));
     Ok(match node.op {
@@ -79,7 +85,7 @@ fn cause(exam: &Exam<'_>, node: &Node, broken: &Broken) -> Result<(&'static str,
         Op::Scores { .. } => {
             ("overflow in scores", format!("q·k of values up to {largest:.1e} is beyond f32's 3.4e38"))
         }
-        Op::Squash(_) => ("overflow in scores", "a score was infinite before the softmax: ∞ − ∞".into()),
+        Op::Normalise(_) => ("overflow in scores", "a score was infinite before the softmax: ∞ − ∞".into()),
         Op::Norm { eps, .. } => {
             let values = inputs.first().map(|kept| position(kept, &broken.at)).unwrap_or_default();
             ("division in a norm", norm_words(values, eps, broken.value))
@@ -92,7 +98,7 @@ fn cause(exam: &Exam<'_>, node: &Node, broken: &Broken) -> Result<(&'static str,
     })
 }
 
-/// How a norm breaks on a position of whole values: their sums are beyond f32, or there is nothing to divide by.
+/// Why a norm of finite values is not finite: sums overflow f32, or it divides by 0.
 fn norm_words(values: &[f64], eps: f64, broken: f32) -> String {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -116,13 +122,14 @@ fn position<'k>(kept: &'k Kept, at: &[usize]) -> &'k [f64] {
 }
 
 /// A node's inputs, by a run that keeps them.
-fn inputs(exam: &Exam<'_>, node: &Node) -> Result<Vec<Kept>, NotChecked> {
-    let (weights, sample) = (exam.weights()?, exam.sample()?);
+fn inputs(context: &RuleContext<'_>, node: &Node) -> Result<Vec<Kept>, NotChecked> {
+    let (prepared, sample) = (context.prepared()?, context.sample()?);
     let wanted: Vec<NodeId> = node.inputs.clone();
-    let mut keep = Keep::new(|id| wanted.contains(&id));
-    let ran = Native::new().run(exam.model(), weights, &sample.input, &mut keep);
+    let mut keep = Capture::new(|id| wanted.contains(&id));
+    let input = CheckedInput::new(context.model(), sample.input.clone());
+    let ran = input.and_then(|input| prepared.run(&input, &mut keep));
     ran.map_err(|e| NotChecked::from(&e))?;
-    Ok(keep.tensors.into_values().collect())
+    Ok(keep.tensors.values().map(Tensor::to_f64).collect())
 }
 
 #[cfg(test)]

@@ -1,25 +1,26 @@
 //! What the three rules about masks share: a proof on the model itself, turned into a finding.
 
+use attnscope_checkpoint::Remedy;
 use attnscope_run::{Input, PadSide, Rows, Sequence};
 
-use crate::exam::Exam;
-use crate::masks::{Bench, Claim, Padding, Proof, Verdict};
+use crate::masks::{Claim, Padding, PerturbationRig, Proof, Verdict};
 use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
+use crate::rule_context::RuleContext;
 
 /// Proves some claims; each that fails is a finding. Not checked where none could be tried.
-pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
-    let (weights, sample) = (exam.weights()?, exam.sample()?);
-    // NaN does not move, and reaches everything: a proof on it would accuse masks that are right.
-    exam.finite()?;
-    let padding = Padding { id: exam.patient.pad, side: PadSide::Right };
+pub(super) fn prove(context: &RuleContext<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
+    let (prepared, sample) = (context.prepared()?, context.sample()?);
+    // NaN spreads everywhere and cannot be seen to move: a proof on it would blame right masks.
+    context.finite()?;
+    let padding = Padding { id: context.input.pad, side: PadSide::Right };
     let failed = |e| NotChecked::from(&e);
-    let input = fewer_rows(&sample.input, exam.patient.pad);
-    let mut bench = Bench::new(exam.model(), weights, &input, padding).map_err(failed)?;
+    let input = fewer_rows(&sample.input, context.input.pad);
+    let mut rig = PerturbationRig::new(prepared, &input, padding).map_err(failed)?;
     let (mut findings, mut measures, mut cells) = (Vec::new(), Vec::new(), 0);
     let (mut not_run, mut inconclusive, mut tried) = (None, None, false);
     for &claim in claims {
-        let proof = bench.prove(claim).map_err(failed)?;
+        let proof = rig.prove(claim).map_err(failed)?;
         let measure = rule.measure("movement", proof.movement).threshold(proof.threshold).slice(claim.id());
         match &proof.verdict {
             Verdict::Holds => {
@@ -44,14 +45,11 @@ pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
         }
     }
     match (inconclusive, not_run) {
-        // What moves or stays for another reason than a mask is no verdict about masks.
-        (Some(why), _) if findings.is_empty() => Err(NotChecked::new(
-            format!("inconclusive: {why}"),
-            "mend what is named there first; `attnscope masks` shows every proof",
-        )),
-        (_, Some(why)) if !tried => {
-            Err(NotChecked::new(why, "`attnscope masks` shows what there is to prove"))
+        // A movement with another cause than a mask is not a finding about masks.
+        (Some(why), _) if findings.is_empty() => {
+            Err(NotChecked::new(format!("inconclusive: {why}"), Remedy::EveryProof))
         }
+        (_, Some(why)) if !tried => Err(NotChecked::new(why, Remedy::ProofsAtAll)),
         _ => {
             let count = measures.len();
             let words = match count {
@@ -64,7 +62,7 @@ pub(super) fn prove(exam: &Exam<'_>, rule: &Rule, claims: &[Claim]) -> Checked {
     }
 }
 
-/// Rows that a proof is made on: it runs the model once or more for every token of them.
+/// How many rows a proof uses: it runs the model at least once for every token of them.
 const ROWS: usize = 2;
 
 /// The first rows of an input; of recordings, each of which takes long, one.

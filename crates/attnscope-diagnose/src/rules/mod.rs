@@ -1,4 +1,4 @@
-//! The registry: one line a rule. Causes stand before what follows from them.
+//! The registry: one line per rule. Causes come before their effects.
 
 mod attention_sink;
 mod causal_leak;
@@ -68,7 +68,7 @@ fn is_matrix(weight: &attnscope_graph::Weight) -> bool {
     weight.dims.len() > 1
 }
 
-/// Puts the measure with the least number into words: it stands for all in a report.
+/// Puts the measure with the least number into words; the report prints only this one.
 fn least(measures: &mut [Measure], words: impl FnOnce(f64) -> String) {
     if let Some(least) = measures.iter_mut().min_by(|a, b| a.number.total_cmp(&b.number)) {
         least.words = Some(words(least.number));
@@ -95,7 +95,7 @@ mod tests {
     use crate::corpus::LEAST_PAIRS;
     use crate::thresholds::Thresholds;
 
-    /// "dead_norm = 0.1" in a rule's words is what the rule decides by, and so is "20 pairs".
+    /// "dead_norm = 0.1" in a rule's text is the threshold that the rule uses, and so is "20 pairs".
     #[test]
     fn the_numbers_in_words_are_those_in_use() {
         let defaults = serde_json::to_value(Thresholds::default()).unwrap();

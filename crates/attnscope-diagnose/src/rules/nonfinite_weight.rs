@@ -1,9 +1,9 @@
 //! NaN or infinity in a weight.
 
-use crate::exam::Exam;
 use crate::finding::Severity;
-use crate::place::place;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
+use crate::unravel;
 
 pub(super) const RULE: Rule = Rule {
     id: "nonfinite-weight",
@@ -16,21 +16,21 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    exam.each_weight(&RULE, |weight, tensor, stats| {
+fn check(context: &RuleContext<'_>) -> Checked {
+    context.each_weight(&RULE, ("weights", |_| true), |weight, tensor, stats| {
         let bad = stats.nan + stats.inf;
         if bad == 0 {
             return None;
         }
         let evidence = format!(
             "{} holds {} NaN and {} infinite of {} values",
-            exam.name(tensor),
+            context.name(tensor),
             stats.nan,
             stats.inf,
             stats.count
         );
         let finding = RULE.finding(evidence).at(&weight.path).number(bad as f64, 0.0);
-        Some(match first_bad(exam, tensor) {
+        Some(match first_bad(context, tensor) {
             Some(at) => finding.slice(format!("{at:?}")),
             None => finding,
         })
@@ -38,9 +38,9 @@ fn check(exam: &Exam<'_>) -> Checked {
 }
 
 /// Where the first one is.
-fn first_bad(exam: &Exam<'_>, tensor: usize) -> Option<Vec<usize>> {
-    let info = exam.patient.checkpoint.tensors().get(tensor)?;
-    let values = exam.patient.checkpoint.read_f32(info).ok()?;
+fn first_bad(context: &RuleContext<'_>, tensor: usize) -> Option<Vec<usize>> {
+    let info = context.input.checkpoint.tensors().get(tensor)?;
+    let values = context.input.checkpoint.read_f32(info).ok()?;
     let at = values.iter().position(|x| !x.is_finite())?;
-    Some(place(at, &info.shape))
+    Some(unravel(at, &info.shape))
 }

@@ -1,18 +1,18 @@
-//! Sentences that are longer than the model has positions for.
+//! Sentences that are longer than the model's positions.
 
 use attnscope_graph::Side;
 
-use crate::exam::{Exam, TooLong};
 use crate::finding::{Finding, Severity};
 use crate::rule::{Checked, Rule};
+use crate::rule_context::{RuleContext, TooLong};
 
 pub(super) const RULE: Rule = Rule {
     id: "past-positions",
     severity: Severity::Error,
     what: "Sentences or clips that are longer than the position table, or than the table that Hugging Face makes of computed positions.",
-    why: "Past its end there is nothing to add: a crash, a read of foreign memory, or a silent cut.",
-    how: "The length of every given sentence in tokens, or of every clip in encoder positions, against the rows of the table, without those that an offset skips. Computed positions go on here; where Hugging Face computes them once, into a table of max_position_embeddings rows (Marian), that is the length. M2M-100's and relative positions have no end.",
-    threshold: "None: there is a row for a position or there is not.",
+    why: "Past its end there is no position: the result is a crash, a read of other memory, or a silent cut.",
+    how: "The length of every given sentence in tokens, or of every clip in encoder positions, against the rows of the table, without those that an offset skips. Computed positions have no limit here; where Hugging Face computes them once, into a table of max_position_embeddings rows (Marian), that is the limit. M2M-100's and relative positions have no limit.",
+    threshold: "None: a position has a row or it has not.",
     try_next: "Split the sentences that are named, or cut them where the model's own tokenizer does.",
     check,
 };
@@ -20,13 +20,13 @@ pub(super) const RULE: Rule = Rule {
 /// Rows that are named in the evidence.
 const SHOWN: usize = 5;
 
-fn check(exam: &Exam<'_>) -> Checked {
+fn check(context: &RuleContext<'_>) -> Checked {
     let on =
-        |side: Side| exam.patient.too_long.iter().copied().filter(|l| l.side == side).collect::<Vec<_>>();
+        |side: Side| context.input.too_long.iter().copied().filter(|l| l.side == side).collect::<Vec<_>>();
     Ok([Side::Source, Side::Target].into_iter().filter_map(|side| finding(side, &on(side))).collect())
 }
 
-/// What is to be said of one side, whose table is its own.
+/// The finding for one side, which has its own table.
 fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
     let room = long.first()?.room;
     let lines: Vec<String> = long.iter().take(SHOWN).map(|l| l.line.to_string()).collect();
@@ -40,7 +40,7 @@ fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
              out: line {lines}{more}"
         ),
         true => format!(
-            "{count} {side_word}{are} longer than the {room} positions that the config speaks of (the longest needs {longest}): the sinusoids go on here, and Hugging Face raises an error beyond its table: line {lines}{more}"
+            "{count} {side_word}{are} longer than the {room} positions of the config (the longest needs {longest}): attnscope computes further sinusoids, but Hugging Face raises an error beyond its table: line {lines}{more}"
         ),
     };
     let node = format!("{}.positions", side.name());

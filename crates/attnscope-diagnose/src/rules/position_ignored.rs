@@ -1,19 +1,19 @@
 //! Logits that do not depend on the order of words.
 
 use attnscope_graph::{Role, Side};
-use attnscope_run::{Input, Keep, Native, Rows, Sequence};
+use attnscope_run::{Capture, CheckedInput, Input, Rows, Sequence};
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
+use crate::rule_context::RuleContext;
 
 pub(super) const RULE: Rule = Rule {
     id: "position-ignored",
     severity: Severity::Warning,
-    what: "Logits that stay the same when words of the source or of the target so far change places.",
-    why: "The model reads a bag of words: positions were not added, or a table of them is empty.",
-    how: "The tokens of the source before its last are reversed, and apart from that the first two target tokens after the start are exchanged; the largest movement of the last position's logits, as a share of their spread.",
+    what: "Logits that stay the same when words of the source or of the target so far are exchanged.",
+    why: "The model ignores the order of words: positions were not added, or the position table is empty.",
+    how: "The tokens of the source before its last are reversed, and separately the first two target tokens after the start are exchanged; the largest movement of the last position's logits, as a share of their spread.",
     threshold: "A movement below position_effect = 1e-4 of the logits' standard deviation: f32 alone moves them by about 1e-6.",
     try_next: "Look at the position table with `attnscope inspect MODEL --stats`, and at position_offset and relative_bias in its wiring.",
     check,
@@ -22,26 +22,26 @@ pub(super) const RULE: Rule = Rule {
 /// The shortest row whose order can be changed.
 const SHORTEST: usize = 4;
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let sample = exam.sample()?;
-    exam.finite()?;
+fn check(context: &RuleContext<'_>) -> Checked {
+    let sample = context.sample()?;
+    context.finite()?;
     let input = &sample.input;
-    let before = last_logits(exam, input)?;
+    let before = last_logits(context, input)?;
     let (mut findings, mut measures) = (Vec::new(), Vec::new());
     for side in [Side::Source, Side::Target] {
-        let Some((changed, rows)) = reordered(input, side, exam.patient.pad) else { continue };
-        let after = last_logits(exam, &changed)?;
+        let Some((changed, rows)) = reordered(input, side, context.input.pad) else { continue };
+        let after = last_logits(context, &changed)?;
         let moved = rows.iter().map(|&row| movement(&before[row], &after[row])).fold(0.0, f64::max);
-        let limit = exam.thresholds().position_effect;
+        let limit = context.thresholds().position_effect;
         let node = format!("{}.embed_pos", side.name());
         let words = format!(
-            "logits move by {moved:.2} of their spread when {} words change places (threshold {limit:e})",
+            "logits move by {moved:.2} of their spread when {} words are exchanged (threshold {limit:e})",
             side.word()
         );
         measures.push(RULE.measure("position_effect", moved).threshold(limit).at(&node).words(words));
         if moved < limit {
             let evidence = format!(
-                "logits move by {moved:.1e} of their spread when {} words change places",
+                "logits move by {moved:.1e} of their spread when {} words are exchanged",
                 side.word()
             );
             findings.push(RULE.finding(evidence).at(node).number(moved, limit));
@@ -73,15 +73,25 @@ fn reordered(input: &Input, side: Side, pad: u32) -> Option<(Input, Vec<usize>)>
 }
 
 /// The logits at each row's last token.
-fn last_logits(exam: &Exam<'_>, input: &Input) -> Result<Vec<Vec<f64>>, NotChecked> {
-    let logits = exam.model().graph.at(Role::Logits);
-    let mut keep = Keep::new(|id| Some(id) == logits);
-    Native::new().run(exam.model(), exam.weights()?, input, &mut keep).map_err(|e| NotChecked::from(&e))?;
+fn last_logits(context: &RuleContext<'_>, input: &Input) -> Result<Vec<Vec<f64>>, NotChecked> {
+    if context.model().graph.has_classifier() {
+        let reason = "a classifier that counts words and not their order may be meant so";
+        return Err(NotChecked::new(
+            reason,
+            "compare the scores of a text and of its words in another order",
+        ));
+    }
+    let logits = context.model().graph.at(Role::Logits);
+    let mut keep = Capture::new(|id| Some(id) == logits);
+    let prepared = context.prepared()?;
+    let checked = CheckedInput::new(context.model(), input.clone());
+    checked.and_then(|input| prepared.run(&input, &mut keep)).map_err(|e| NotChecked::from(&e))?;
     let kept = keep
         .tensors
         .into_values()
         .next()
-        .ok_or_else(|| NotChecked::new("there are no logits", "mend the model"))?;
+        .ok_or_else(|| NotChecked::new("there are no logits", "repair the model"))?
+        .to_f64();
     let (length, width) = (kept.shape[1], kept.shape[2]);
     let row = |(row, tokens): (usize, Vec<u32>)| {
         let last = row * length + tokens.len().saturating_sub(1);

@@ -6,25 +6,25 @@ use std::hash::{Hash, Hasher};
 
 use attnscope_graph::WeightId;
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
 use crate::rules::is_matrix;
 
 pub(super) const RULE: Rule = Rule {
     id: "repeated-weight",
     severity: Severity::Error,
-    what: "Two matrices of layers that hold the same values though nothing ties them.",
-    why: "Training never makes two matrices equal to the last bit: one was copied over the other, and what it held is lost.",
+    what: "Two matrices of layers that hold the same values although they are not tied.",
+    why: "Training never makes two matrices equal to the last bit: one was copied over the other, whose values are lost.",
     how: "The values of every matrix of the layers are compared; tensors that the file itself stores once under two names, tables of embeddings and positions are left out.",
-    threshold: "None: every value is the same, and not all are one.",
-    try_next: "Compare both with the file they were converted from; an index that was not advanced writes one layer into two.",
+    threshold: "None: every value is the same, and the matrix is not constant.",
+    try_next: "Compare both with the file they were converted from; a loop that does not advance its index writes one layer twice.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let (model, weights) = (exam.model(), exam.weights()?);
+fn check(context: &RuleContext<'_>) -> Checked {
+    let (model, weights) = (context.model(), context.weights()?);
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let (mut findings, mut compared) = (Vec::new(), 0);
     let layers = model.graph.nodes().iter().filter(|node| node.role.layer().is_some());
@@ -38,16 +38,17 @@ fn check(exam: &Exam<'_>) -> Checked {
             continue;
         }
         compared += 1;
-        let Some(&before) = seen.get(&digest(values)) else {
-            seen.insert(digest(values), id.index());
+        let digest = digest(&values);
+        let Some(&before) = seen.get(&digest) else {
+            seen.insert(digest, id.index());
             continue;
         };
         let Some((other, _)) = model.binding.iter().nth(before) else { continue };
-        let (Some(a), Some(b)) = (exam.tensor(other), exam.tensor(id)) else { continue };
+        let (Some(a), Some(b)) = (context.tensor(other), context.tensor(id)) else { continue };
         let tied = a == b || model.tensors[a].storage == model.tensors[b].storage;
         if !tied && weights.get(other) == values {
             let other = &model.graph.weight(other).path;
-            let evidence = format!("{} holds the same {} values as {other}", exam.name(b), values.len());
+            let evidence = format!("{} holds the same {} values as {other}", context.name(b), values.len());
             findings.push(RULE.finding(evidence).at(&weight.path).with("same_as", other.as_str()));
         }
     }

@@ -1,89 +1,102 @@
-//! The decoder writes the same whatever the source says.
+//! The decoder's output does not depend on the source.
 
+use attnscope_checkpoint::Remedy;
 use attnscope_graph::{AttentionKind, AttentionStep, Model, Role, Switch};
-use attnscope_run::{RunError, Weights};
+use attnscope_run::RunError;
 use serde_json::json;
 
 use crate::bootstrap::bootstrap;
 use crate::contribution::source_contribution;
 use crate::corpus::Corpus;
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::fit::FitTest;
 use crate::measure::Outcome;
 use crate::observe::{AttentionSeen, Joined};
 use crate::rule::{Checked, NotChecked, Rule};
-use crate::score::{Candidate, Padding, Scores, score};
+use crate::rule_context::RuleContext;
+use crate::score::{Candidate, Scores, score};
 
 pub(super) const RULE: Rule = Rule {
     id: "source-ignored",
     severity: Severity::Error,
-    what: "The decoder finds a target as likely behind a foreign source as behind its own.",
-    why: "Such a model is a language model with an encoder for show: fluent output that has nothing to do with the input. Its attention can look healthy, so that it is decided by cause.",
-    how: "Every pair's source is swapped for another pair's of about the same length; the cost is the rise of the target's negative log-likelihood, with a bootstrap interval over sentences. The same for the sentences that the model generates itself: pairs that do not belong together are no fault of the model. And behind sources of random tokens, which a model that ignores its source does not tell from its own: sources that it cannot read are alike to a healthy one. Under a wiring that explains the weights better than the declared one, where there is one.",
-    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats. The model's own sentences must cost less than 0.3 nats more behind a foreign source, and random tokens as source must change what a target costs, up or down, by less than 0.05. Over 20 pairs or more.",
+    what: "The decoder finds a target as likely with another pair's source as with its own.",
+    why: "Such a model is a language model with an unused encoder: fluent output that has nothing to do with the input. Its attention can look healthy, so the rule intervenes instead of looking at weights.",
+    how: "Every pair's source is swapped for another pair's of about the same length; the cost is the rise of the target's negative log-likelihood, with a bootstrap interval over sentences. The same is done with sentences that the model generates itself, because mismatched pairs are not the model's fault, and with sources of random tokens, because sources that a healthy model cannot read are all the same to it. If another wiring explains the weights better than the declared one, it is used.",
+    threshold: "A cost below source_cost = 0.05 nats a token with a 95 % interval that contains 0 or stays below 0.05; a trained translator pays several nats. The model's own sentences must cost less than 0.3 nats more with another source, and random tokens as source must change what a target costs, up or down, by less than 0.05. Over 20 pairs or more.",
     try_next: "Check that sources and targets were still paired in training, that the encoder's output reaches cross-attention, and its mask.",
     check,
 };
 
 const RESAMPLES: usize = 10_000;
-/// Nats a token that a foreign source costs the model's own sentences at the least where the source is used.
+/// The least cost, in nats per token, of another source for the model's own sentences, where the source is used.
 const OWN_COST: f64 = 0.3;
 const PAIRS: &str = "give pairs of the kind that the model was trained for, each target with its own source";
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let (weights, corpus) = (exam.weights()?, exam.corpus()?);
+fn check(context: &RuleContext<'_>) -> Checked {
+    let corpus = context.corpus()?;
     let Some(swapped) = corpus.with_swapped_sources() else {
         return Err(NotChecked::new(
             "all pairs have the same source: there is no other to swap it with",
-            "give pairs of different sentences with --pairs",
+            Remedy::DifferentPairs,
         ));
     };
-    let search = exam.search()?;
+    let search = context.search()?;
+    let better = context.better()?;
     let declared;
-    let (candidate, wiring) = match &search.better {
+    let (candidate, wiring) = match better {
         Some(better) => (&better.candidate, " under the wiring that explains the weights best"),
         None => {
-            declared = as_declared(exam, weights, corpus);
+            declared =
+                Candidate::declared(context.prepared()?, &corpus.shift).map_err(|e| NotChecked::from(&e))?;
             (&declared, "")
         }
     };
-    if sees_more(candidate, exam.model()) {
+    if sees_more(candidate, context.model()) {
         return Err(NotChecked::new(
-            "under the wiring that explains the weights best, the decoder sees the token that it is to predict and needs no source: whether it learned to use it is not known",
+            "under the wiring that explains the weights best, the decoder sees the token that it must predict and needs no source: whether it learned to use the source is not known",
             "see wiring-mismatch, which comes first",
         ));
     }
-    let own = match &search.better {
-        Some(better) => &better.scores,
-        None => &search.declared,
+    let (own, known) = match better {
+        Some(better) => (&better.scores, None),
+        None => (&search.declared, search.swapped.clone()),
     };
-    let foreign = score(&[candidate], &swapped, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0);
-    let costs: Vec<f64> = foreign.nll().iter().zip(&own.nll()).map(|(a, b)| a - b).collect();
+    let swapped_scores = match known {
+        Some(known) => known,
+        None => score(&[candidate], &swapped, &|_, _| ()).map_err(|e| NotChecked::from(&e))?.swap_remove(0),
+    };
+    let costs: Vec<f64> = swapped_scores.nll().iter().zip(&own.nll()).map(|(a, b)| a - b).collect();
     if costs.iter().any(|cost| !cost.is_finite()) {
         return Err(NotChecked::new("the likelihood is not finite", "see first-nan, which comes first"));
     }
     let cost = bootstrap(&costs, &corpus.tokens(), RESAMPLES);
-    let limit = exam.thresholds().source_cost;
+    let limit = context.thresholds().source_cost;
     let measure = RULE.measure("source_cost", cost.mean).threshold(limit);
     if cost.mean >= limit || (cost.low > 0.0 && cost.high >= limit) {
+        let seen = match cost.low >= limit {
+            true => "uses its source",
+            false => "may use its source only a little",
+        };
         let words = format!(
-            "uses its source: swapping it costs {:.2} nats a token (95 %: {:.2} to {:.2}; threshold {limit}){wiring}",
+            "{seen}: swapping it costs {:.2} nats per token (95 %: {:.2} to {:.2}; threshold {limit}){wiring}",
             cost.mean, cost.low, cost.high
         );
         return Ok(Outcome::default().measured([measure.words(words)]));
     }
-    // Weights in the wrong place, and not the training, are why the source has no effect.
-    if exam.repair().is_some() {
+    // Misplaced weights, not the training, are the reason why the source has no effect.
+    if context.repair().is_some() {
         return Ok(Outcome::default());
     }
-    let test = FitTest::new(exam.model(), corpus);
+    if let Some(edited) = context.edited_pairs()? {
+        return Err(NotChecked::new(edited.words(), "correct the pairs: see ill-fitting-pairs"));
+    }
+    let test = FitTest::new(context.model(), corpus);
     let generated = test.generated(candidate).map_err(|e| NotChecked::from(&e))?;
     let own_cost = generated.as_ref().and_then(|g| g.source_cost);
     if let Some(own_cost) = own_cost.filter(|&own_cost| own_cost >= OWN_COST) {
         return Err(NotChecked::new(
             format!(
-                "a foreign source costs the targets {:.3} nats a token, and the model's own sentences {own_cost:.2}: it uses its source, and the pairs do not show it",
+                "swapping the sources costs the targets {:.3} nats a token, and the model's own sentences {own_cost:.2}: the model uses its source, but these pairs do not show it",
                 cost.mean
             ),
             PAIRS,
@@ -93,20 +106,20 @@ fn check(exam: &Exam<'_>) -> Checked {
     if let Some(change) = change.filter(|&change| change >= limit) {
         return Err(NotChecked::new(
             format!(
-                "a foreign source costs the targets {:.3} nats a token, and one of random tokens changes what they cost by {change:.2}: it uses its source, and the pairs do not show it",
+                "swapping the sources costs the targets {:.3} nats a token, and random tokens as source change what they cost by {change:.2}: the model uses its source, but these pairs do not show it",
                 cost.mean
             ),
             PAIRS,
         ));
     }
     let evidence = format!(
-        "a foreign source costs {:.3} nats a token (95 %: {:.3} to {:.3} over {} pairs){wiring}",
+        "swapping the sources costs {:.3} nats a token (95 %: {:.3} to {:.3} over {} pairs){wiring}",
         cost.mean,
         cost.low,
         cost.high,
         corpus.len()
     );
-    let signs = Signs::of(exam);
+    let signs = Signs::of(context);
     let finding = RULE
         .finding(format!("{evidence}{}", signs.words()))
         .number(cost.mean, limit)
@@ -120,23 +133,23 @@ fn check(exam: &Exam<'_>) -> Checked {
     Ok(Outcome::from(vec![finding]).measured([measure]))
 }
 
-/// By how many nats a token the cost of each target changes, up or down, behind a source of random tokens: sources that the model
-/// cannot read are alike to it, and swapping them shows nothing. `None` for clips.
+/// By how many nats per token the cost of each target changes, up or down, with a source of random tokens: sources that the
+/// model cannot read are all the same to it, and swapping them shows nothing. `None` for clips.
 fn random_change(candidate: &Candidate, corpus: &Corpus, own: &Scores) -> Result<Option<f64>, RunError> {
-    let Some(random) = corpus.with_random_sources(&candidate.model) else { return Ok(None) };
+    let Some(random) = corpus.with_random_sources(candidate.model()) else { return Ok(None) };
     let scores = score(&[candidate], &random, &|_, _| ())?.swap_remove(0);
     let changes = scores.nll().iter().zip(&own.nll()).map(|(a, b)| (a - b).abs()).sum::<f64>();
     Ok(Some(changes / corpus.tokens().iter().sum::<usize>().max(1) as f64))
 }
 
-/// Whether a candidate's decoder sees tokens that the declared one's does not: those that it is to predict.
+/// Whether a candidate's decoder sees tokens that it must predict and that the declared one's does not see.
 fn sees_more(candidate: &Candidate, declared: &Model) -> bool {
-    let (now, before) = (&candidate.model.wiring, &declared.wiring);
+    let (now, before) = (&candidate.model().wiring, &declared.wiring);
     let lifted = |now: Switch, before: Switch| now == Switch::Off && before == Switch::On;
     lifted(now.causal_mask, before.causal_mask) || lifted(now.decoder_shift, before.decoder_shift)
 }
 
-/// What else speaks of it. Descriptions: none of them decides.
+/// Further signs. They describe, but do not decide.
 #[derive(Default)]
 struct Signs {
     /// Norm of each layer's cross-attention output, of the stream that it joins.
@@ -148,8 +161,10 @@ struct Signs {
 }
 
 impl Signs {
-    fn of(exam: &Exam<'_>) -> Self {
-        let (Ok(seen), Ok(sample), Ok(weights)) = (exam.behaviour(), exam.sample(), exam.weights()) else {
+    fn of(context: &RuleContext<'_>) -> Self {
+        let (Ok(seen), Ok(sample), Ok(prepared)) =
+            (context.behaviour(), context.sample(), context.prepared())
+        else {
             return Self::default();
         };
         let is_cross = |role: Role| role.is(AttentionKind::CrossAttention, AttentionStep::Residual);
@@ -158,7 +173,7 @@ impl Signs {
         Self {
             ratios: cross.map(Joined::ratio).collect(),
             entropies: attentions.filter_map(AttentionSeen::mean_entropy).collect(),
-            contribution: source_contribution(exam.model(), weights, &sample.input).ok().flatten(),
+            contribution: source_contribution(prepared, &sample.input).ok().flatten(),
         }
     }
 
@@ -172,14 +187,8 @@ impl Signs {
             words += &format!(", its entropy is {}", list(&self.entropies));
         }
         if let Some(share) = self.contribution {
-            words += &format!(", and the source contributes {share:.2} by ALTI");
+            words += &format!(", and the source's share of the decoder's output is {share:.2} (ALTI)");
         }
         words
     }
-}
-
-fn as_declared(exam: &Exam<'_>, weights: &Weights, corpus: &Corpus) -> Candidate {
-    let model = exam.model().rewired(&exam.model().wiring, None);
-    let weights = weights.reordered(&exam.model().graph, &model.graph).unwrap_or_else(|| weights.clone());
-    Candidate { model: model.into(), weights, shift: corpus.shift.clone(), padding: Padding::None }
 }

@@ -2,23 +2,23 @@
 
 use attnscope_graph::{Dim, Fact, Side, Topic};
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
 
 pub(super) const RULE: Rule = Rule {
     id: "special-token-mismatch",
     severity: Severity::Error,
-    what: "A special token whose id is past the vocabulary, or an end of sentence that the tokenizer does not write.",
+    what: "A special token whose id is past the vocabulary, or an end token that the tokenizer does not add.",
     why: "A decoder that begins or ends with the wrong token repeats itself, stops at once or never stops.",
-    how: "The ids that configs name against the rows of the table; the end token of the config against what the tokenizer puts behind a sentence.",
+    how: "The ids in configs are compared with the rows of the table; the end token of the config with the one that the tokenizer adds.",
     threshold: "None: ids agree or they do not.",
     try_next: "Take config.json and the tokenizer's files from the same checkpoint.",
     check,
 };
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let model = exam.model();
+fn check(context: &RuleContext<'_>) -> Checked {
+    let model = context.model();
     let rows = model.sizes.get(Dim::Vocab(Side::Target)).unwrap_or(usize::MAX);
     let mut findings = Vec::new();
     for fact in model.facts.iter().filter(|fact| fact.topic == Topic::Tokens) {
@@ -28,18 +28,18 @@ fn check(exam: &Exam<'_>) -> Checked {
         }
     }
     findings.extend(
-        end_token(exam).map(|evidence| RULE.finding(evidence).severity(Severity::Warning).at("tgt.ids")),
+        end_token(context).map(|evidence| RULE.finding(evidence).severity(Severity::Warning).at("tgt.ids")),
     );
     Ok(findings.into())
 }
 
-/// What is wrong with the end of sentences, if something is.
-fn end_token(exam: &Exam<'_>) -> Option<String> {
-    let tokenizer = exam.patient.tokenizer?;
-    let fact = exam.model().facts.iter().find(|fact| fact.name == "eos_token_id")?;
+/// What is wrong with the end token, if anything.
+fn end_token(context: &RuleContext<'_>) -> Option<String> {
+    let tokenizer = context.input.tokenizer?;
+    let fact = context.model().facts.iter().find(|fact| fact.name == "eos_token_id")?;
     let (declared, sentence) = (ids(fact), tokenizer.encode_target("a").ok()?);
     let last = sentence.last()?;
-    // mBART's sentences end in their language, behind the end token.
+    // mBART's sentences end with their language, after the end token.
     let ends = sentence.iter().any(|&id| declared.contains(&u64::from(id)));
     let piece = |id: u32| tokenizer.piece(Side::Target, id).unwrap_or_default();
     let adds = sentence.len() > 1 && piece(*last).starts_with('<');

@@ -1,16 +1,16 @@
 //! Tensors of the model that no node uses.
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, Rule};
+use crate::rule_context::RuleContext;
 
 pub(super) const RULE: Rule = Rule {
     id: "unused-weight",
     severity: Severity::Warning,
     what: "Tensors that are named like the model's own and that no node of it uses.",
-    why: "What was trained and is not used is missing somewhere: an adapter, a bias or a layer that this wiring leaves out.",
-    how: "Tensors under the model's prefix that are bound to no weight and are no other name of one; single numbers and what an optimizer keeps are left out.",
+    why: "Something that was trained is not used: an adapter, a bias or a layer that this wiring leaves out.",
+    how: "Tensors under the model's prefix that are bound to no weight and are not a second name of one; single numbers and optimizer states are left out.",
     threshold: "None: a tensor is used or it is not.",
     try_next: "See which they are with `attnscope inspect MODEL --tensors`, and whether the family or the config is the right one.",
     check,
@@ -19,13 +19,9 @@ pub(super) const RULE: Rule = Rule {
 /// Names that are listed in the evidence.
 const SHOWN: usize = 3;
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let model = exam.model();
-    let own = |&&i: &&usize| {
-        let tensor = &model.tensors[i];
-        tensor.name.starts_with(&model.prefix) && tensor.shape.iter().product::<usize>() > 1
-    };
-    let unused: Vec<&str> = model.binding.unused.iter().filter(own).map(|&i| exam.name(i)).collect();
+fn check(context: &RuleContext<'_>) -> Checked {
+    let model = context.model();
+    let unused: Vec<&str> = model.unused_of_model().into_iter().map(|i| context.name(i)).collect();
     let count = unused.len() as f64;
     let measure = RULE
         .measure("tensors", count)

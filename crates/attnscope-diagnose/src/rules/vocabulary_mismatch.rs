@@ -1,34 +1,42 @@
-//! A tokenizer that is not of the model's vocabulary.
+//! A tokenizer that does not fit the model's vocabulary.
 
-use attnscope_graph::{Dim, Front, Side};
+use attnscope_graph::{Dim, Side};
 
-use crate::exam::Exam;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::rule::{Checked, NotChecked, Rule};
+use crate::rule_context::RuleContext;
 
 pub(super) const RULE: Rule = Rule {
     id: "vocabulary-mismatch",
     severity: Severity::Error,
     what: "A tokenizer with more tokens than the embedding has rows, or far fewer.",
-    why: "Ids past the table crash or read foreign memory; a tokenizer of another model gives every word a foreign meaning.",
+    why: "Ids past the table crash or read other memory; with the tokenizer of another model every word gets a wrong meaning.",
     how: "The tokenizer's largest id against the rows of the embedding tables.",
     threshold: "More tokens than rows is an error. Fewer by more than a tenth is a warning: padding to a round number explains less than that.",
     try_next: "Put the tokenizer that belongs to these weights beside them.",
     check,
 };
 
-/// Rows without a token that need no explanation.
+/// The share of rows without a token that is normal.
 const SPARE: f64 = 0.1;
 
-fn check(exam: &Exam<'_>) -> Checked {
-    let Some(tokenizer) = exam.patient.tokenizer else {
+fn check(context: &RuleContext<'_>) -> Checked {
+    let Some(tokenizer) = context.input.tokenizer else {
+        if !context.input.checkpoint.tokenizer().is_empty() {
+            // It is read for a model that runs.
+            context.prepared()?;
+            return Err(NotChecked::new(
+                "the tokenizer beside the weights was not read",
+                "put a tokenizer.json there",
+            ));
+        }
         return Err(NotChecked::new("no tokenizer is known", "put tokenizer.json beside the weights"));
     };
-    let model = exam.model();
+    let model = context.model();
     let tokens = tokenizer.len();
     let (mut findings, mut measures) = (Vec::new(), Vec::new());
-    let sides: &[Side] = if model.wiring.front == Front::Audio || model.wiring.shared_embeddings {
+    let sides: &[Side] = if model.graph.reads_audio() || model.wiring.shared_embeddings {
         &[Side::Target]
     } else {
         &[Side::Source, Side::Target]

@@ -1,11 +1,11 @@
-//! What a row's labels cost, off its logits.
+//! The NLL of a row's labels, from its logits.
 
 use attnscope_run::{BETAS, log_sum_exps};
 
 use super::AS_IT_IS;
 use crate::corpus::Decoded;
 
-/// How one row did.
+/// The score of one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Score {
     pub(super) nll: [f64; BETAS.len()],

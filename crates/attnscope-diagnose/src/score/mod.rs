@@ -1,6 +1,7 @@
-//! How well models explain sentence pairs: the negative log-likelihood of each target, teacher-forced. Several models that
-//! differ a little at once; what they have in common is computed once.
+//! How well models explain sentence pairs: the teacher-forced negative log-likelihood of each target. Scores several similar
+//! models together; what they have in common is computed once.
 
+mod clip;
 mod labels;
 mod shared;
 
@@ -9,38 +10,54 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{Dim, Model, Side, Switch};
-use attnscope_run::{BETAS, Native, RunError, Shift, Weights};
+use attnscope_run::{BETAS, Prepared, RunError, Shift};
 
 use crate::corpus::Corpus;
+pub use clip::Clip;
 use labels::Score;
 use shared::{Class, Worker};
 
 /// One way to run the pairs.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
-    pub(crate) model: Arc<Model>,
-    pub(crate) weights: Weights,
+    pub(crate) prepared: Arc<dyn Prepared>,
     pub(crate) shift: Shift,
     pub(crate) padding: Padding,
 }
 
-/// How far sources are padded. Without a word, rows of one length are run together and nothing is.
+impl Candidate {
+    /// The model as it is declared.
+    pub(crate) fn declared(declared: &dyn Prepared, shift: &Shift) -> Result<Self, RunError> {
+        let model = declared.model();
+        let own = model.rewired(&model.wiring, None);
+        let weights = declared.weights().reordered(&model.graph, &own.graph);
+        let weights = weights.ok_or_else(|| RunError::Obstacle("its weights are not complete".into()))?;
+        let prepared = declared.again(own.into(), weights)?;
+        Ok(Self { prepared, shift: shift.clone(), padding: Padding::None })
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        self.prepared.model()
+    }
+}
+
+/// How far sources are padded. By default rows of one length form a batch without padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
     /// Not at all.
     None,
     /// To twice their length.
     Twice,
-    /// To the longest of all and a little more, as in a batch at random.
+    /// To the longest of all and a little more, as in a random batch.
     Longest,
 }
 
-/// How each pair did, in the order of the corpus.
+/// The score of each pair, in the order of the corpus.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Scores {
     /// Nats that its labels cost, at every inverse temperature.
     nll: Vec<[f64; BETAS.len()]>,
-    /// Nats that the model itself expects to be off: the entropy of what it predicts.
+    /// The NLL that the model expects: the entropy of its predictions.
     expected: Vec<f64>,
     /// Labels that were the model's first choice.
     pub(crate) right: Vec<usize>,
@@ -94,9 +111,8 @@ impl Scores {
         &self.expected
     }
 
-    /// Nats that each pair costs the model at the temperature that suits it best. Models that were trained with smoothed
-    /// labels are less sure of easy sentences than they could be, and like every change that makes them surer; here
-    /// that counts for nothing.
+    /// The NLL of each pair at the model's best temperature. Models that were trained with label smoothing are less confident
+    /// than they could be, so that every change that makes them more confident would seem a gain; this removes that effect.
     pub(crate) fn calibrated(&self) -> Vec<f64> {
         let total = |i: usize| self.nll.iter().map(|nll| nll[i]).sum::<f64>();
         let totals: Vec<f64> = (0..BETAS.len()).map(total).collect();
@@ -137,7 +153,7 @@ const MOST_LOGITS: usize = 1 << 22;
 const TOGETHER: usize = 4;
 
 /// Scores every candidate on every pair. What candidates have in common with the first one of the same padding is computed
-/// once: the plainest should come first.
+/// once, so the declared model should come first.
 pub(crate) fn score(
     candidates: &[&Candidate],
     corpus: &Corpus,
@@ -145,11 +161,12 @@ pub(crate) fn score(
 ) -> Result<Vec<Scores>, RunError> {
     let batches = batches(candidates, corpus);
     let classes = Class::all(candidates);
-    let work = parts(&classes, batches.len());
+    let reads_audio = candidates.iter().any(|c| c.model().graph.reads_audio());
+    let work = parts(&classes, batches.len(), reads_audio);
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let worker = || -> Result<Vec<(usize, usize, Score)>, RunError> {
-        let mut worker = Worker::new(Native::new(), candidates, corpus);
+        let mut worker = Worker::new(candidates, corpus);
         let mut losses = Vec::new();
         while let Some(part) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
             let class = &classes[part.class];
@@ -176,17 +193,22 @@ struct Part {
     members: Range<usize>,
 }
 
-/// All work, so that a thread mostly stays with a batch: it then has what the candidates have in common.
-fn parts(classes: &[Class], batches: usize) -> Vec<Part> {
+/// All work, so that a thread mostly stays with a batch: it then has what the candidates have in common. Clips take long to
+/// encode: there no two threads share a batch, unless there are fewer batches than threads.
+fn parts(classes: &[Class], batches: usize, reads_audio: bool) -> Vec<Part> {
     let mut parts = Vec::new();
     for (class, members) in classes.iter().enumerate() {
         let count = members.len();
+        let together = match reads_audio {
+            true => (count * batches).div_ceil(rayon::current_num_threads().max(1)).max(TOGETHER),
+            false => TOGETHER,
+        };
         for batch in 0..batches {
-            let starts = (0..count).step_by(TOGETHER);
+            let starts = (0..count).step_by(together);
             parts.extend(starts.map(|from| Part {
                 class,
                 batch,
-                members: from..(from + TOGETHER).min(count),
+                members: from..(from + together).min(count),
             }));
         }
     }
@@ -217,11 +239,13 @@ fn on_all_cores<T: Send>(worker: &(dyn Fn() -> T + Sync)) -> Vec<T> {
 /// Pairs that are run together: of one source length, so that padding is seen only where it is asked for.
 fn batches(candidates: &[&Candidate], corpus: &Corpus) -> Vec<Vec<usize>> {
     let vocabulary =
-        candidates.iter().filter_map(|c| c.model.sizes.get(Dim::Vocab(Side::Target))).max().unwrap_or(1);
+        candidates.iter().filter_map(|c| c.model().sizes.get(Dim::Vocab(Side::Target))).max().unwrap_or(1);
     // Where nothing hides the end of a longer target from a shorter one.
     let bare = candidates
         .iter()
-        .any(|c| c.model.wiring.padding_mask == Switch::Off && c.model.wiring.causal_mask == Switch::Off);
+        .any(|c| c.model().wiring.padding_mask == Switch::Off && c.model().wiring.causal_mask == Switch::Off);
+    // A clip is as much work as many sentences: alone it keeps one more thread busy.
+    let reads_audio = candidates.iter().any(|c| c.model().graph.reads_audio());
     let length = |pair: usize| (corpus.sources[pair].length(), corpus.targets[pair].len());
     let mut order: Vec<usize> = (0..corpus.len()).collect();
     order.sort_by_key(|&pair| length(pair));
@@ -231,7 +255,10 @@ fn batches(candidates: &[&Candidate], corpus: &Corpus) -> Vec<Vec<usize>> {
         let fits = |batch: &&mut Vec<usize>| {
             let (first_source, first_target) = length(batch[0]);
             let logits = (batch.len() + 1) * (target + 8) * vocabulary;
-            source == first_source && (!bare || target == first_target) && logits <= MOST_LOGITS
+            !reads_audio
+                && source == first_source
+                && (!bare || target == first_target)
+                && logits <= MOST_LOGITS
         };
         match batches.last_mut().filter(fits) {
             Some(batch) => batch.push(pair),

@@ -1,11 +1,10 @@
-//! A hypothesis about how the weights were joined in training, as a typed value: the search tries it, the report names it,
-//! JSON holds it.
+//! A hypothesis about the wiring in training, as a typed value: the search tries it, the report names it, JSON has it.
 
 use attnscope_graph::{
-    Activation, CrossMask, Dim, EmbeddingScale, GainAt, LogitScale, Model, NormKind, NormPlace, Positions,
-    ScoreScale, Squash, Stack, Switch, Wiring,
+    Activation, CrossMask, Dim, EmbeddingScale, GainAt, LogitScale, Model, NormKind, NormPlace, Normaliser,
+    Positions, ScoreScale, Stack, Switch, Wiring,
 };
-use attnscope_run::{Shift, Weights};
+use attnscope_run::{Prepared, Shift};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ pub enum WiringEdit {
     /// What the scores are divided by.
     ScoreScale(ScoreScale),
     /// What turns scores into weights.
-    Normaliser(Squash),
-    /// How often an attention's output is added to the stream, and where.
+    Normaliser(Normaliser),
+    /// The residual scale of attentions, and of which.
     ResidualGain(f32, GainAt),
     /// The feed-forward layer's activation.
     Activation(Activation),
@@ -39,9 +38,9 @@ pub enum WiringEdit {
     CausalMask(Switch),
     /// No attention sees padding. Judged on rows with padding: without any, both are the same.
     PaddingMask(Switch, Padding),
-    /// What cross-attention may not see.
+    /// What cross-attention masks.
     CrossMask(CrossMask),
-    /// The decoder reads the target moved right by one.
+    /// The decoder reads the target shifted right by one.
     DecoderShift(Switch),
     /// What the logits are multiplied by.
     LogitScale(LogitScale),
@@ -49,12 +48,18 @@ pub enum WiringEdit {
     RelativeBias(bool),
     /// Rows of the relative bias table that are used.
     RelativeBuckets(usize),
-    /// Distances from here on share the last bucket.
+    /// Distances from this one on share the last bucket.
     RelativeMaxDistance(usize),
     /// Attention heads, of one stack or of both.
     Heads(Option<Stack>, usize),
     /// The token that the decoder begins with.
     StartToken(u32),
+}
+
+/// "4 encoder heads"
+pub(crate) fn heads_of(stack: Stack, value: &str) -> String {
+    let heads = if value == "1" { "head" } else { "heads" };
+    format!("{value} {} {heads}", stack.name())
 }
 
 impl WiringEdit {
@@ -93,11 +98,25 @@ impl WiringEdit {
         }
     }
 
+    /// Whether it changes what the encoder computes.
+    pub(super) fn changes_encoder(&self) -> bool {
+        !matches!(
+            self,
+            Self::CausalMask(_)
+                | Self::CrossMask(_)
+                | Self::DecoderShift(_)
+                | Self::LogitScale(_)
+                | Self::PositionLayout(Some(Stack::Decoder), _)
+                | Self::Heads(Some(Stack::Decoder), _)
+                | Self::StartToken(_)
+        )
+    }
+
     /// The new value of its field, as JSON.
     pub fn value(&self) -> Value {
         match self {
             Self::ScoreScale(scale) => json!(scale),
-            Self::Normaliser(squash) => json!(squash),
+            Self::Normaliser(normaliser) => json!(normaliser),
             Self::ResidualGain(gain, _) => whole(f64::from(*gain)),
             Self::Activation(activation) => json!(activation),
             Self::Norm(norm) => json!(norm),
@@ -128,7 +147,7 @@ impl WiringEdit {
     pub(crate) fn words_with(&self, value: &str) -> String {
         match self {
             Self::ResidualGain(_, GainAt::Encoder) => format!("{} {value} in the encoder", self.field()),
-            Self::Heads(Some(stack), _) => format!("{value} {} heads", stack.name()),
+            Self::Heads(Some(stack), _) => heads_of(*stack, value),
             _ => format!("{} {value}", self.field()),
         }
     }
@@ -141,7 +160,7 @@ impl WiringEdit {
         }
     }
 
-    /// The scale of logits is a temperature itself, and is judged by the costs as they are.
+    /// The scale of logits is itself a temperature, so it is judged at temperature 1.
     pub(crate) fn is_temperature(&self) -> bool {
         matches!(self, Self::LogitScale(_))
     }
@@ -192,7 +211,7 @@ impl Setup {
         }
     }
 
-    /// What the family is like unless somebody says otherwise.
+    /// The family's defaults.
     pub(crate) fn usual(model: &Model, shift: &Shift) -> Self {
         Self { wiring: model.family.wiring, ..Self::declared(model, shift) }
     }
@@ -228,7 +247,7 @@ impl Setup {
         let w = &mut setup.wiring;
         match edit {
             WiringEdit::ScoreScale(scale) => w.score_scale = scale,
-            WiringEdit::Normaliser(squash) => w.squash = squash,
+            WiringEdit::Normaliser(normaliser) => w.normaliser = normaliser,
             WiringEdit::ResidualGain(gain, at) => (w.residual_gain, w.residual_gain_at) = (gain, at),
             WiringEdit::Activation(activation) => w.activation = activation,
             WiringEdit::Norm(norm) => w.norm = norm,
@@ -267,23 +286,25 @@ impl Setup {
         setup
     }
 
-    /// Whether the decoder can see the token that it is to predict.
+    /// Whether the decoder sees the token that it must predict.
     pub(crate) fn leaks(&self) -> bool {
         self.wiring.decoder_shift == Switch::Off || self.wiring.causal_mask == Switch::Off
     }
 
-    /// The model under this setup; `None` where the file does not have the weights for it, or the pairs no room.
-    pub(crate) fn candidate(&self, model: &Model, weights: &Weights, corpus: &Corpus) -> Option<Candidate> {
+    /// The model under this setup; `None` where the file lacks weights for it, or the pairs are too long for it.
+    pub(crate) fn candidate(&self, declared: &dyn Prepared, corpus: &Corpus) -> Option<Candidate> {
+        let model = declared.model();
         let [encoder, decoder] = self.heads;
         let heads = |stack: Stack| {
             let heads = if stack == Stack::Encoder { encoder } else { decoder };
             Some(heads).filter(|n| model.sizes.get(Dim::Heads(stack)) != Some(*n))
         };
         let rewired = model.rewired_by_stack(&self.wiring, heads);
-        let weights = weights.reordered(&model.graph, &rewired.graph)?;
+        let weights = declared.weights().reordered(&model.graph, &rewired.graph)?;
         let fits = rewired.obstacles.is_empty() && corpus.fits(&rewired, &self.shift);
         let (shift, padding) = (self.shift.clone(), self.padding);
-        fits.then(|| Candidate { model: Arc::new(rewired), weights, shift, padding })
+        let prepared = fits.then(|| declared.again(Arc::new(rewired), weights).ok())??;
+        Some(Candidate { prepared, shift, padding })
     }
 }
 
@@ -302,6 +323,7 @@ mod tests {
             (WiringEdit::NormEps(1e-6), "norm_eps 1e-6", json!({ "norm_eps": 1e-6 })),
             (WiringEdit::Heads(None, 8), "heads 8", json!({ "heads": 8 })),
             (WiringEdit::Heads(Some(Stack::Encoder), 8), "8 encoder heads", json!({ "encoder_heads": 8 })),
+            (WiringEdit::Heads(Some(Stack::Decoder), 1), "1 decoder head", json!({ "decoder_heads": 1 })),
             (WiringEdit::StartToken(2), "start_token 2", json!({ "start_token": 2 })),
             (
                 WiringEdit::ResidualGain(2.0, GainAt::Encoder),

@@ -2,7 +2,7 @@
 
 use attnscope_graph::{
     Activation, CrossMask, Dim, EmbeddingScale, Front, GainAt, LogitScale, Model, NormKind, NormPlace,
-    Positions, ScoreScale, Side, Squash, Stack, Switch,
+    Normaliser, Positions, ScoreScale, Side, Stack, Switch,
 };
 use attnscope_run::{Shift, Weights};
 
@@ -31,7 +31,7 @@ pub(crate) fn edits(model: &Model, weights: &Weights, setup: &Setup) -> Vec<Wiri
 fn attention_edits(setup: &Setup) -> Vec<WiringEdit> {
     let mut edits = Vec::new();
     edits.extend([ScoreScale::DHead, ScoreScale::DModel, ScoreScale::None].map(WiringEdit::ScoreScale));
-    edits.extend([Squash::Softmax, Squash::Sigmoid].map(WiringEdit::Normaliser));
+    edits.extend([Normaliser::Softmax, Normaliser::Sigmoid].map(WiringEdit::Normaliser));
     let gains = [(1.0, setup.wiring.residual_gain_at), (2.0, GainAt::EveryAttention), (2.0, GainAt::Encoder)];
     edits.extend(gains.map(|(gain, at)| WiringEdit::ResidualGain(gain, at)));
     edits.extend([Switch::On, Switch::Off].map(WiringEdit::CausalMask));
@@ -53,7 +53,7 @@ fn layer_edits(setup: &Setup) -> Vec<WiringEdit> {
     edits
 }
 
-/// Edits of what becomes of token ids.
+/// Edits of the embeddings and positions.
 fn token_edits(setup: &Setup) -> Vec<WiringEdit> {
     let w = &setup.wiring;
     let mut edits = Vec::new();
@@ -75,7 +75,7 @@ fn relative_edits(setup: &Setup) -> Vec<WiringEdit> {
     let w = &setup.wiring;
     let mut edits = vec![WiringEdit::RelativeBias(!w.relative_bias)];
     if w.relative_bias {
-        // No more rows than the table has; and the far ones begin behind the near ones.
+        // At most as many rows as the table has, and more than those of exact distances.
         let buckets = [8, 16, 32, 64];
         let buckets = buckets.iter().filter(|&&n| n < w.relative_buckets && n / 2 < w.relative_max_distance);
         edits.extend(buckets.map(|&n| WiringEdit::RelativeBuckets(n)));
@@ -123,7 +123,8 @@ fn holds_sinusoids(model: &Model, weights: &Weights, side: Side) -> bool {
         return false;
     };
     let norm = |row: &[f32]| row.iter().map(|x| f64::from(x * x)).sum::<f64>() / (width as f64 / 2.0);
-    let rows = weights.get(id).chunks(width.max(1)).skip(2);
+    let table = weights.get(id);
+    let rows = table.chunks(width.max(1)).skip(2);
     rows.map(norm).all(|norm| (norm - 1.0).abs() < 0.02)
 }
 

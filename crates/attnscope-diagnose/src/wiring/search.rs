@@ -1,9 +1,10 @@
 //! The search: a round over every single edit, further rounds that add to the best, and the tests that the result must pass.
 
 use attnscope_graph::{Model, Switch};
-use attnscope_run::{RunError, Weights};
+use attnscope_run::{Prepared, RunError};
 use serde_json::Map;
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use super::edit::{Setup, WiringEdit};
 use super::round::{Lost, Round, Tried, gain_of};
@@ -17,36 +18,45 @@ use crate::thresholds::Thresholds;
 const MOST_CHANGES: usize = 3;
 /// Fields that the best edit may be combined with.
 const RUNNERS_UP: usize = 3;
-/// Nats a token within which two explanations are as good as each other, however sure the difference is.
+/// Nats per token within which two explanations count as equal, even if the difference is significant.
 const TIE: f64 = 0.001;
-/// How much more the scale of logits must gain, which any mood of the sentences at hand moves a little.
+/// How much more the scale of logits must gain than other fields: it also fits how hard the pairs are.
 const TEMPERATURE: f64 = 10.0;
-/// How much more a further edit must gain than the first: near ties add up to something when one looks for them.
+/// How much more a further edit must gain than the first: many near ties can add up to a gain by chance.
 const FURTHER: f64 = 2.0;
 
-/// Tries every other wiring of a model's weights on distinct sentence pairs.
+/// Tries every other wiring of a model's weights on distinct sentence pairs. For an audio model, whose encoder takes long, only
+/// as many as the time limit allows.
 ///
 /// # Errors
-/// When the pairs have no room in the model.
+/// When the pairs are too long for the model.
 pub fn search(
-    model: &Model,
-    weights: &Weights,
+    declared: &dyn Prepared,
     corpus: &Corpus,
     thresholds: &Thresholds,
+    time: Duration,
     progress: &Progress<'_>,
 ) -> Result<Search, RunError> {
+    let model = declared.model();
     let test = FitTest::new(model, corpus);
-    Searcher { model, weights, test: &test, thresholds, progress, tried: Cell::new(0) }.run()
+    let end = model.graph.reads_audio().then(|| Instant::now().checked_add(time)).flatten();
+    let (tried, untried) = (Cell::new(0), Cell::new(0));
+    Searcher { declared, model, test: &test, thresholds, progress, end, tried, untried }.run()
 }
 
 pub(super) struct Searcher<'a> {
     pub(super) model: &'a Model,
-    pub(super) weights: &'a Weights,
+    /// As its config declares it.
+    pub(super) declared: &'a dyn Prepared,
     pub(super) test: &'a FitTest<'a>,
-    thresholds: &'a Thresholds,
+    pub(super) thresholds: &'a Thresholds,
     pub(super) progress: &'a Progress<'a>,
+    /// When no further edit is begun, where time is limited.
+    pub(super) end: Option<Instant>,
     /// Hypotheses so far.
     pub(super) tried: Cell<usize>,
+    /// Those of the last round that there was no time for.
+    pub(super) untried: Cell<usize>,
 }
 
 /// The edits that were chosen, and what they make together.
@@ -73,7 +83,9 @@ impl Searcher<'_> {
         let mut trials: Vec<Trial> = first.iter().map(|t| t.trial(self.test)).collect();
         trials.extend(lost.iter().map(|lost| lost.trial.clone()));
         let own = self.test.compare(&base, &base);
-        let fit = self.test.fit(&self.candidate(&declared)?, &base)?;
+        let untried = self.untried.get();
+        let swapped = self.test.swapped(&self.candidate(&declared)?)?;
+        let fit = self.test.fit_of(&base, swapped.as_ref());
         let telling = self.telling(&first);
         let found = match self.pick(first, &lost, self.thresholds.wiring_gain) {
             Some(first) => Some(self.refine(&declared, first, &telling)?),
@@ -86,9 +98,11 @@ impl Searcher<'_> {
             fit,
             trials,
             hypotheses: 0,
+            untried,
             better: None,
             refused: None,
             declared: base,
+            swapped,
         };
         if let Some(found) = found.filter(|found| !found.changes.is_empty()) {
             let (words, nll) = (found.words(), self.test.compare(&search.declared, &found.scores).after());
@@ -100,7 +114,7 @@ impl Searcher<'_> {
     }
 
     pub(super) fn candidate(&self, setup: &Setup) -> Result<Candidate, RunError> {
-        let candidate = setup.candidate(self.model, self.weights, self.test.corpus);
+        let candidate = setup.candidate(self.declared, self.test.corpus);
         candidate.ok_or_else(|| RunError::Obstacle("the pairs do not fit its positions".into()))
     }
 
@@ -192,7 +206,7 @@ impl Searcher<'_> {
     }
 
     /// A field was chosen while another was still wrong: once more among its values, now that none is. A field whose
-    /// declared value turns out to do best is none that is wrong.
+    /// declared value does best is not wrong.
     fn polish(&self, declared: &Setup, found: &mut Found) -> Result<(), RunError> {
         for n in 0..found.changes.len() {
             let now = found.changes[n].edit;
@@ -230,7 +244,7 @@ impl Searcher<'_> {
         let p = self.corrected(gain_of(&compared, first).p);
         let candidate = self.candidate(&setup)?;
         let fit = self.test.fit(&candidate, &scores)?;
-        // A model that cannot be run on its own generates nothing.
+        // A model that cannot generate is not checked for that.
         let generated = self.test.generated(&candidate).ok().flatten();
         let is_working = match setup.leaks() && !declared.leaks() {
             // The decoder sees what it is to predict, and cannot generate as it was trained: only a model that has learned

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::example::{Claim, Example, Mask, Operand, Part, Step};
 use super::matrix::Matrix;
+use super::normaliser::normalise;
 use super::recipe::{Masking, Mixed, Projection, Recipe};
 use super::rounded::Rounded;
-use super::squash::squash;
 
 /// A step's values.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,18 +180,18 @@ impl Run<'_> {
     fn mask(&self, scores: &Rounded) -> Option<Rounded> {
         let open = self.open(scores.middle.shape())?;
         match self.recipe.masking {
-            Masking::Added => scores.shut(&open),
-            Masking::Transposed => scores.shut(&open.transposed()),
+            Masking::Added => scores.masked(&open),
+            Masking::Transposed => scores.masked(&open.transposed()),
             Masking::MultipliedBefore => scores.multiplied(&open),
             Masking::Ignored | Masking::MultipliedAfter => Some(scores.clone()),
         }
     }
 
     fn weights(&self, scores: &Rounded) -> Option<Rounded> {
-        let squashed = squash(self.recipe.squash, scores)?;
+        let weights = normalise(self.recipe.normaliser, scores)?;
         match self.recipe.masking {
-            Masking::MultipliedAfter => squashed.multiplied(&self.open(scores.middle.shape())?),
-            _ => Some(squashed),
+            Masking::MultipliedAfter => weights.multiplied(&self.open(scores.middle.shape())?),
+            _ => Some(weights),
         }
     }
 

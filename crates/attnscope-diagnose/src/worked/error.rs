@@ -1,5 +1,7 @@
 //! Why a file is not a worked example.
 
+use attnscope_checkpoint::Remedy;
+
 /// What is wrong, and where. The file's name is the caller's to add.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{what}", .place.as_deref().map(|p| format!("{p}: ")).unwrap_or_default())]
@@ -11,7 +13,7 @@ pub struct ExampleError {
     /// What was expected and what was found.
     pub what: String,
     /// What to do next.
-    pub help: String,
+    pub remedy: Remedy,
     /// For a name that is not known.
     pub unknown: Option<Box<UnknownName>>,
 }
@@ -26,8 +28,13 @@ pub struct UnknownName {
 }
 
 impl ExampleError {
-    pub(super) fn new(line: Option<usize>, place: &str, what: impl Into<String>, help: &str) -> Self {
+    pub(super) fn new(
+        line: Option<usize>,
+        place: &str,
+        what: impl Into<String>,
+        remedy: impl Into<Remedy>,
+    ) -> Self {
         let place = (!place.is_empty()).then(|| place.to_owned());
-        Self { line, place, what: what.into(), help: help.to_owned(), unknown: None }
+        Self { line, place, what: what.into(), remedy: remedy.into(), unknown: None }
     }
 }

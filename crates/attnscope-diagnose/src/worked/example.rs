@@ -188,7 +188,7 @@ pub enum Mask {
 
 /// How scores become weights, as a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SquashWord {
+pub enum NormaliserWord {
     /// Right.
     Softmax,
     /// A common slip.
@@ -201,7 +201,7 @@ pub enum WordClaim {
     /// What the products are divided by.
     Scale(Scale, usize),
     /// What makes weights of scores.
-    Squash(SquashWord, usize),
+    Normaliser(NormaliserWord, usize),
 }
 
 /// How far a claim may be from the truth.

@@ -1,9 +1,11 @@
 //! The mistakes that people make in a worked attention, each as something that can be tried.
 
+use attnscope_graph::figures::trimmed;
+
 use std::fmt;
 
 use super::example::{Example, Operand, Step};
-use super::recipe::{Masking, Mixed, Recipe, Squash, divisor};
+use super::recipe::{Masking, Mixed, Recipe, WorkedNormaliser, divisor};
 
 /// Another number to divide the products by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub enum Explanation {
     /// The mask was not added.
     Masking(Masking),
     /// Not a softmax of each row.
-    Squash(Squash),
+    Normaliser(WorkedNormaliser),
     /// A weight's transpose was used.
     TransposedWeight(Operand),
     /// Another projection's weight was used.
@@ -127,12 +129,12 @@ impl Explanation {
             Self::Masking(Masking::MultipliedAfter) => "mask_multiplied_after",
             Self::Masking(Masking::Transposed) => "mask_transposed",
             Self::Masking(_) => "mask_ignored",
-            Self::Squash(Squash::Sigmoid) => "sigmoid",
-            Self::Squash(Squash::Columns) => "softmax_over_columns",
-            Self::Squash(Squash::Everything) => "softmax_over_everything",
-            Self::Squash(Squash::Shares) => "no_exponentials",
-            Self::Squash(Squash::Exponentials) => "no_division",
-            Self::Squash(_) => "no_softmax",
+            Self::Normaliser(WorkedNormaliser::Sigmoid) => "sigmoid",
+            Self::Normaliser(WorkedNormaliser::Columns) => "softmax_over_columns",
+            Self::Normaliser(WorkedNormaliser::Everything) => "softmax_over_everything",
+            Self::Normaliser(WorkedNormaliser::Shares) => "no_exponentials",
+            Self::Normaliser(WorkedNormaliser::Exponentials) => "no_division",
+            Self::Normaliser(_) => "no_softmax",
             Self::TransposedWeight(_) => "transposed_weight",
             Self::SwappedWeight { .. } => "swapped_weight",
             Self::SwappedSource { .. } => "swapped_source",
@@ -177,13 +179,15 @@ impl Explanation {
                 Masking::Ignored | Masking::Added => "the mask left out",
             }
             .into(),
-            Self::Squash(squash) => match squash {
-                Squash::Sigmoid => "a sigmoid of each score instead of a softmax of each row",
-                Squash::Columns => "the softmax over columns instead of rows",
-                Squash::Everything => "one softmax over all cells instead of one for each row",
-                Squash::Shares => "scores divided by the sum of their row, without exponentials",
-                Squash::Exponentials => "exponentials that are not divided by the sum of their row",
-                Squash::Skipped | Squash::Softmax => "the scores themselves: no softmax was taken",
+            Self::Normaliser(normaliser) => match normaliser {
+                WorkedNormaliser::Sigmoid => "a sigmoid of each score instead of a softmax of each row",
+                WorkedNormaliser::Columns => "the softmax over columns instead of rows",
+                WorkedNormaliser::Everything => "one softmax over all cells instead of one for each row",
+                WorkedNormaliser::Shares => "scores divided by the sum of their row, without exponentials",
+                WorkedNormaliser::Exponentials => "exponentials that are not divided by the sum of their row",
+                WorkedNormaliser::Skipped | WorkedNormaliser::Softmax => {
+                    "the scores themselves: no softmax was taken"
+                }
             }
             .into(),
             Self::TransposedWeight(weight) => format!("multiplied with {0}ᵀ instead of {0}", weight.name()),
@@ -235,7 +239,7 @@ impl Explanation {
             // Once is enough.
             Self::ScaledEarly => (recipe.early_divisor, recipe.divisor) = (recipe.divisor, 1.0),
             Self::Masking(masking) => recipe.masking = masking,
-            Self::Squash(squash) => recipe.squash = squash,
+            Self::Normaliser(normaliser) => recipe.normaliser = normaliser,
             Self::TransposedWeight(weight) => recipe.projection(user_of(weight)?)?.transposed = true,
             Self::SwappedWeight { meant, used } => recipe.projection(user_of(meant)?)?.weight = used,
             Self::SwappedSource { step, used } => recipe.projection(step)?.source = used,
@@ -287,6 +291,5 @@ fn coarse_sentence(digits: u32, how: &Coarse, example: &Example) -> String {
 
 /// Four digits, without zeros at the end.
 pub(super) fn short(x: f64) -> String {
-    let text = format!("{x:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    trimmed(x, 4)
 }

@@ -3,7 +3,7 @@
 use super::example::{Example, Mask, Operand, Scale, Step};
 use super::explain::{Divisor, Explanation};
 use super::matrix::Matrix;
-use super::recipe::{Masking, Mixed, Squash, divisor, head_size, model_size};
+use super::recipe::{Masking, Mixed, WorkedNormaliser, divisor, head_size, model_size};
 
 /// Every mistake of computation that is worth trying on an example, the commonest first.
 pub(super) fn hypotheses(example: &Example) -> Vec<Explanation> {
@@ -16,14 +16,14 @@ pub(super) fn hypotheses(example: &Example) -> Vec<Explanation> {
     }
     all.extend(
         [
-            Squash::Sigmoid,
-            Squash::Columns,
-            Squash::Everything,
-            Squash::Shares,
-            Squash::Exponentials,
-            Squash::Skipped,
+            WorkedNormaliser::Sigmoid,
+            WorkedNormaliser::Columns,
+            WorkedNormaliser::Everything,
+            WorkedNormaliser::Shares,
+            WorkedNormaliser::Exponentials,
+            WorkedNormaliser::Skipped,
         ]
-        .map(Explanation::Squash),
+        .map(Explanation::Normaliser),
     );
     let weights = [Operand::WQ, Operand::WK, Operand::WV, Operand::WO];
     all.extend(weights.map(Explanation::TransposedWeight));

@@ -31,7 +31,7 @@ pub struct Judged {
     pub truth: Matrix,
     /// What follows from the claims before it, where that is something else.
     pub follows: Option<Matrix>,
-    /// How far off it may be.
+    /// Its tolerance.
     pub tolerance: f64,
     /// The verdict.
     pub verdict: Verdict,

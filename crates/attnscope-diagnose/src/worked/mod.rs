@@ -5,9 +5,11 @@ mod derive;
 mod error;
 mod example;
 mod explain;
+mod formula;
 mod hypotheses;
 mod judge;
 mod matrix;
+mod normaliser;
 mod number;
 mod parse;
 mod pattern;
@@ -15,7 +17,6 @@ mod recipe;
 mod rounded;
 mod rounding;
 mod shapes;
-mod squash;
 #[cfg(test)]
 mod tests;
 mod word;
@@ -23,11 +24,12 @@ mod word;
 pub use derive::Derived;
 pub use error::{ExampleError, UnknownName};
 pub use example::{
-    Claim, Example, Mask, Operand, Part, Scale, SquashWord, Stated, Step, Tolerance, WordClaim,
+    Claim, Example, Mask, NormaliserWord, Operand, Part, Scale, Stated, Step, Tolerance, WordClaim,
 };
 pub use explain::{Coarse, Divisor, Explanation};
+pub use formula::{formula, parts};
 pub use judge::{Basis, Cell, Diagnosis, Fit, Judged, Judgement, Mistake, Verdict, judge};
 pub use matrix::Matrix;
 pub use parse::{MOST_BYTES, parse};
-pub use recipe::{Masking, Mixed, Squash, divisor, head_size, model_size};
+pub use recipe::{Masking, Mixed, WorkedNormaliser, divisor, head_size, model_size};
 pub use word::JudgedWord;

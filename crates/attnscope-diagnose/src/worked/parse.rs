@@ -7,7 +7,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::error::{ExampleError, UnknownName};
 use super::example::{
-    Claim, Example, Mask, Operand, Part, Scale, SquashWord, Stated, Step, Tolerance, WordClaim,
+    Claim, Example, Mask, NormaliserWord, Operand, Part, Scale, Stated, Step, Tolerance, WordClaim,
 };
 use super::matrix::Matrix;
 use super::number::{digits_of, found, integer, number};
@@ -72,7 +72,7 @@ impl Reader {
         let what = format!("{key:?} is not a name that is known here");
         let help = format!("the names are {}", known.join(", "));
         let unknown = Some(Box::new(UnknownName { name: key.to_owned(), known }));
-        Err(ExampleError { unknown, ..ExampleError::new(Some(line), place, what, &help) })
+        Err(ExampleError { unknown, ..ExampleError::new(Some(line), place, what, help) })
     }
 
     /// The entries of a table in the order of the file.
@@ -222,8 +222,8 @@ impl Reader {
                 ("scale", _) => example.words.push(WordClaim::Scale(self.scale(value, &place)?, line)),
                 ("squash", _) => {
                     let word = match value.get_ref() {
-                        DeValue::String(text) if text == "softmax" => SquashWord::Softmax,
-                        DeValue::String(text) if text == "sigmoid" => SquashWord::Sigmoid,
+                        DeValue::String(text) if text == "softmax" => NormaliserWord::Softmax,
+                        DeValue::String(text) if text == "sigmoid" => NormaliserWord::Sigmoid,
                         _ => {
                             return self.wrong(
                                 value,
@@ -233,7 +233,7 @@ impl Reader {
                             );
                         }
                     };
-                    example.words.push(WordClaim::Squash(word, line));
+                    example.words.push(WordClaim::Normaliser(word, line));
                 }
                 _ => {
                     let names = Step::ALL.map(Step::name).into_iter().chain(["scale", "squash"]);

@@ -29,7 +29,7 @@ pub enum Masking {
 
 /// How scores become weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Squash {
+pub enum WorkedNormaliser {
     /// A softmax of each row: right.
     Softmax,
     /// A sigmoid of each cell.
@@ -79,7 +79,7 @@ pub(super) struct Recipe {
     pub(super) early_divisor: f64,
     pub(super) divisor: f64,
     pub(super) masking: Masking,
-    pub(super) squash: Squash,
+    pub(super) normaliser: WorkedNormaliser,
     pub(super) weights_transposed: bool,
     pub(super) mixed: Mixed,
     /// V's rows in another order, by their numbers.
@@ -105,7 +105,7 @@ impl Recipe {
             early_divisor: 1.0,
             divisor: divisor(example, example.scale).unwrap_or(1.0),
             masking: Masking::Added,
-            squash: Squash::Softmax,
+            normaliser: WorkedNormaliser::Softmax,
             weights_transposed: false,
             mixed: Mixed::Step(Step::V),
             value_order: None,

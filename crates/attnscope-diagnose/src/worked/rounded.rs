@@ -112,13 +112,13 @@ impl Rounded {
     }
 
     /// −∞, surely, where the mask is 0.
-    pub(super) fn shut(&self, open: &Matrix) -> Option<Self> {
-        let shut = |x: f64, open: f64| if open == 1.0 { x } else { f64::NEG_INFINITY };
+    pub(super) fn masked(&self, visible: &Matrix) -> Option<Self> {
+        let mask = |x: f64, visible: f64| if visible == 1.0 { x } else { f64::NEG_INFINITY };
         let reach = match &self.reach {
-            Some(reach) => Some(reach.zip(open, |r, open| r * open)?),
+            Some(reach) => Some(reach.zip(visible, |r, visible| r * visible)?),
             None => None,
         };
-        Some(Self { middle: self.middle.zip(open, shut)?, reach })
+        Some(Self { middle: self.middle.zip(visible, mask)?, reach })
     }
 
     /// Cell by cell with 1 and 0.

@@ -1,5 +1,7 @@
 //! Whether an example's matrices fit together, and whether what it claims can be worked out.
 
+use attnscope_checkpoint::Remedy;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::ExampleError;
@@ -190,12 +192,7 @@ impl<'a> Check<'a> {
         }
         let what =
             format!("{} would be {}×{}: more than {MOST_CELLS} numbers", step.name(), shape[0], shape[1]);
-        Err(ExampleError::new(
-            None,
-            "given",
-            what,
-            "give a smaller example; for a model's tensors there is check --trace",
-        ))
+        Err(ExampleError::new(None, "given", what, Remedy::SmallerExample))
     }
 
     fn heads(&self) -> Result<()> {
@@ -236,7 +233,7 @@ impl<'a> Check<'a> {
             }
             if !self.shapes.contains_key(&step) {
                 let what = "nothing that is given leads to it";
-                return Err(ExampleError::new(line, &place, what, &needs(step, self.example)));
+                return Err(ExampleError::new(line, &place, what, needs(step, self.example)));
             }
         }
         Ok(())
@@ -256,7 +253,7 @@ fn meet(left: &Named<'_>, right: &Named<'_>) -> Result<Shape> {
         right.shape[0]
     );
     let help = format!("{}·{} needs as many columns on the left as rows on the right", left.name, right.name);
-    Err(ExampleError::new(right.line.or(left.line), "given", what, &help))
+    Err(ExampleError::new(right.line.or(left.line), "given", what, help))
 }
 
 /// What is to be given for a step: of an input and its weight, what is missing.

@@ -299,7 +299,7 @@ fn refusals_name_the_line_and_the_shapes() {
         let error = parse(text).expect_err(text);
         assert_eq!(error.line, line, "{text}: {error}");
         assert!(error.to_string().contains(said), "{text}: {error}");
-        assert!(!error.help.is_empty());
+        assert_ne!(error.remedy, "".into());
     }
     let long = format!("[given]\nX = [{}]", "[1],".repeat(200));
     assert!(parse(&long).expect_err("40,000 scores").to_string().contains("200×200"));

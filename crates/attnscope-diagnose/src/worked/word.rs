@@ -1,6 +1,6 @@
 //! Statements in words: what the products are divided by, what makes weights of scores.
 
-use super::example::{Example, Scale, SquashWord, Step, WordClaim};
+use super::example::{Example, NormaliserWord, Scale, Step, WordClaim};
 use super::explain::short;
 use super::judge::{Judged, Verdict};
 use super::recipe::divisor;
@@ -10,7 +10,7 @@ use super::recipe::divisor;
 pub struct JudgedWord {
     /// `scale` or `squash`.
     pub name: &'static str,
-    /// Where it stands.
+    /// The side of the padding.
     pub line: usize,
     /// What was said.
     pub claimed: String,
@@ -26,8 +26,8 @@ pub struct JudgedWord {
 pub(super) fn judge_word(example: &Example, word: WordClaim, claims: &[Judged]) -> JudgedWord {
     match word {
         WordClaim::Scale(scale, line) => scale_word(example, scale, line),
-        WordClaim::Squash(word, line) => {
-            let wrong = word == SquashWord::Sigmoid;
+        WordClaim::Normaliser(word, line) => {
+            let wrong = word == NormaliserWord::Sigmoid;
             JudgedWord {
                 name: "squash",
                 line,

@@ -1,7 +1,7 @@
 //! BART: learned positions behind an offset of two, embeddings normed, norms after the sums.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{Evidence, Family, Start, hugging_face, naming};
+use crate::family::{DECODER_CLASSIFIER, Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
 /// bart-base, bart-large and their fine-tunes.
@@ -24,9 +24,10 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: DECODER_CLASSIFIER,
 };
 
-/// How BART is joined, and PLBart but for the scale.
+/// The wiring of BART; PLBart differs only in the scale.
 pub(super) const WIRING: Wiring = Wiring {
     activation: Activation::Gelu,
     source_embedding_norm: EmbeddingNorm::AfterPositions,

@@ -1,11 +1,10 @@
-//! BERT: an encoder alone, norms after the sublayers, learned positions, token types, and a head that fills in masked
-//! words.
+//! BERT: an encoder alone, norms after the sublayers, learned positions, token types, and a head that predicts masked words.
 
 use crate::architecture::{ENCODER_ONLY, Head};
-use crate::family::{Family, Sets, Setting, Start, naming};
+use crate::family::{Family, POOLER_CLASSIFIER, Sets, Setting, Start, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
-/// bert-base-uncased and its kin.
+/// bert-base-uncased and similar models.
 pub(super) const FAMILY: Family = Family {
     id: "bert",
     title: "BERT",
@@ -36,4 +35,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: POOLER_CLASSIFIER,
 };

@@ -1,4 +1,4 @@
-//! fairseq's Transformer: whatever its arguments said when it was trained.
+//! fairseq's Transformer: its wiring is given by the arguments of its training.
 
 use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
@@ -33,4 +33,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: true,
+    classification: &[],
 };

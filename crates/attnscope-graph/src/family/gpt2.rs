@@ -1,7 +1,7 @@
 //! GPT-2: a decoder alone, norms before the sublayers, learned positions, the tanh form of GELU.
 
 use crate::architecture::{DECODER_ONLY, Head};
-use crate::family::{Family, Sets, Setting, Start, naming};
+use crate::family::{Family, Meant, Sets, Setting, Start, naming};
 use crate::wiring::{Activation, EmbeddingScale, NormPlace, Positions, Wiring};
 
 /// gpt2 to gpt2-xl, distilgpt2.
@@ -36,7 +36,8 @@ pub(super) const FAMILY: Family = Family {
     ],
     start: Start::Sentence,
     end: None,
-    absent_sizes: &[],
+    absent_sizes: &[("n_inner", "decoder d_ff", Meant::Times(4, "n_embd"))],
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };

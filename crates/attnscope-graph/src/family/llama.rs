@@ -7,7 +7,7 @@ use crate::wiring::{
     Activation, Biases, EmbeddingScale, NormKind, NormPlace, Positions, RotaryPairs, Wiring,
 };
 
-/// Llama 1 to 3, and what has its names and its config.
+/// Llama 1 to 3, and models with the same names and config.
 pub(super) const FAMILY: Family = Family {
     id: "llama",
     title: "Llama",
@@ -54,4 +54,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };

@@ -34,6 +34,7 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };
 
 const SETTINGS: [Setting; 3] = {

@@ -4,7 +4,7 @@ use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, Positions, Wiring};
 
-/// opus-mt and its kin.
+/// opus-mt and similar models.
 pub(super) const FAMILY: Family = Family {
     id: "marian",
     title: "Marian",
@@ -25,4 +25,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };

@@ -1,9 +1,10 @@
-//! The families: each is a file with data in it and a line in [`FAMILIES`].
+//! The families: each is a file of data and a line in [`FAMILIES`].
 
 mod bart;
 mod bert;
 mod blenderbot;
 mod blenderbot_small;
+mod classifier;
 mod fairseq;
 mod gpt2;
 mod llama;
@@ -23,8 +24,9 @@ mod whisper_openai;
 mod naming;
 
 use crate::architecture::{Head, StackShape};
+use crate::block::Block;
 use crate::names::NameScheme;
-use crate::wiring::Wiring;
+use crate::wiring::{Activation, Wiring};
 
 /// Every family, in the order in which they are tried when no config names one.
 pub const FAMILIES: &[&Family] = &[
@@ -49,6 +51,9 @@ pub const FAMILIES: &[&Family] = &[
     &bert::FAMILY,
 ];
 
+/// What this program's own classifiers are: only a config names them, so that it is tried for nothing else.
+pub const CLASSIFIER: &Family = &classifier::FAMILY;
+
 /// What is known of a family before a file is seen.
 #[derive(Debug)]
 pub struct Family {
@@ -60,7 +65,7 @@ pub struct Family {
     pub model_types: &'static [&'static str],
     /// How its weights are called in files.
     pub schemes: &'static [&'static NameScheme],
-    /// What tells it from families with the same names, when no config does. All must hold.
+    /// What distinguishes it from families with the same names, when no config does. All must hold.
     pub evidence: &'static [Evidence],
     /// Its stacks.
     pub stacks: &'static [StackShape],
@@ -76,12 +81,22 @@ pub struct Family {
     pub end: Option<u32>,
     /// Sizes that a config may leave out: the key, the fact that it is about, and what its absence means.
     pub absent_sizes: &'static [(&'static str, &'static str, Meant)],
-    /// Fields of the wiring that its makers choose and its files do not hold: what no config says is assumed.
+    /// Fields of the wiring that its files do not record: where no config gives them, they are assumed.
     pub unsaid: &'static [&'static str],
-    /// The family has no fixed shape: biases, norms and position tables are what the file has, and their absence
-    /// is no fault.
+    /// The family has no fixed shape: it has those biases, norms and position tables that the file has, and a missing one is no
+    /// error.
     pub flexible: bool,
+    /// What its classifiers have before the scores, where files of the family hold some; maps are as wide as the stream.
+    pub classification: &'static [Block],
 }
+
+/// The end token's state, a map and tanh: the classifiers of BART and its descendants.
+const DECODER_CLASSIFIER: &[Block] = &[Block::LastToken {}, STREAM_MAP, TANH];
+/// The first token's state, a map and tanh: BERT's pooler.
+const POOLER_CLASSIFIER: &[Block] = &[Block::FirstToken {}, STREAM_MAP, TANH];
+/// A map whose width the file tells.
+const STREAM_MAP: Block = Block::Linear { features: 0 };
+const TANH: Block = Block::Activation { function: Activation::Tanh };
 
 /// A fact about a listing of tensors.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +107,7 @@ pub enum Evidence {
     Lacks(&'static str),
     /// Some tensor's name ends in this.
     HasName(&'static str),
-    /// The source's position table has a multiple of 8 rows once this many are taken off.
+    /// The number of rows of the source's position table, less this many, is a multiple of 8.
     PositionRows(usize),
     /// Never true: only a config can name the family.
     NamedByConfig,
@@ -107,10 +122,10 @@ pub enum Evidence {
 }
 
 /// What a decoder begins with. Where it is a token, a document's `decoder_start_token_id` says which; where none does, the
-/// family's own code takes another.
+/// family's own code uses another token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// The token that a document names under this key, or where it does not, the usual one.
+    /// The token that a document gives under this key, or the default.
     Token {
         /// The other key.
         key: &'static str,
@@ -123,9 +138,9 @@ pub enum Start {
     End,
     /// The sentence's own last token, which names its language.
     LastOfSentence,
-    /// A prompt that says what is to be done.
+    /// A prompt that gives the task.
     Prompt,
-    /// Nothing: sentences are written with their start.
+    /// Nothing: texts already contain their start.
     Sentence,
 }
 
@@ -136,17 +151,19 @@ pub struct Setting {
     pub keys: &'static [&'static str],
     /// What its value sets.
     pub sets: Sets,
-    /// What it means that a config which names the family does not have the key, as JSON.
+    /// The value, as JSON, where a config names the family but lacks the key.
     pub absent: Option<&'static str>,
 }
 
-/// What a size is that a config leaves out.
+/// The default of a size that a config leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meant {
     /// This number.
     Size(usize),
-    /// What another key says.
+    /// The value of another key.
     As(&'static str),
+    /// So many times what another key says.
+    Times(u64, &'static str),
 }
 
 /// What the value of a config key means.
@@ -160,13 +177,15 @@ pub enum Sets {
     NoEmbeddingScale,
     /// The number added to a norm's variance.
     NormEps,
-    /// true: norms stand before their sublayers.
+    /// true: norms come before their sublayers.
     NormBefore,
+    /// true: positions are sines, as the paper has them.
+    SinusoidalPositions,
     /// true: positions are a learned table.
     LearnedPositions,
     /// The pad id, which is also the position before the first.
     PadPosition,
-    /// Distances from here on share a bucket.
+    /// Distances from this one on share a bucket.
     RelativeMaxDistance,
     /// true: the output projection is the target's table, even where a file stores it again.
     TiedOutput,
@@ -180,11 +199,11 @@ pub enum Sets {
     AttentionBiases,
     /// true: the maps of the feed-forward add biases.
     FeedForwardBiases,
-    /// A setting that only runs with one value, given as JSON.
+    /// A setting of which only one value, given as JSON, can be run.
     Unsupported(&'static str),
 }
 
-/// The keys that Hugging Face's BART and its descendants share, with what their absence means to each.
+/// The keys that Hugging Face's BART and its descendants share, with the default of each.
 const fn hugging_face(activation: &'static str, scale_embedding: &'static str) -> [Setting; 2] {
     [
         Setting { keys: &["activation_function"], sets: Sets::Activation, absent: Some(activation) },

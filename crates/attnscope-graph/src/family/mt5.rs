@@ -37,4 +37,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: t5::ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };

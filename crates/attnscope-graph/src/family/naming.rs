@@ -51,6 +51,8 @@ pub(super) const HUGGING_FACE: NameScheme = NameScheme {
         &[
             ("logits", "lm_head"),
             ("logits", "proj_out"),
+            ("logits", "classification_head.out_proj"),
+            ("classifier.1.linear", "classification_head.dense"),
             ("logits.bias", "final_logits_bias"),
             ("audio.conv1", "encoder.conv1"),
             ("audio.conv2", "encoder.conv2"),
@@ -159,7 +161,7 @@ pub(super) const GPT2: NameScheme = NameScheme {
     buffers: &[],
 };
 
-/// Hugging Face's names for Llama. What its activation reads is called gate there, and what it multiplies, up.
+/// Hugging Face's names for Llama. There, gate is the input of the activation, and up is what the activation multiplies.
 pub(super) const LLAMA: NameScheme = NameScheme {
     id: "Hugging Face Llama",
     tables: &[&[
@@ -179,7 +181,7 @@ pub(super) const LLAMA: NameScheme = NameScheme {
     buffers: &[],
 };
 
-/// Hugging Face's names for BERT. Norms of its first files go by gamma and beta.
+/// Hugging Face's names for BERT. In its first files, norms have gamma and beta.
 pub(super) const BERT: NameScheme = NameScheme {
     id: "Hugging Face BERT",
     tables: &[&[
@@ -206,6 +208,8 @@ pub(super) const BERT: NameScheme = NameScheme {
         ("head.norm.weight", "cls.predictions.transform.LayerNorm.gamma"),
         ("head.norm.bias", "cls.predictions.transform.LayerNorm.beta"),
         ("logits", "cls.predictions.decoder"),
+        ("logits", "classifier"),
+        ("classifier.1.linear", "pooler.dense"),
         ("logits.bias", "cls.predictions.bias"),
     ]],
     buffers: &[],

@@ -31,4 +31,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };

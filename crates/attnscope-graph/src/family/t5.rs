@@ -22,9 +22,10 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };
 
-/// How T5 is joined; the later versions differ in the feed-forward layer and the output.
+/// The wiring of T5; the later versions differ in the feed-forward layer and the output.
 pub(super) const WIRING: Wiring = Wiring {
     score_scale: ScoreScale::None,
     activation: Activation::Relu,
@@ -49,15 +50,14 @@ pub(super) const ACTIVATION: &[&str] = &["dense_act_fn", "feed_forward_proj"];
 /// The number added to a norm's variance.
 pub(super) const NORM_EPS: &[&str] = &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"];
 
-/// What Hugging Face's T5 and mT5 take for sizes that a config leaves out.
+/// The defaults of Hugging Face's T5 and mT5 for sizes that a config leaves out.
 pub(super) const ABSENT_SIZES: &[(&str, &str, Meant)] = &[
     ("d_kv", "d_head", Meant::Size(64)),
     ("relative_attention_num_buckets", "relative buckets", Meant::Size(32)),
     ("num_decoder_layers", "decoder layers", Meant::As("num_layers")),
 ];
 
-/// The keys that T5 and its descendants share, each with the value that its absence means; the second names are
-/// GGUF's.
+/// The keys that T5 and its descendants share, each with its default; the second names are GGUF's.
 pub(super) const fn settings(feed_forward: &'static str) -> [Setting; 4] {
     [
         Setting { keys: ACTIVATION, sets: Sets::Activation, absent: Some(feed_forward) },
@@ -67,8 +67,8 @@ pub(super) const fn settings(feed_forward: &'static str) -> [Setting; 4] {
             sets: Sets::RelativeMaxDistance,
             absent: Some("128"),
         },
-        // Logits are scaled when the output is tied; newer configs say so in a key of its own, since they no longer
-        // tell the truth about the tie.
+        // Logits are scaled when the output is tied; newer configs say so in a separate key, because their key for the tie is
+        // no longer reliable.
         Setting {
             keys: &["scale_decoder_outputs", "tie_word_embeddings"],
             sets: Sets::LogitScale,

@@ -1,4 +1,4 @@
-//! T5 v1.1 and Flan-T5: a gated feed-forward layer and, mostly, an output of its own.
+//! T5 v1.1 and Flan-T5: a gated feed-forward layer and, mostly, an untied output projection.
 
 use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start, naming, t5};
@@ -29,4 +29,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: t5::ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };

@@ -1,4 +1,4 @@
-//! TinyTransformer: the encoder-decoder that a course has its students step through in a debugger.
+//! TinyTransformer: the encoder-decoder of a course, in which students step through it in a debugger.
 
 use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::{Evidence, Family, Start};
@@ -60,4 +60,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: true,
+    classification: &[],
 };

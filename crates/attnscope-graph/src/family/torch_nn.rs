@@ -5,7 +5,7 @@ use crate::family::{Evidence, Family, Sets, Setting, Start};
 use crate::names::NameScheme;
 use crate::wiring::Wiring;
 
-/// `nn.Transformer` packs q, k and v into one matrix; what is around it has many names.
+/// `nn.Transformer` packs q, k and v into one matrix; the layers around it have many names.
 const NAMES: NameScheme = NameScheme {
     id: "torch.nn.Transformer",
     tables: &[&[
@@ -60,7 +60,7 @@ const NAMES: NameScheme = NameScheme {
     buffers: &["positional_encoding.pos_embedding", ".pe"],
 };
 
-/// Post-norm and relu unless the maker chose otherwise, which the file does not say.
+/// Post-norm and ReLU, unless the author chose otherwise; the file does not say.
 pub(super) const FAMILY: Family = Family {
     id: "torch-nn",
     title: "torch.nn.Transformer",
@@ -86,4 +86,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &["activation", "norm_place", "norm_eps", "embedding_scale"],
     flexible: true,
+    classification: &[],
 };

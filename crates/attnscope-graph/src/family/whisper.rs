@@ -20,9 +20,10 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
+    classification: &[],
 };
 
-/// How Whisper is joined, whoever names its weights.
+/// The wiring of Whisper, under all names of its weights.
 pub(super) const WIRING: Wiring = Wiring {
     activation: Activation::Gelu,
     norm_place: NormPlace::Pre,
@@ -32,7 +33,7 @@ pub(super) const WIRING: Wiring = Wiring {
     target_positions: Positions::Table,
     embedding_scale: EmbeddingScale::None,
     shared_embeddings: false,
-    // Audio is always of full length, and the decoder hides only what comes later.
+    // Audio always fills the window, and the decoder masks only later positions.
     padding_mask: Switch::Off,
     front: Front::Audio,
     biases: Biases { k: false, ..Biases::ALL },

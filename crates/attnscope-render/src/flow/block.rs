@@ -1,9 +1,10 @@
 //! One box from one or a few nodes: its title, its shape, and everything that is known about it.
 
-use attnscope_graph::{Dim, Node, NormKind, Op, Positions, Slot, Stack, WeightId, words};
+use attnscope_graph::{Dim, Node, NormKind, Op, OpKind, Positions, Slot, Stack, WeightId, words};
 
-use super::{View, thousands};
+use super::View;
 use crate::diagram::{Block, Hole, Kind};
+use attnscope::figures::thousands;
 
 /// How the names of a drawing are shortened: what they all begin with, and the layer that stands for all.
 pub(super) struct Naming<'a> {
@@ -13,50 +14,26 @@ pub(super) struct Naming<'a> {
     pub(super) tensor: &'a dyn Fn(&str, WeightId) -> String,
 }
 
-/// True for a node that a reader does not take for a step of its own: it joins the box of its input.
+/// True for a node that is not a separate step for a reader: it joins the box of its input.
 pub(super) fn joins_input(node: &Node) -> bool {
     match node.op {
-        Op::SplitHeads(_) | Op::MergeHeads(_) | Op::Same | Op::Transpose => true,
         Op::AddMask { bias, mask } => !bias && !mask,
-        Op::Ids(_)
-        | Op::Features
-        | Op::TypeIds(_)
-        | Op::Embed { .. }
-        | Op::Positions { .. }
-        | Op::AddPositions
-        | Op::Conv1d { .. }
-        | Op::Norm { .. }
-        | Op::Linear
-        | Op::Rotate { .. }
-        | Op::Scores { .. }
-        | Op::RelativeBias { .. }
-        | Op::Mask(_)
-        | Op::Squash(_)
-        | Op::Context
-        | Op::Residual { .. }
-        | Op::Activate(_)
-        | Op::Gate
-        | Op::Logits { .. } => false,
+        // What has a module is a step of its own, and so is the input.
+        op => op.facets().module.is_none() && op.facets().kind != OpKind::Input,
     }
 }
 
 /// The colour of an operation.
-pub(super) fn kind(op: &Op) -> Kind {
-    match op {
-        Op::Ids(_) | Op::TypeIds(_) | Op::Features => Kind::Input,
-        Op::Embed { .. } | Op::Positions { .. } | Op::AddPositions => Kind::Embedding,
-        Op::Linear | Op::Conv1d { .. } => Kind::Linear,
-        Op::SplitHeads(_)
-        | Op::Rotate { .. }
-        | Op::Scores { .. }
-        | Op::AddMask { .. }
-        | Op::Squash(_)
-        | Op::Context
-        | Op::MergeHeads(_) => Kind::Attention,
-        Op::RelativeBias { .. } | Op::Mask(_) => Kind::Mask,
-        Op::Norm { .. } | Op::Residual { .. } | Op::Same | Op::Transpose => Kind::Stream,
-        Op::Activate(_) | Op::Gate => Kind::Activation,
-        Op::Logits { .. } => Kind::Output,
+fn kind(op: &Op) -> Kind {
+    match op.facets().kind {
+        OpKind::Input => Kind::Input,
+        OpKind::Embedding => Kind::Embedding,
+        OpKind::Linear => Kind::Linear,
+        OpKind::Attention => Kind::Attention,
+        OpKind::Mask => Kind::Mask,
+        OpKind::Stream => Kind::Stream,
+        OpKind::Activation => Kind::Activation,
+        OpKind::Output => Kind::Output,
     }
 }
 
@@ -73,7 +50,7 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
     for &weight in &first.weights {
         wrong = wrong.max(hole(model.binding.slot(weight)));
         lines.push(weight_line(view, weight, naming));
-        // A weight is counted where it first stands: a tied table at the lookup, a bias table at the first layer.
+        // A weight is counted where it occurs first: a tied table at the lookup, a bias table at the first layer.
         if owns(first, &model.graph.weight(weight).path) {
             *(if model.is_buffer(weight) { &mut constants } else { &mut parameters }) +=
                 model.elements(weight);
@@ -156,7 +133,7 @@ pub(super) fn positions(kind: Positions, offset: usize) -> String {
     let words = match kind {
         Positions::Table => "table of positions",
         Positions::SinusoidHalves => "sinusoids, sines then cosines",
-        Positions::SinusoidInterleaved => "sinusoids, sine and cosine in turn",
+        Positions::SinusoidInterleaved => "sinusoids, sine and cosine alternating",
         Positions::SinusoidFairseq => "sinusoids, fairseq's",
         Positions::Rotary => "rotary positions",
         Positions::None => "no positions",

@@ -1,138 +1,75 @@
 //! From a model to the diagrams that show how data flows through it.
 //!
 //! Nothing here knows a family: boxes, arrows and words follow from the nodes, their operations and what the
-//! checkpoint bound to them. A model that lacks a tensor is drawn with the hole marked.
+//! checkpoint bound to them. A missing tensor is marked in the drawing.
 
 mod block;
-mod layers;
 mod legend;
 mod overview;
 mod part;
 
-use attnscope_graph::{Model, Node, Role, Selector, ShapeText, Side, Stack};
+use attnscope::answer::Flow;
+use attnscope::figures::thousands;
+use attnscope_graph::{Model, ShapeText};
 
 use crate::diagram::Diagram;
-use layers::{LayerGroup, layer_groups};
+use crate::glyphs::Glyphs;
+use crate::html::{self, Section};
+use crate::layout::{LayoutError, Options, layout};
+use crate::svg::svg_sheet;
+use crate::text::{Style, draw};
 pub use legend::{fill, legend};
 
-/// What is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Component {
-    /// The whole model at a glance, then its cross-attention.
-    Full,
-    /// The encoder and the parts of its layers.
-    Encoder,
-    /// The decoder and the parts of its layers.
-    Decoder,
-    /// Self-attention of both stacks.
-    SelfAttention,
-    /// Cross-attention.
-    CrossAttention,
-    /// Feed-forward layers of both stacks.
-    FeedForward,
-}
-
-/// What to draw and how.
-#[derive(Debug, Clone)]
-pub struct FlowOptions {
-    /// Which part of the model.
-    pub component: Component,
-    /// Which layers of it; all by default, those that are alike drawn once.
-    pub layer: Option<Selector>,
-    /// Letters instead of numbers.
-    pub symbolic: bool,
-}
-
-/// A selector that picked nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no layer matches {selector:?}")]
-pub struct NothingSelected {
-    /// The selector as given.
-    pub selector: String,
-    /// Names that would have matched something.
-    pub known: Vec<String>,
-}
-
-/// The parts of a layer, in the order in which data meets them.
-const PARTS: [&str; 3] = ["self_attn", "cross_attn", "ffn"];
-
-impl Component {
-    /// Whether a node belongs to what is drawn.
-    pub fn holds(self, model: &Model, node: &Node) -> bool {
-        let of_stack = |stack: Stack| match node.role {
-            Role::Entry(side, _) => side == stack.side(),
-            Role::Audio(_) => stack.side() == Side::Source,
-            Role::StackOut(of) => of == stack,
-            Role::Head(_) | Role::Logits => model.architecture.stacks().next_back() == Some(stack),
-            Role::Layer(of, ..) => of == stack,
-        };
-        match (self, node.role.layer()) {
-            (Self::Full, _) => true,
-            (Self::Encoder, Some((stack, _))) => stack == Stack::Encoder,
-            (Self::Decoder, Some((stack, _))) => stack == Stack::Decoder,
-            (Self::Encoder, None) => of_stack(Stack::Encoder),
-            (Self::Decoder, None) => of_stack(Stack::Decoder),
-            (_, Some((stack, _))) => self.draws(stack, node.path.part()),
-            (_, None) => false,
-        }
-    }
-
-    fn overview(self) -> Option<&'static [Stack]> {
-        match self {
-            Self::Full => Some(&Stack::ALL),
-            Self::Encoder => Some(&[Stack::Encoder]),
-            Self::Decoder => Some(&[Stack::Decoder]),
-            Self::SelfAttention | Self::CrossAttention | Self::FeedForward => None,
-        }
-    }
-
-    fn draws(self, stack: Stack, part: &str) -> bool {
-        match self {
-            Self::Full | Self::CrossAttention => part == "cross_attn",
-            Self::Encoder => stack == Stack::Encoder,
-            Self::Decoder => stack == Stack::Decoder,
-            Self::SelfAttention => part == "self_attn",
-            Self::FeedForward => part == "ffn",
-        }
-    }
-}
-
 /// The diagrams of a model, in reading order.
-pub fn flow(model: &Model, options: &FlowOptions) -> Result<Vec<Diagram>, NothingSelected> {
-    let view = View { model, symbolic: options.symbolic };
-    let mut diagrams = Vec::new();
-    if let (Some(stacks), None) = (options.component.overview(), &options.layer) {
-        diagrams.push(overview::diagram(&view, stacks));
+pub fn diagrams(flow: &Flow) -> Vec<Diagram> {
+    let view = View { model: &flow.model, symbolic: flow.options.symbolic };
+    let overview = (!flow.overview.is_empty()).then(|| overview::diagram(&view, flow.overview));
+    let parts = flow.parts.iter().map(|drawn| part::diagram(&view, &drawn.layers, drawn.part));
+    let loose = flow.options.layer.as_ref().filter(|_| flow.loose);
+    let loose = loose.and_then(|selector| part::loose(&view, selector));
+    overview.into_iter().chain(parts).chain(loose).collect()
+}
+
+/// One line that says which model this is.
+pub fn headline(flow: &Flow) -> String {
+    let (parameters, _) = flow.model.parameters();
+    let (title, parameters) = (flow.model.title(), thousands(parameters));
+    format!("{} · {title} · {} · {parameters} parameters", flow.name, flow.format)
+}
+
+/// The drawing for a terminal.
+///
+/// # Errors
+/// As [`layout`], here and below.
+pub fn text(flow: &Flow, options: Options, style: Style) -> Result<String, LayoutError> {
+    let mut text = format!("{}\n", options.glyphs.text(&headline(flow)));
+    text += &fill(&options.glyphs.text(&legend(&flow.model)), options.width);
+    for diagram in diagrams(flow) {
+        text.push('\n');
+        text += &draw(&diagram, options, style)?;
     }
-    let all: Vec<LayerGroup> = Stack::ALL.into_iter().flat_map(|s| layer_groups(model, s)).collect();
-    let picked = |wanted: &dyn Fn(Stack, &str) -> bool| -> Vec<Diagram> {
-        let pairs = all.iter().flat_map(|group| PARTS.map(|part| (group, part)));
-        pairs
-            .filter(|(group, part)| wanted(group.stack, part))
-            .flat_map(|(group, part)| {
-                let picked = group.pick(model, part, options.layer.as_ref());
-                picked.into_iter().map(move |g| (g, part))
-            })
-            .map(|(group, part)| part::diagram(&view, &group, part))
-            .collect()
-    };
-    let mut parts = picked(&|stack, part| options.component.draws(stack, part));
-    if parts.is_empty() && options.component == Component::Full {
-        parts = picked(&|_, _| true);
-    }
-    if let Some(selector) = &options.layer {
-        if parts.is_empty() && options.component == Component::Full {
-            parts.extend(part::loose(&view, selector));
-        }
-        if parts.is_empty() {
-            let drawn = |g: &LayerGroup, part: &&str| options.component.draws(g.stack, part);
-            let known = all.iter().filter(|g| PARTS.iter().any(|part| drawn(g, part)));
-            let known = known.map(LayerGroup::path).collect();
-            return Err(NothingSelected { selector: selector.as_str().into(), known });
-        }
-    }
-    diagrams.extend(parts);
-    Ok(diagrams)
+    Ok(text)
+}
+
+/// Columns of a drawing for a page: nothing wraps.
+const PAGE: usize = 110;
+
+/// All diagrams below each other in one picture.
+pub fn svg(flow: &Flow) -> Result<String, LayoutError> {
+    let options = Options { width: PAGE, glyphs: Glyphs::Unicode };
+    let scenes = diagrams(flow).iter().map(|d| layout(d, options)).collect::<Result<Vec<_>, _>>()?;
+    Ok(svg_sheet(&headline(flow), &legend_lines(flow), &scenes))
+}
+
+/// All diagrams as one page.
+pub fn page(flow: &Flow) -> Result<String, LayoutError> {
+    let section = |diagram: Diagram| Section { heading: String::new(), diagrams: vec![diagram] };
+    let sections: Vec<Section> = diagrams(flow).into_iter().map(section).collect();
+    html::page(&headline(flow), &legend_lines(flow), &sections)
+}
+
+fn legend_lines(flow: &Flow) -> Vec<String> {
+    fill(&legend(&flow.model), PAGE).lines().map(str::to_owned).collect()
 }
 
 /// A model and the way in which its numbers are written.
@@ -159,17 +96,4 @@ impl View<'_> {
             _ => dim.symbol(&self.model.sizes),
         }
     }
-}
-
-/// A number with commas between thousands.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }

@@ -1,14 +1,17 @@
 //! The whole model at a glance: inputs, embeddings, layers folded, output.
 
+use std::collections::HashMap;
+
 use attnscope_graph::{
-    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, Node, Op, Role, Side, Slot, Stack,
-    WeightId, words,
+    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, Node, NodeId, Op, Role, Side, Slot,
+    Stack, WeightId, words,
 };
 
-use super::block::{Naming, block, heads, hole, positions, step};
-use super::layers::layer_groups;
-use super::{LayerGroup, PARTS, View, thousands};
+use super::View;
+use super::block::{Naming, block, heads, hole, joins_input, positions, step};
 use crate::diagram::{Arrow, Block, Diagram, Kind};
+use attnscope::figures::thousands;
+use attnscope::{LayerGroup, PARTS, layer_groups};
 
 /// The diagram of those of the given stacks that the model has, with everything that feeds them.
 pub(super) fn diagram(view: &View<'_>, stacks: &[Stack]) -> Diagram {
@@ -25,10 +28,13 @@ pub(super) fn diagram(view: &View<'_>, stacks: &[Stack]) -> Diagram {
         let out = stack(view, &mut d, shape.stack, embedded, memory);
         outputs.push((shape.stack, out));
     }
-    if let (Some(&(last, out)), Some(end)) = (outputs.last(), view.model.architecture.stacks().next_back())
-        && last == end
-    {
-        head(view, &mut d, out);
+    match (outputs.last(), view.model.architecture.stacks().next_back()) {
+        (Some(&(last, out)), Some(end)) if last == end => head(view, &mut d, out),
+        (_, None) => {
+            let embedded = embeddings(view, &mut d, Side::Source);
+            head(view, &mut d, embedded);
+        }
+        _ => {}
     }
     d
 }
@@ -40,9 +46,9 @@ fn memory(view: &View<'_>, stack: Stack) -> Block {
     super::block::outside(&role.to_string(), &shape)
 }
 
-/// What follows the last stack.
+/// What follows the last stack, or the embeddings.
 fn head(view: &View<'_>, d: &mut Diagram, out: usize) {
-    let mut x = out;
+    let mut x = blocks(view, d, out);
     for role in
         [HeadStep::Dense, HeadStep::Act, HeadStep::Norm].map(Role::Head).into_iter().chain([Role::Logits])
     {
@@ -58,9 +64,33 @@ fn head(view: &View<'_>, d: &mut Diagram, out: usize) {
     }
 }
 
+/// The blocks of a classifier, each step a box; gives the last.
+fn blocks(view: &View<'_>, d: &mut Diagram, input: usize) -> usize {
+    let graph = &view.model.graph;
+    let mut boxes: HashMap<NodeId, usize> = HashMap::new();
+    let mut last = input;
+    let steps = graph.iter().filter(|(_, node)| matches!(node.role, Role::Block(..)));
+    for (id, node) in steps {
+        // What is no block is what the blocks read.
+        let from = |id: &NodeId| boxes.get(id).copied().unwrap_or(input);
+        let inputs: Vec<usize> = node.inputs.iter().map(from).collect();
+        last = match inputs.first() {
+            Some(&host) if joins_input(node) => host,
+            _ => {
+                let arrows: Vec<(usize, &str)> = inputs.iter().map(|&from| (from, "")).collect();
+                let block = block(view, &[node], &whole_names());
+                push(d, Block { title: node.path.to_string(), ..block }, &arrows)
+            }
+        };
+        boxes.insert(id, last);
+    }
+    last
+}
+
 fn title(view: &View<'_>, stacks: &[Stack]) -> String {
     match stacks {
         [one] => format!("{} {}", view.model.title(), one.name()),
+        _ if view.model.architecture.stacks.is_empty() => view.model.title(),
         _ => format!("{} {}", view.model.title(), view.model.architecture.kind()),
     }
 }

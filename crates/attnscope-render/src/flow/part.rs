@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use attnscope_graph::{Node, NodeId, Op, Selector, Stack};
 
+use super::View;
 use super::block::{Naming, block, joins_input, outside};
-use super::{LayerGroup, View};
 use crate::diagram::{Arrow, Block, Diagram};
+use attnscope::LayerGroup;
 
 /// The diagram of nodes outside of layers that a selector picks: `src.*`, `logits`.
 pub(super) fn loose(view: &View<'_>, selector: &Selector) -> Option<Diagram> {

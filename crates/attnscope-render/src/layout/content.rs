@@ -1,4 +1,4 @@
-//! What stands in a box, and how wide and high that makes it.
+//! The contents of a box, and its width and height.
 
 use crate::diagram::{Block, Hole};
 use crate::glyphs::Glyphs;
@@ -10,8 +10,7 @@ pub(super) const FRAME: usize = 4;
 /// Columns at least between a title and a shape on the same row.
 const BETWEEN: usize = 2;
 
-/// No box is narrower than this; the mark in the border of a hole and a space on either side need their
-/// columns.
+/// No box is narrower than this; the mark of a missing weight in the border needs its columns, with a space on either side.
 pub(crate) fn least(hole: Option<Hole>) -> usize {
     FRAME + hole.map_or(2, |hole| hole.label().len() + 2)
 }
@@ -35,7 +34,7 @@ pub(super) struct Placed {
 }
 
 impl Content {
-    /// `extra` are lines the layout adds: arrows there was no room for.
+    /// `extra` are lines the layout adds: arrows that did not fit.
     pub(super) fn new(block: &Block, extra: &[String], glyphs: Glyphs) -> Self {
         let show = |text: &String| glyphs.text(&brief(text));
         let lines = block.lines.iter().chain(extra).map(show).collect();
@@ -88,8 +87,8 @@ impl Content {
         placed
     }
 
-    /// The narrowest box that needs no more rows and no worse breaks than one of `total` columns: wrapping
-    /// often leaves a margin that nobody needs.
+    /// The narrowest box that needs no more rows and no worse breaks than one of `total` columns: wrapping often leaves an
+    /// unneeded margin.
     pub(super) fn tight_width(&self, total: usize, hole: Option<Hole>) -> usize {
         if total >= self.natural_width(hole) {
             return self.natural_width(hole);
@@ -103,7 +102,7 @@ impl Content {
         narrower.last().unwrap_or(total)
     }
 
-    /// How much the line breaks of a box of `total` columns hurt.
+    /// The penalty of the line breaks in a box of `total` columns.
     fn hurt(&self, total: usize) -> usize {
         let columns = total.saturating_sub(FRAME).max(2);
         let texts = self.lines.iter().chain([&self.title, &self.shape]);

@@ -25,7 +25,7 @@ pub(super) struct Layers {
     pub(super) lanes: Vec<Lane>,
     /// The lane of each block's value, if it has one.
     pub(super) lane_of: Vec<Option<usize>>,
-    /// All items from left to right: one order for all ranks, so that no two lanes can ask for each other's side.
+    /// All items from left to right: one order for all ranks, so that the order of two lanes is the same in all ranks.
     pub(super) order: Vec<usize>,
     /// Per channel (the space under a rank): which item above is connected to which item below.
     pub(super) links: Vec<Vec<(usize, usize)>>,

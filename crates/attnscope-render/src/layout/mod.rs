@@ -46,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// Why a diagram cannot be drawn. Both are mistakes of whoever made the diagram.
+/// Why a diagram cannot be drawn. Both are defects of the diagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayoutError {
     /// The arrows run in a circle.
@@ -89,11 +89,11 @@ impl Edge {
     }
 }
 
-/// What did not fit, and so what has to give way.
+/// What did not fit.
 enum Misfit {
     /// These items are too wide beside each other.
     Items(Vec<usize>),
-    /// There is no way for this edge (index among the edges).
+    /// There is no path for this edge (index among the edges).
     Edge(usize),
 }
 
@@ -127,7 +127,7 @@ pub fn layout(diagram: &Diagram, options: Options) -> Result<Scene, LayoutError>
         rank: Vec::new(),
     };
     draft.rank = rank::ranks(blocks, &draft.edges()).ok_or(LayoutError::Cycle)?;
-    // Every round either makes a rank more or an arrow less, so this ends.
+    // Every round adds a rank or removes an arrow, so this ends.
     loop {
         match draft.attempt() {
             Ok(scene) => return Ok(scene),

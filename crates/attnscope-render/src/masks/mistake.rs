@@ -1,6 +1,6 @@
-//! A mistake beside what is right.
+//! A mistake compared with the right mask.
 
-use attnscope_diagnose::masks::{Compared, Shut};
+use attnscope_diagnose::masks::{Compared, MaskReason};
 
 use super::{Grid, glyph, joined};
 use crate::heatmap::padded;
@@ -71,7 +71,7 @@ pub(super) fn mistake(
     out + &joined(&wrap(&shown(&difference, options.glyphs), options.width))
 }
 
-/// A matrix of weights with the sum of every row; what should be shut and has weight is marked.
+/// A matrix of weights with the sum of every row; a masked key that has weight is marked.
 fn numbers(
     compared: &Compared,
     values: &[f64],
@@ -83,7 +83,7 @@ fn numbers(
 ) -> Vec<String> {
     let columns: Vec<String> = keys.iter().cloned().chain(["sum".to_owned()]).collect();
     let grid = Grid { rows: queries, columns: &columns, least: 5, options };
-    let shut = |cell: usize| compared.shut.get(cell).copied().flatten();
+    let masked = |cell: usize| compared.masked.get(cell).copied().flatten();
     let mut lines = vec![shown(formula, options.glyphs)];
     lines.extend(grid.lines(|r, c, size| {
         if c == keys.len() {
@@ -91,12 +91,12 @@ fn numbers(
         }
         let cell = r * keys.len() + c;
         let value = values.get(cell).copied().unwrap_or(0.0);
-        let (text, alarm) = match shut(cell) {
+        let (text, alarm) = match masked(cell) {
             Some(why) if value == 0.0 => (glyph(Some(why), options.glyphs).to_string(), false),
             Some(_) => (format!("{value:.2}!"), true),
-            // Shut by the mistake alone.
+            // Masked by the mistake alone.
             None if value == 0.0 && compared.hides(cell) => {
-                (glyph(Some(Shut::Future), options.glyphs).to_string(), false)
+                (glyph(Some(MaskReason::Future), options.glyphs).to_string(), false)
             }
             None => (format!("{value:.2}"), false),
         };

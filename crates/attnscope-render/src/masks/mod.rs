@@ -4,13 +4,14 @@ mod mistake;
 mod page;
 mod proof;
 
-use attnscope_diagnose::masks::{Mask, Shut};
+use attnscope::figures::counted;
+use attnscope_diagnose::masks::{Mask, MaskReason};
 
 use crate::glyphs::Glyphs;
 use crate::heatmap::{padded, short};
 use crate::layout::Options;
+use crate::tensor_table::shape_text;
 use crate::text::Style;
-use crate::trace::shape_text;
 use crate::wrap::{shown, width, wrap, wrap_plain};
 
 use mistake::mistake;
@@ -72,15 +73,15 @@ fn joined(lines: &[String]) -> String {
 }
 
 /// What a cell looks like: Unicode, ASCII, and a colour of the 256.
-fn look(cell: Option<Shut>) -> (char, char, u8) {
+fn look(cell: Option<MaskReason>) -> (char, char, u8) {
     match cell {
         None => ('█', '#', 72),
-        Some(Shut::Future) => ('·', '.', 240),
-        Some(Shut::Padding | Shut::FuturePadding) => ('×', 'x', 168),
+        Some(MaskReason::Future) => ('·', '.', 240),
+        Some(MaskReason::Padding | MaskReason::FuturePadding) => ('×', 'x', 168),
     }
 }
 
-fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
+fn glyph(cell: Option<MaskReason>, glyphs: Glyphs) -> char {
     let (unicode, ascii, _) = look(cell);
     if glyphs == Glyphs::Ascii { ascii } else { unicode }
 }
@@ -89,7 +90,7 @@ fn glyph(cell: Option<Shut>, glyphs: Glyphs) -> char {
 /// model's pad id where that was given as a token.
 fn legend(added: bool, given: Option<&str>, options: Options) -> String {
     let [visible, future, padding] =
-        [None, Some(Shut::Future), Some(Shut::Padding)].map(|cell| glyph(cell, options.glyphs));
+        [None, Some(MaskReason::Future), Some(MaskReason::Padding)].map(|cell| glyph(cell, options.glyphs));
     let mut text = format!(
         "Queries down, keys across: {visible} visible, {future} masked: future, {padding} masked: padding."
     );
@@ -109,12 +110,12 @@ fn mask_heading(mask: &Mask, options: Options) -> String {
     let whole = vec![mask.shape[0], mask.heads, mask.shape[2], mask.shape[3]];
     let shape = match mask.kind {
         Some(_) => format!(
-            "  {} of shape {}, broadcast to {}: one for {} heads, the same in {} layers",
+            "  {} of shape {}, broadcast to {}: one for {}, the same in {}",
             attention.path("*", "mask"),
             shape_text(&mask.shape),
             shape_text(&whole),
-            mask.heads,
-            mask.layers
+            counted(mask.heads, "head"),
+            counted(mask.layers, "layer")
         ),
         None => format!("  no mask: every cell of the scores, {}, is visible", shape_text(&whole)),
     };
@@ -149,9 +150,9 @@ fn mask_drawing(mask: &Mask, row: usize, labels: [&[String]; 2], options: Option
         if style.color { format!("\x1b[38;5;{}m{text}\x1b[0m", look(cell).2) } else { text }
     });
     let mut out = joined(&lines);
-    let blind = mask.blind(row);
-    if !blind.is_empty() {
-        let list: Vec<String> = blind.iter().map(usize::to_string).collect();
+    let fully_masked = mask.fully_masked_queries(row);
+    if !fully_masked.is_empty() {
+        let list: Vec<String> = fully_masked.iter().map(usize::to_string).collect();
         let text = format!(
             "! queries with no visible key: {}; by definition their weights are 0 (a softmax of −∞ alone is 0/0)",
             list.join(", ")

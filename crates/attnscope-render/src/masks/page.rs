@@ -1,7 +1,7 @@
 //! Masks, mistakes and proofs on one page.
 
+use attnscope::Token;
 use attnscope::answer::{MaskProof, ShownMistake};
-use attnscope::{PROVED_ROWS, Token};
 use attnscope_diagnose::masks::Mask;
 
 use super::{legend, mask_drawing, mask_heading, measure_note, mistake, proof_table, what_is_proved};
@@ -25,8 +25,8 @@ pub fn text(answer: &MaskProof, row: Option<usize>, options: Options, style: Sty
     }
     sections.extend(answer.wrong.iter().map(|wrong| shown_mistake(wrong, options, style)));
     let batch = answer.tokens.batch;
-    let rows = match batch > PROVED_ROWS {
-        true => format!(", on the first {PROVED_ROWS} of {batch} rows"),
+    let rows = match batch > answer.proved_rows {
+        true => format!(", on the first {} of {batch} rows", answer.proved_rows),
         false => String::new(),
     };
     let table = proof_table(&answer.proofs, options);

@@ -5,8 +5,9 @@ use attnscope_diagnose::masks::{Claim, Proof, Verdict};
 use super::joined;
 use crate::layout::Options;
 use crate::table::{Column, Table};
-use crate::trace::{number, shape_text};
+use crate::tensor_table::shape_text;
 use crate::wrap::{shown, wrap, wrap_plain};
+use attnscope::figures::{number, thousands};
 
 /// The proofs: what was perturbed, what must or must not move, how many cells, how far, the verdict.
 pub(super) fn proof_table(proofs: &[Proof], options: Options) -> String {
@@ -23,12 +24,8 @@ pub(super) fn proof_table(proofs: &[Proof], options: Options) -> String {
         let decided = matches!(proof.verdict, Verdict::Holds | Verdict::Fails(_));
         let cells = match ran {
             false => "–".to_owned(),
-            true if proof.cells == proof.cells_in_all => crate::thousands(proof.cells as u64),
-            true => format!(
-                "{} of {}",
-                crate::thousands(proof.cells as u64),
-                crate::thousands(proof.cells_in_all as u64)
-            ),
+            true if proof.cells == proof.cells_in_all => thousands(proof.cells as u64),
+            true => format!("{} of {}", thousands(proof.cells as u64), thousands(proof.cells_in_all as u64)),
         };
         let movement = match (&proof.verdict, proof.claim.must_move()) {
             _ if !decided => "–".to_owned(),

@@ -1,32 +1,38 @@
 //! A worked example in print: every step with its formula, shapes and numbers; or a verdict a claim, the first mistake
 //! first.
 
-mod formula;
-mod json;
 mod verdict;
 
-use attnscope_diagnose::worked::{Example, Judgement, Mask, Matrix, Operand, Part, Scale, Step, divisor};
+use attnscope::answer::{JudgedExample, WorkedExamples};
+use attnscope::figures::trimmed;
+use attnscope_diagnose::worked::{
+    Example, Judgement, Mask, Matrix, Operand, Part, Scale, Step, divisor, formula, parts,
+};
 
 use crate::array::Array;
 use crate::layout::Options;
 use crate::matrices::{Piece, beside};
 use crate::text::Style;
 use crate::wrap::{shown, width, wrap};
-use formula::{formula, parts};
-
-pub use json::example_json;
 
 /// Digits after the point of what was worked out.
 const DIGITS: usize = 4;
 
-/// An example for a reader: worked out, or judged where it claims something.
-pub fn example_text(
-    file: &str,
-    example: &Example,
-    judgement: &Judgement,
-    options: Options,
-    style: Style,
-) -> String {
+/// Examples for a reader, one after the other.
+pub fn text(answer: &WorkedExamples, options: Options, style: Style) -> String {
+    let one = |judged: &JudgedExample| {
+        let text = example_text(judged, options, style);
+        // A title does not say which of the files it is in.
+        let titled = answer.of_many && !judged.example.title.is_empty();
+        if titled { format!("{}\n{text}", judged.file) } else { text }
+    };
+    let texts: Vec<String> = answer.examples.iter().map(one).collect();
+    options.glyphs.lines(&texts.join("\n\n"))
+}
+
+/// An example: worked out, or judged where it claims something.
+fn example_text(judged: &JudgedExample, options: Options, style: Style) -> String {
+    let JudgedExample { file, example, judgement } = judged;
     let page = Page { file, example, judgement, options, style };
     let claims = !example.claims.is_empty() || !example.words.is_empty();
     page.heading() + &if claims { page.verdicts() } else { page.steps() }
@@ -68,16 +74,20 @@ impl Page<'_> {
         if !self.example.claims.is_empty() {
             facts.push(format!("claims {}", self.example.tolerance.text()));
         }
-        self.bold(&self.fill(&title)) + &self.fill(&facts.join(" · ")) + &self.blind_rows()
+        self.bold(&self.fill(&title)) + &self.fill(&facts.join(" · ")) + &self.fully_masked_rows()
     }
 
     /// The rows in which the mask hides every key: their weights are a matter of definition.
-    fn blind_rows(&self) -> String {
+    fn fully_masked_rows(&self) -> String {
         let part = Part { step: Step::MaskedScores, head: (self.example.heads > 1).then_some(0) };
         let Some(scores) = self.judgement.truth.part(part) else { return String::new() };
-        let blind = |(_, row): &(usize, &[f64])| row.iter().all(|x| *x == f64::NEG_INFINITY);
-        let rows: Vec<String> =
-            scores.each_row().enumerate().filter(blind).map(|(row, _)| (row + 1).to_string()).collect();
+        let is_fully_masked = |(_, row): &(usize, &[f64])| row.iter().all(|x| *x == f64::NEG_INFINITY);
+        let rows: Vec<String> = scores
+            .each_row()
+            .enumerate()
+            .filter(is_fully_masked)
+            .map(|(row, _)| (row + 1).to_string())
+            .collect();
         let (which, whose) = match rows.as_slice() {
             [] => return String::new(),
             [row] => (format!("row {row} sees"), "its"),
@@ -253,9 +263,8 @@ fn number(x: f64) -> String {
         f64::NEG_INFINITY => "-∞".into(),
         _ if x != 0.0 && x.abs() < 5e-5 => format!("{x:.1e}"),
         _ => {
-            let text = format!("{x:.DIGITS$}");
-            let text = text.trim_end_matches('0').trim_end_matches('.');
-            if text == "-0" { "0".into() } else { text.to_owned() }
+            let text = trimmed(x, DIGITS);
+            if text == "-0" { "0".into() } else { text }
         }
     }
 }
@@ -269,9 +278,7 @@ mod tests {
 
     #[test]
     fn every_step_in_print() {
-        let example = parse("mask = \"causal\"\n[given]\nX = [[1, 0.5], [0, -1]]").unwrap();
-        let options = Options { width: 60, glyphs: Glyphs::Unicode };
-        let text = example_text("a.toml", &example, &judge(&example), options, Style::default());
+        let text = printed("mask = \"causal\"\n[given]\nX = [[1, 0.5], [0, -1]]", 60);
         insta::assert_snapshot!(text, @"
         a.toml
         1 head · unprojected: Q, K and V are X · products divided by
@@ -314,7 +321,9 @@ mod tests {
     fn printed(text: &str, width: usize) -> String {
         let example = parse(text).unwrap();
         let options = Options { width, glyphs: Glyphs::Unicode };
-        example_text("a.toml", &example, &judge(&example), options, Style::default())
+        let judgement = judge(&example);
+        let judged = JudgedExample { file: "a.toml".into(), example, judgement };
+        example_text(&judged, options, Style::default())
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! What became of the claims: the first mistake, a line each, then numbers.
 
-use attnscope_diagnose::worked::{Judged, JudgedWord, Mistake, Part, Step, Verdict};
+use attnscope_diagnose::worked::{Judged, JudgedWord, Mistake, Part, Step, Verdict, formula};
 
-use super::formula::formula;
 use super::{DIGITS, Page, number};
 use crate::matrices::Piece;
 use crate::table::{Column, Table};

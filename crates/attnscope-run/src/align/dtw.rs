@@ -7,7 +7,7 @@ pub(super) fn first_columns(cost: &[f64], columns: usize) -> Vec<usize> {
     if rows == 0 {
         return Vec::new();
     }
-    // Before the first row and column stands infinity, but for the corner.
+    // Infinity before the first row and column, except in the corner.
     let mut above = vec![f64::INFINITY; columns + 1];
     above[0] = 0.0;
     let mut steps = vec![Step::Right; rows * columns];
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_bright_diagonal_is_followed() {
-        // What dtw_cpu of OpenAI's whisper/timing.py gives; where all else costs nothing, it takes the longer way.
+        // What dtw_cpu of OpenAI's whisper/timing.py gives; between paths of equal cost it takes the longer one.
         for (elsewhere, expected) in [(1.0, [0, 2, 3]), (0.0, [0, 1, 2])] {
             let mut cost = [elsewhere; 15];
             [0, 1, 7, 13, 14].into_iter().for_each(|bright| cost[bright] = -9.0);
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(first_columns(&[], 3), [0; 0]);
     }
 
-    /// Every path, tried.
+    /// Tries every path.
     fn cheapest(cost: &[f64], columns: usize, i: usize, j: usize) -> f64 {
         let rows = cost.len() / columns;
         let here = cost[i * columns + j];
@@ -88,7 +88,7 @@ mod tests {
         fn no_path_is_cheaper(columns in 1..5usize, cells in proptest::collection::vec(-1.0..1.0f64, 16)) {
             let cost = &cells[..cells.len() / columns * columns];
             let first = first_columns(cost, columns);
-            // From one row's first column to where the next begins, whichever of the two steps leads there.
+            // From one row's first column to the next row's, by either of the two steps.
             let mut total = f64::INFINITY;
             for choice in 0..1u32 << (first.len() - 1) {
                 let mut sum = 0.0;

@@ -1,10 +1,10 @@
-//! Which heads of the cross-attention an alignment is read off.
+//! Which cross-attention heads an alignment is computed from.
 
 use std::fmt;
 use std::str::FromStr;
 
 use attnscope_checkpoint::Config;
-use attnscope_graph::{Dim, Front, Model, Side, Stack};
+use attnscope_graph::{Dim, Model, Side, Stack};
 use serde_json::Value;
 
 use crate::generate::SettingsError;
@@ -37,7 +37,7 @@ impl FromStr for Head {
     }
 }
 
-/// Heads that follow the source, and who says so.
+/// Heads that follow the source, and the reason for this choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heads {
     /// The heads.
@@ -55,8 +55,8 @@ struct Released {
     heads: &'static [(usize, usize)],
 }
 
-/// As `_ALIGNMENT_HEADS` of OpenAI's whisper/__init__.py has them (MIT). large-v1 and large-v2 cannot be told apart by
-/// their sizes, so neither is here.
+/// As `_ALIGNMENT_HEADS` of OpenAI's whisper/__init__.py has them (MIT). large-v1 and large-v2 have the same sizes, so neither
+/// is listed.
 const RELEASED: [Released; 10] = [
     Released {
         name: "tiny.en",
@@ -165,7 +165,7 @@ impl Heads {
     pub fn of(model: &Model, configs: &[Config]) -> Result<Self, SettingsError> {
         let layers = model.graph.layers(Stack::Decoder);
         let count = model.sizes.get(Dim::Heads(Stack::Decoder)).unwrap_or(0);
-        if model.wiring.front == Front::Audio {
+        if model.graph.reads_audio() {
             if let Some(said) = said(configs, layers, count)? {
                 return Ok(said);
             }

@@ -1,4 +1,4 @@
-//! Which part of the source each word of a target came from, read off cross-attention: source words for a text, times for
+//! Which part of the source each word of a target came from, computed from cross-attention: source words for a text, times for
 //! a recording.
 
 mod dtw;
@@ -8,13 +8,14 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use attnscope_graph::{Model, NodeId};
+use attnscope_graph::NodeId;
 
+use crate::checked::CheckedInput;
 use crate::error::RunError;
+use crate::executor::{Request, Session};
 use crate::input::Input;
-use crate::native::Native;
-use crate::sink::{Keep, Kept};
-use crate::weights::Weights;
+use crate::sink::Capture;
+use crate::tensor::{Kept, Tensor};
 
 pub use heads::{Head, Heads};
 pub use times::{Timed, word_times};
@@ -26,8 +27,8 @@ pub struct Alignment {
     /// [target word, source word]: the mean of the heads' weights, summed over the source word's tokens and averaged over
     /// the target word's.
     pub weights: Vec<Vec<f64>>,
-    /// For each target word the source word that it looked at most, compared with what the rest of the target looked at;
-    /// special tokens are neither linked nor linked to.
+    /// For each target word the source word that it looked at most, compared with the rest of the target; special tokens have
+    /// no links.
     pub links: Vec<Option<usize>>,
 }
 
@@ -39,29 +40,27 @@ struct Attention {
     keys: usize,
 }
 
-/// Aligns the words of a sentence that was written with those of its source, by the queries that wrote each token.
-/// Links are found as OpenAI finds the times of words: each head's weights are taken as deviations from their mean over
-/// the target, so that a source token which is always looked at (an end of sentence, a full stop) attracts nothing.
+/// Aligns the words of a generated sentence with those of its source, by the queries that predicted each token.
+/// Links are found as OpenAI finds the times of words: each head's weights are taken as deviations from their mean over the
+/// target, so that a source token that always has weight (an end of sentence, a full stop) gets no links.
 /// `started` is how many tokens the decoder began with; the target's words count tokens from there on.
 ///
 /// # Errors
 /// When the input does not fit the model.
 pub fn align(
-    native: &mut Native,
-    model: &Model,
-    weights: &Weights,
-    input: &Input,
+    session: &mut dyn Session,
+    input: Input,
     heads: &Heads,
     [source, target]: [&[Word]; 2],
     started: usize,
 ) -> Result<Alignment, RunError> {
-    let mut attention = Attention::of(native, model, weights, input, heads, "weights")?;
+    let mut attention = Attention::of(session, input, heads, "weights")?;
     let weights = by_words(&attention.mean(), [source, target], started);
     attention.standardise();
     let marked = by_words(&attention.mean(), [source, target], started);
     let link = |(i, to): (usize, &Word)| {
         let words = (0..source.len()).filter(|&j| !to.special && !source[j].special);
-        // A target of one token deviates from nothing: the weight itself decides.
+        // A target of one token has no deviation: the weight itself decides.
         let order = |a: &usize, b: &usize| {
             marked[i][*a].total_cmp(&marked[i][*b]).then(weights[i][*a].total_cmp(&weights[i][*b]))
         };
@@ -74,7 +73,7 @@ pub fn align(
 /// A matrix of tokens, [query, key], as one of words, [target word, source word].
 fn by_words(matrix: &[Vec<f64>], [source, target]: [&[Word]; 2], started: usize) -> Vec<Vec<f64>> {
     let cell = |to: &Word, from: &Word| {
-        // The query that reads a token writes the one after it.
+        // The query at a token predicts the next one.
         let rows = to.tokens.clone().filter_map(|token| matrix.get(started.saturating_sub(1) + token));
         let sum: f64 = rows.filter_map(|row| row.get(from.tokens.clone())).flatten().sum();
         sum / to.tokens.len().max(1) as f64
@@ -84,24 +83,19 @@ fn by_words(matrix: &[Vec<f64>], [source, target]: [&[Word]; 2], started: usize)
 
 impl Attention {
     /// Runs the model once more, with a stage of these heads' cross-attention kept: `scores` or `weights`.
-    fn of(
-        native: &mut Native,
-        model: &Model,
-        weights: &Weights,
-        input: &Input,
-        heads: &Heads,
-        stage: &str,
-    ) -> Result<Self, RunError> {
+    fn of(session: &mut dyn Session, input: Input, heads: &Heads, stage: &str) -> Result<Self, RunError> {
+        let prepared = session.prepared();
+        let model = prepared.model();
         let layers: BTreeSet<usize> = heads.heads.iter().map(|head| head.layer).collect();
         let node = |layer: usize| model.graph.find(&format!("decoder.{layer}.cross_attn.{stage}"));
         let nodes: Vec<NodeId> = layers.iter().filter_map(|&layer| node(layer)).collect();
-        let mut sink = Keep::new(|id| nodes.contains(&id));
-        native.run(model, weights, input, &mut sink)?;
+        let mut sink = Capture::new(|id| nodes.contains(&id));
+        session.run(&Request::new(&CheckedInput::new(model, input)?), &mut sink)?;
         let (mut values, mut queries, mut keys) = (Vec::new(), 0, 0);
         for head in &heads.heads {
-            let kept = node(head.layer).and_then(|id| sink.tensors.get(&id));
-            let Some((of_head, shape)) = kept.and_then(|kept| one_head(kept, head.head)) else {
-                return Err(RunError::Obstacle(format!("there is no head {head} to align by")));
+            let kept = node(head.layer).and_then(|id| sink.tensors.get(&id)).map(Tensor::to_f64);
+            let Some((of_head, shape)) = kept.as_ref().and_then(|kept| one_head(kept, head.head)) else {
+                return Err(RunError::NoHead { layer: head.layer, head: head.head });
             };
             [queries, keys] = shape;
             values.extend(of_head);
@@ -156,7 +150,7 @@ mod tests {
     #[test]
     fn words_take_the_sum_over_the_source_and_the_mean_over_the_target() {
         let word = |tokens| Word { text: String::new(), tokens, special: false };
-        // Two tokens began the decoder: the query of the second writes the first token.
+        // The decoder began with two tokens: the query of the second predicts the first new token.
         let matrix = vec![vec![9.0; 3], vec![0.1, 0.2, 0.7], vec![0.3, 0.4, 0.3]];
         let found = by_words(&matrix, [&[word(0..2), word(2..3)], &[word(0..2)]], 2);
         assert!((found[0][0] - 0.5).abs() < 1e-12 && (found[0][1] - 0.5).abs() < 1e-12, "{found:?}");

@@ -1,22 +1,19 @@
-//! When each word of a transcript was said, as OpenAI's whisper/timing.py finds it: the way of least cost through the
+//! When each word of a transcript was said, as OpenAI's whisper/timing.py finds it: the path of least cost through the
 //! attention of the heads that follow the audio.
 
 use std::ops::Range;
-
-use attnscope_graph::Model;
 
 use super::words::Word;
 use super::{Attention, Heads, dtw};
 use crate::audio::POSITION_SECONDS;
 use crate::error::RunError;
+use crate::executor::Session;
 use crate::input::Input;
-use crate::native::Native;
-use crate::weights::Weights;
 
 /// A word and when it was said, in seconds from the beginning of the window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
-    /// Its text, with the space before it and the signs around it.
+    /// Its text, with the space before it and the punctuation around it.
     pub text: String,
     /// Its tokens.
     pub tokens: Range<usize>,
@@ -29,21 +26,19 @@ pub struct Timed {
 /// Frames of the median filter.
 const FILTER: usize = 7;
 
-/// Signs that belong to the word after them, and to the one before them.
+/// Punctuation that belongs to the word after it, and to the word before it.
 const BEFORE: &str = "\"'“¿([{-";
 const AFTER: &str = "\"'.。,，!！?？:：”)]}、";
 
 /// The times of a transcript's words. The decoder's input is what it began with (`started` tokens, the last of which says
 /// that no times are wanted), the transcript and the end token; `positions` is how many of the encoder's positions are
-/// recording, the rest being silence that was added.
+/// recording; the others are silence that was added.
 ///
 /// # Errors
 /// When the input does not fit the model.
 pub fn word_times(
-    native: &mut Native,
-    model: &Model,
-    weights: &Weights,
-    input: &Input,
+    session: &mut dyn Session,
+    input: Input,
     heads: &Heads,
     words: &[Word],
     [started, positions]: [usize; 2],
@@ -52,10 +47,10 @@ pub fn word_times(
     if tokens == 0 || positions == 0 {
         return Ok(Vec::new());
     }
-    let scores = Attention::of(native, model, weights, input, heads, "scores")?;
+    let scores = Attention::of(session, input, heads, "scores")?;
     let positions = positions.min(scores.keys);
     let matrix = followed(&scores, positions);
-    // The query before a token writes it; the last one writes the end.
+    // The query before a token predicts it; the last one predicts the end.
     let first = started.saturating_sub(1);
     let rows = matrix.get(first * positions..(first + tokens + 1) * positions).unwrap_or_default();
     let cost: Vec<f64> = rows.iter().map(|x| -x).collect();
@@ -70,7 +65,7 @@ pub fn word_times(
     Ok(merge_signs(words.iter().map(timed).collect()))
 }
 
-/// Where each query looks, against where the others do: weights over the recording, as so many deviations from the mean
+/// Where each query looks, compared with the other queries: weights over the recording, in standard deviations from the mean
 /// over queries, smoothed over positions, averaged over heads. [query, position]
 fn followed(scores: &Attention, positions: usize) -> Vec<f64> {
     let recorded = scores.values.chunks(scores.keys.max(1)).map(|row| &row[..positions]);
@@ -110,11 +105,11 @@ fn median(row: &[f64]) -> Vec<f64> {
     (0..row.len()).map(middle).collect()
 }
 
-/// Signs become part of the word that they stand at.
+/// Joins punctuation to the word next to it.
 fn merge_signs(words: Vec<Timed>) -> Vec<Timed> {
     let is_one = |text: &str, signs: &str| !text.trim().is_empty() && signs.contains(text.trim());
     let mut merged: Vec<Timed> = Vec::new();
-    // From the end, since a sign waits for the word after it.
+    // From the end, because opening punctuation is joined to the word after it.
     for word in words.into_iter().rev() {
         match merged.last_mut() {
             Some(next) if word.text.starts_with(' ') && is_one(&word.text, BEFORE) => {
@@ -165,7 +160,7 @@ mod tests {
         let merged = merge_signs(words);
         let texts: Vec<&str> = merged.iter().map(|w| w.text.as_str()).collect();
         assert_eq!(texts, [" He", " said,", " \"No.\""]);
-        // A word's time is that of the word itself.
+        // A word's time is that of the word without its punctuation.
         assert_eq!((merged[1].start, merged[1].end), (1.0, 2.0));
         assert_eq!((merged[2].start, merged[2].tokens.clone()), (4.0, 3..7));
     }

@@ -13,11 +13,11 @@ pub struct Word {
     pub text: String,
     /// Which tokens of the sentence, from 0.
     pub tokens: Range<usize>,
-    /// A token that is no text: an end of sentence, a language.
+    /// A special token: an end of sentence, a language.
     pub special: bool,
 }
 
-/// The words of a sentence: a space begins one, and so does a sign. Where there is no tokenizer, each token is a word.
+/// The words of a sentence: a space begins one, and so does punctuation. Where there is no tokenizer, each token is a word.
 pub fn words(tokenizer: Option<&Tokenizer>, side: Side, ids: &[u32], specials: &[u32]) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     for (i, &id) in ids.iter().enumerate() {
@@ -37,8 +37,8 @@ pub fn words(tokenizer: Option<&Tokenizer>, side: Side, ids: &[u32], specials: &
     words
 }
 
-/// The words of a transcript, each with the space before it; signs by themselves. As OpenAI's tokenizer splits a
-/// language that writes spaces; where it does not, as in Chinese, each character or so is a word.
+/// The words of a transcript, each with the space before it; punctuation by itself. This is how OpenAI's tokenizer splits
+/// languages with spaces; in others, such as Chinese, about each character is a word.
 pub fn spoken_words(tokenizer: &Tokenizer, ids: &[u32], spaces: bool) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     for part in characters(tokenizer, ids) {
@@ -62,7 +62,7 @@ fn characters(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Word> {
     for i in 0..ids.len() {
         let text = tokenizer.decode(&ids[from..=i], false);
         let broken = text.chars().position(|c| c == BROKEN);
-        // A character that is broken in the whole text too will not become whole.
+        // A character that is broken in the whole text, too, stays broken.
         if broken.is_none_or(|at| full.get(before + at) == Some(&BROKEN)) {
             before += text.chars().count();
             parts.push(Word { text, tokens: from..i + 1, special: false });

@@ -1,4 +1,4 @@
-//! Features from someone else's front end: a NumPy array, or a tensor file with one tensor or one of a known name.
+//! Features from another front end: a NumPy array, or a tensor file with one tensor or one of a known name.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,7 +16,8 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const MAX_HEADER: u32 = 1 << 16;
 
 /// Reads features that another program made, for a model of this many mel bands and frames: a `.npy` of f16, f32 or f64
-/// (little-endian, C order), or a safetensors file that holds one tensor or one named `input_features` or, as in a trace, `audio.mel`. The
+/// (little-endian, C order), or a safetensors file that holds one tensor or one named `input_features` or, as in a trace,
+/// `audio.mel`. The
 /// shape is [batch, mels, frames], or [mels, frames] for a batch of one.
 ///
 /// # Errors
@@ -33,7 +34,7 @@ pub fn features_from_array(path: &Path, mels: usize, frames: usize) -> Result<Fe
         _ => open_input(path).map_err(AudioErrorKind::Io),
     };
     opened.and_then(|mut file| features(&mut file)).map_err(|kind| match kind {
-        // A shard or a folder's file: the reader knows better which.
+        // A shard or a file of a folder: the reader's error names it.
         AudioErrorKind::Tensors(error) => AudioError { file: error.file.clone(), kind: error.into() },
         kind => AudioError::new(path, kind),
     })
@@ -84,7 +85,7 @@ fn npy(file: &mut File, mels: usize, frames: usize) -> Result<Features, AudioErr
     let batch = batch(&shape, mels, frames)?;
     let need = [batch, mels, frames, width].iter().try_fold(1u64, |n, d| n.checked_mul(*d as u64));
     let have = file.metadata()?.len().saturating_sub(file.stream_position()?);
-    // Checked before anything is reserved: a header may say what it likes.
+    // Checked before memory is reserved, because a header may claim any size.
     if need != Some(have) {
         let need = need.map_or("more than any file has".into(), |n| n.to_string());
         return Err(AudioErrorKind::invalid("data", format!("{need} bytes for shape {shape:?}"), have));

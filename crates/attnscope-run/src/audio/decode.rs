@@ -1,9 +1,9 @@
 //! A wav, flac or mp3 of any rate and channel count, decoded a packet at a time to one channel.
 //!
-//! What is strict here: a file that ends before its header says it does, a packet that cannot be decoded and a sample
-//! that is not a number are refused with their place, since a debugger that runs on half of its input explains the wrong
-//! thing. Only what is asked for is decoded, so damage after the part that a model hears goes unseen. A length that
-//! is not known (a wav written to a pipe, an mp3 without a tag) promises nothing.
+//! Decoding is strict: a file that is shorter than its header says, a packet that cannot be decoded and a sample that is NaN
+//! are errors with their place, because a debugger that runs on half of its input explains the wrong thing. Only the part that
+//! the model reads is decoded, so damage after it is not noticed. An unknown length (a wav written to a pipe, an mp3 without a
+//! tag) is not checked.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub(super) struct Decoder {
     codec: Box<dyn AudioDecoder>,
     track: u32,
     rate: u32,
-    /// Samples of one channel that the header speaks of.
+    /// Samples of one channel, according to the header.
     promised: Option<u64>,
     slack: u64,
     done: u64,
@@ -49,7 +49,7 @@ impl Decoder {
         let file = open_input(path).map_err(|e| at(e.into()))?;
         let stream = MediaSourceStream::new(Box::new(file), Default::default());
         let (formats, codecs) = (symphonia::default::get_probe(), symphonia::default::get_codecs());
-        // The content decides, whatever the file is called.
+        // The content decides, not the file's name.
         let format = formats
             .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
             .map_err(|e| at(header(e)))?;
@@ -76,7 +76,7 @@ impl Decoder {
         self.sounds
     }
 
-    /// Samples a second.
+    /// Samples per second.
     pub(super) fn rate(&self) -> u32 {
         self.rate
     }
@@ -91,7 +91,7 @@ impl Decoder {
         self.done as f64 / f64::from(self.rate)
     }
 
-    /// Replaces `mono` by the next samples; false at the end, where the promises of the header are checked.
+    /// Replaces `mono` by the next samples; false at the end, where the length in the header is checked.
     pub(super) fn next(&mut self, mono: &mut Vec<f32>) -> Result<bool, AudioError> {
         mono.clear();
         match self.packet()? {
@@ -106,7 +106,7 @@ impl Decoder {
                 Ok(Some(packet)) if packet.track_id == self.track => return Ok(Some(packet)),
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(None),
-                // Within a packet; `finish` says how much is missing where that is known.
+                // The file ends within a packet; `finish` says how much is missing, where that is known.
                 Err(Error::IoError(e)) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
                 Err(Error::IoError(e)) => return Err(AudioError::new(&self.file, e)),
                 Err(e) => return Err(self.damaged("readable audio", e)),
@@ -165,8 +165,8 @@ impl Decoder {
     }
 }
 
-/// The mean of the channels, as ffmpeg mixes stereo. It weighs the channels of surround sound by where they stand; here
-/// each counts the same.
+/// The mean of the channels, as ffmpeg mixes stereo. ffmpeg weights the channels of surround sound by their position; here all
+/// have the same weight.
 fn downmix(interleaved: &[f32], channels: usize, mono: &mut Vec<f32>) {
     match channels {
         0 => {}

@@ -1,11 +1,12 @@
 //! What can be wrong with a recording or with features from elsewhere, and what to do next.
 
+use attnscope_checkpoint::Remedy;
 use std::path::{Path, PathBuf};
 
 use super::MAX_SECONDS;
 use super::resample::MAX_RATE;
 
-/// A file that gave no features.
+/// A file from which no features could be made.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", file.display())]
 pub struct AudioError {
@@ -15,7 +16,7 @@ pub struct AudioError {
     pub kind: AudioErrorKind,
 }
 
-/// The ways in which such a file can be at fault.
+/// What can be wrong with such a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AudioErrorKind {
@@ -28,18 +29,18 @@ pub enum AudioErrorKind {
         /// What the decoder said of it.
         found: String,
     },
-    /// A field that cannot be so.
+    /// A field with an invalid value.
     #[error("{place}: expected {expected}, found {found}")]
     Invalid {
         /// The field, or the time in the recording.
         place: String,
         /// What must be there.
         expected: String,
-        /// What is there.
+        /// What was found there.
         found: String,
     },
-    /// The header promises more than the file holds.
-    #[error("cut short: the header promises {promised:.3} s, the data end after {found:.3} s")]
+    /// The header claims more than the file holds.
+    #[error("cut short: the header says {promised:.3} s, but the data end after {found:.3} s")]
     Truncated {
         /// Seconds by the header.
         promised: f64,
@@ -49,10 +50,10 @@ pub enum AudioErrorKind {
     /// A well-formed file without a single sample.
     #[error("no samples: the recording has a header and nothing after it")]
     Empty,
-    /// More than is held in memory.
+    /// More than is kept in memory.
     #[error("longer than {} hours{}", MAX_SECONDS / 3600, promised.map_or(String::new(), |s| format!(": {s:.0} s")))]
     TooLong {
-        /// Seconds by the header, where it says.
+        /// Seconds by the header, where it gives them.
         promised: Option<f64>,
     },
     /// Features of another shape than the model reads.
@@ -76,8 +77,8 @@ impl AudioError {
         Self { file: file.to_owned(), kind: kind.into() }
     }
 
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match &self.kind {
             AudioErrorKind::Io(e) => attnscope_checkpoint::limit_help(e).unwrap_or("check the path, and that the file can be read by you").into(),
             AudioErrorKind::Unrecognised { .. } => {
@@ -85,20 +86,20 @@ impl AudioError {
                     .into()
             }
             AudioErrorKind::Invalid { place, .. } if place == "sample rate" => {
-                format!("rates from 1 to {MAX_RATE} Hz are read: write the file again with the rate it was recorded at")
+                format!("rates from 1 to {MAX_RATE} Hz are read: write the file again with the rate it was recorded at").into()
             }
             AudioErrorKind::Invalid { .. } => {
                 "the file is damaged: fetch it again, or write it again with the tool that made it".into()
             }
             AudioErrorKind::Truncated { found, .. } => {
-                format!("fetch the file again, or keep what is there: `sox IN OUT.wav trim 0 {found:.3}`")
+                format!("fetch the file again, or keep what is there: `sox IN OUT.wav trim 0 {found:.3}`").into()
             }
             AudioErrorKind::Empty => "record or export the file again".into(),
             AudioErrorKind::TooLong { .. } => "cut it into pieces: `sox IN OUT.wav trim START LENGTH`".into(),
             AudioErrorKind::Shape { mels, frames, .. } => {
-                format!("make the features with {mels} mel bands, padded or cut to {frames} frames")
+                format!("make the features with {mels} mel bands, padded or cut to {frames} frames").into()
             }
-            AudioErrorKind::Tensors(error) => error.help(),
+            AudioErrorKind::Tensors(error) => error.remedy(),
         }
     }
 }

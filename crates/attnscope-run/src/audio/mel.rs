@@ -19,7 +19,7 @@ pub(super) const HOP: usize = 160;
 const BINS: usize = FFT / 2 + 1;
 
 /// Log-mel features of 16 kHz samples: [mels, frames], row-major. The audio is padded with silence or cut to
-/// `frames` · 160 samples (3,000 frames for Whisper's 30 s); longer recordings are the caller's to divide. `mels` is 80
+/// `frames` · 160 samples (3,000 frames for Whisper's 30 s); the caller divides longer recordings. `mels` is 80
 /// or 128 in the released models and may be anything.
 pub fn log_mel(samples: &[f32], mels: usize, frames: usize) -> Vec<f32> {
     let signal = mirrored(samples, frames);
@@ -49,7 +49,7 @@ fn mirrored(samples: &[f32], frames: usize) -> Vec<f32> {
     signal[FFT / 2..FFT / 2 + samples.len()].copy_from_slice(samples);
     for i in (-half..0).chain(length..length + half) {
         let mut at = i;
-        // A window of one frame is shorter than its mirror: fold until inside.
+        // A window of one frame is shorter than its mirror image: fold until inside.
         while at < 0 || at >= length {
             at = if at < 0 { -at } else { 2 * (length - 1) - at };
         }
@@ -58,7 +58,7 @@ fn mirrored(samples: &[f32], frames: usize) -> Vec<f32> {
     signal
 }
 
-/// A transform with its buffers: nothing is allocated for a frame.
+/// A transform with its buffers: no allocation per frame.
 struct Spectrum {
     window: Vec<f32>,
     fft: std::sync::Arc<dyn Fft<f32>>,
@@ -71,7 +71,7 @@ impl Spectrum {
     fn new() -> Self {
         let fft = FftPlanner::new().plan_fft_forward(FFT);
         let scratch = vec![Complex32::default(); fft.get_inplace_scratch_len()];
-        // Periodic: the window's own period is the transform's length, not one less.
+        // Periodic: the window's period is the transform's length, not one less.
         let hann = |i| (0.5 - 0.5 * (TAU * i as f64 / FFT as f64).cos()) as f32;
         Self {
             window: (0..FFT).map(hann).collect(),
@@ -84,7 +84,7 @@ impl Spectrum {
 
     /// The squared magnitudes of the windowed samples.
     fn power(&mut self, samples: &[f32]) -> &[f32] {
-        // Most of a padded window.
+        // Silence, which is most of a padded window.
         if samples.iter().all(|x| *x == 0.0) {
             self.power.fill(0.0);
             return &self.power;
@@ -147,7 +147,7 @@ fn hertz_of(mel: f64) -> f64 {
     if mel < 15.0 { mel * 200.0 / 3.0 } else { 1000.0 * 6.4f64.powf((mel - 15.0) / 27.0) }
 }
 
-/// The filters as a matrix, [mels, 201]: for a reader who wants to see or compare them.
+/// The filters as a matrix, [mels, 201], to show or compare them.
 pub fn mel_filters(mels: usize) -> Vec<f32> {
     let mut matrix = vec![0.0; mels * BINS];
     for (row, band) in matrix.chunks_exact_mut(BINS).zip(Bank::new(mels).bands) {

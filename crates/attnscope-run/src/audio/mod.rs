@@ -1,4 +1,4 @@
-//! Whisper's front end: a recording to log-mel features, or features that someone else made.
+//! Whisper's front end: a recording to log-mel features, or features from a file.
 
 mod array;
 mod decode;
@@ -17,17 +17,17 @@ use crate::input::Features;
 use decode::Decoder;
 use resample::Resampler;
 
-/// Samples a second that Whisper hears.
+/// Samples per second that Whisper reads.
 pub const RATE: u32 = 16_000;
 
 /// Seconds of a position of an audio encoder: two frames of 10 ms.
 pub const POSITION_SECONDS: f64 = (2 * mel::HOP) as f64 / RATE as f64;
 
-/// The longest recording that is held in memory: 2 hours, 461 MB.
+/// The longest recording that is kept in memory: 2 hours, 461 MB.
 pub const MAX_SECONDS: u64 = 2 * 3600;
 
 /// Features of the first `frames` frames of a wav, flac or mp3 (3,000 frames are 30 s); silence follows a shorter one.
-/// With them, how many seconds the whole recording has: nothing beyond the frames is decoded if the header says it.
+/// With them, how many seconds the whole recording has: nothing beyond the frames is decoded if the header gives it.
 ///
 /// # Errors
 /// When the file is not such audio, is damaged, is cut short before the window ends, or has no samples.
@@ -44,7 +44,7 @@ pub fn samples_from_file(path: &Path) -> Result<Vec<f32>, AudioError> {
     Ok(samples(path, None)?.samples)
 }
 
-/// A recording in memory, of which a model hears one window after the other.
+/// A recording in memory, of which a model reads one window after the other.
 #[derive(Debug, Clone)]
 pub struct Recording {
     /// Mono, 16 kHz.
@@ -67,7 +67,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Puts zeros where the recording is over, as OpenAI's `transcribe` does, instead of features of silence.
+    /// Replaces the features after the end of the recording by zeros, as OpenAI's `transcribe` does.
     pub fn cut_features(&mut self) {
         let recorded = (2.0 * (self.end - self.start) / POSITION_SECONDS + 1e-6) as usize;
         for band in self.features.values.chunks_mut(self.features.frames.max(1)) {
@@ -91,7 +91,7 @@ impl Recording {
         Ok(Self { samples, sounds })
     }
 
-    /// Whether nothing is left of channels that are not silent when they are mixed to one.
+    /// Whether channels that are not silent cancel each other when they are mixed to one.
     pub fn cancels(&self) -> bool {
         self.sounds && self.samples.iter().all(|x| *x == 0.0)
     }
@@ -124,8 +124,8 @@ struct Read {
 }
 
 /// The samples and the length of the recording in seconds, or an error: symphonia 0.6.1 multiplies two fields of a wav's
-/// header unchecked, which panics in a build with overflow checks. A file must not end the process, there or in a place
-/// like it that is not known yet.
+/// header unchecked, which panics in a build with overflow checks. A file must not end the process, by this or by an unknown
+/// defect of the same kind.
 fn samples(path: &Path, limit: Option<usize>) -> Result<Read, AudioError> {
     catch(|| read(path, limit)).unwrap_or_else(|_| {
         let kind = AudioErrorKind::invalid("audio", "what its format allows", "values that stop the decoder");
@@ -133,7 +133,7 @@ fn samples(path: &Path, limit: Option<usize>) -> Result<Read, AudioError> {
     })
 }
 
-/// Decodes and resamples piece by piece, so that only 16 kHz mono is ever held.
+/// Decodes and resamples piece by piece, so that only 16 kHz mono is kept in memory.
 fn read(path: &Path, limit: Option<usize>) -> Result<Read, AudioError> {
     let mut decoder = Decoder::open(path)?;
     let too_long = |promised| AudioError::new(path, AudioErrorKind::TooLong { promised });
@@ -152,7 +152,7 @@ fn read(path: &Path, limit: Option<usize>) -> Result<Read, AudioError> {
     resampler.finish(&mut out);
     out.truncate(limit.unwrap_or(usize::MAX));
     if promised.is_none() {
-        // Only to know how long it is: what is damaged beyond the limit ends it.
+        // Decoded only to find the length: damage after the limit ends the count.
         while decoder.seconds() <= MAX_SECONDS as f64 && matches!(decoder.next(&mut piece), Ok(true)) {}
     }
     let seconds = promised.unwrap_or_else(|| decoder.seconds());

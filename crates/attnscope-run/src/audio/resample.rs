@@ -1,8 +1,8 @@
 //! Any rate to 16 kHz: windowed-sinc, polyphase.
 //!
-//! By hand rather than with the `rubato` crate, which is alive and good: it is made for real time, in chunks with a delay
-//! to cut off and buffers of its own types; feeding it takes as many lines as the filter itself, which here is centred by
-//! construction (no delay) and gives exactly round(n · 16000 / rate) samples.
+//! Written by hand and not with the `rubato` crate, which is made for real time: its chunks have a delay to cut off and its own
+//! buffer types, and using it takes as many lines as this filter, which has no delay and gives exactly round(n · 16000 / rate)
+//! samples.
 //!
 //! Output k lies at input time k · rate / 16000. The fraction picks a row of the table, the row is a low-pass filter
 //! shifted by that fraction. All usual rates have few distinct fractions and are exact; a rate such as 44,101 Hz has
@@ -10,7 +10,7 @@
 
 use super::RATE;
 
-/// A limit, because filters and with them the table grow with the rate: 13 MB here.
+/// A limit, because the filters, and so the table, grow with the rate: 13 MB at this one.
 pub(super) const MAX_RATE: u32 = 384_000;
 
 /// Zero crossings of the sinc on each side.
@@ -31,7 +31,7 @@ pub(super) struct Resampler {
     taps: usize,
     /// Input that outputs still need, after `half - 1` zeros for the time before the recording.
     held: Vec<f32>,
-    /// Samples that went out of `held`.
+    /// Samples that were removed from `held`.
     dropped: u64,
     given: u64,
     made: u64,
@@ -97,7 +97,7 @@ impl Resampler {
 
 /// One filter for each phase, and one more so that the last phase has a neighbour; and the length of a filter.
 fn table(rate: u64, phases: u64) -> (Vec<f32>, usize) {
-    // Going down, the filter must end at the new Nyquist frequency, and is longer for it.
+    // When the rate is reduced, the filter must end at the new Nyquist frequency, so it is longer.
     let scale = (f64::from(RATE) / rate as f64).min(1.0);
     let reach = CROSSINGS / scale;
     let half = reach.ceil() as usize;
@@ -121,7 +121,7 @@ fn sinc(x: f64) -> f64 {
     if x.abs() < 1e-9 { 1.0 } else { x.sin() / x }
 }
 
-/// Kaiser's window on [-1, 1], but for a factor.
+/// Kaiser's window on [-1, 1], up to a factor.
 fn kaiser(x: f64) -> f64 {
     let inside = 1.0 - x * x;
     if inside <= 0.0 { 0.0 } else { bessel(BETA * inside.sqrt()) }
@@ -138,12 +138,12 @@ fn bessel(x: f64) -> f64 {
     sum
 }
 
-/// Sums in lanes, which the compiler can keep in one register; a single running sum it may not reorder.
+/// Sums in lanes, which the compiler can keep in one register; it may not reorder a single running sum.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((xs, x_rest), (ys, y_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut lanes = [0.0f32; LANES];
     for (x, y) in xs.iter().zip(ys) {
-        // Counted by hand: a build for tests would call a function for every step of a range.
+        // A counted loop: an unoptimised build would call a function for every step of a range.
         let mut lane = 0;
         while lane < LANES {
             lanes[lane] += x[lane] * y[lane];
@@ -175,7 +175,7 @@ mod tests {
         out
     }
 
-    /// The largest absolute value away from the edges, where a recording that starts at once rings.
+    /// The largest absolute value away from the edges, where the filter rings.
     fn peak(values: impl ExactSizeIterator<Item = f32>) -> f32 {
         let n = values.len();
         values.skip(300).take(n - 600).fold(0.0, |top, x| top.max(x.abs()))
@@ -202,7 +202,7 @@ mod tests {
             println!("{hertz} Hz at {rate}: {decibels:.1} dB");
             assert!(decibels < -80.0, "{hertz} Hz at {rate}: {decibels} dB");
         }
-        // Going up, images of the input must not appear: the tone above its Nyquist frequency is the mirror.
+        // When the rate is raised, mirror images of the input above its Nyquist frequency must not appear.
         let out = resample(&sine(3_000.0, 8_000, 0.5), 8_000, 100);
         let off = peak(out.iter().zip(&sine(3_000.0, RATE, 0.5)).map(|(x, y)| x - y));
         assert!(off < 5e-5, "{off}");

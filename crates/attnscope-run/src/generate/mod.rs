@@ -1,70 +1,78 @@
 //! From a source to a sentence: greedy and beam search over a decoder, by the model's own settings.
 
-mod decode;
+mod ahead;
 mod rules;
 mod search;
 mod settings;
 mod speech;
 mod watch;
 
-use attnscope_graph::{Model, Side};
+use attnscope_graph::Side;
 
 use crate::error::RunError;
+use crate::executor::{Decode, Session};
 use crate::input::{Features, Input, InputError, Rows, Sequence, check_rows};
-use crate::native::Native;
-use crate::weights::Weights;
+use crate::limits::Counted;
+use crate::source::SourceTensors;
 
-pub use decode::{Decode, Uncached};
 pub use rules::{Ruled, Rules, Times, TokenRules};
 pub use search::{EarlyStopping, Hypothesis, Search};
 pub use settings::{Limit, MOST_BEAMS, Settings, SettingsError, USUAL_NEW};
-pub use speech::{Heard, SILENCE, Segment, Speech, Spoken, Task, UNSURE};
+pub use speech::{SILENCE, Segment, Speech, SpeechDetection, Task, Transcription, UNSURE};
 pub use watch::Watched;
 use watch::in_row;
 
 /// Sentences that are decoded together.
 const BATCH: usize = 32;
 
-/// A model that generates.
+/// How sentences are generated.
 #[derive(Debug, Clone, Copy)]
 pub struct Generator<'a> {
-    /// The model.
-    pub model: &'a Model,
-    /// Its weights.
-    pub weights: &'a Weights,
+    /// The tensors of the source, where it was run before.
+    pub source: Option<&'a SourceTensors>,
     /// How it is decoded.
     pub settings: &'a Settings,
 }
 
 impl<'a> Generator<'a> {
-    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds; none where there is
-    /// no room for a token.
+    /// Generates by these settings.
+    pub fn new(settings: &'a Settings) -> Self {
+        Self { source: None, settings }
+    }
+
+    /// Generates from each sentence: the best beams, best first, or the one that greedy search finds; none where the limit
+    /// allows no token.
     ///
     /// # Errors
-    /// When a sentence does not fit the model, nothing says how the decoder begins, a logit is not a number, or the
-    /// rules leave no token.
+    /// When a sentence does not fit the model, nothing says how the decoder begins, a logit is NaN or +∞, or the rules leave no
+    /// token.
     pub fn from_tokens(
         &self,
-        native: &mut Native,
+        session: &mut dyn Session,
         sources: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        check_rows(self.model, Side::Source, sources)?;
+        let prepared = session.prepared();
+        let model = prepared.model();
+        check_rows(model, Side::Source, sources)?;
         if let Some(empty) = sources.iter().position(Vec::is_empty) {
             return Err(InputError::Empty { row: empty }.into());
         }
         let together = if self.settings.beams > 1 { 1 } else { BATCH };
-        // Sentences of like length, so that little is padding.
+        // Sentences of similar length, so that there is little padding.
         let mut order: Vec<usize> = (0..sources.len()).collect();
         order.sort_by_key(|&i| sources[i].len());
         let mut made = vec![Vec::new(); sources.len()];
+        let mut done = 0;
         for batch in order.chunks(together) {
             let rows: Vec<Vec<u32>> = batch.iter().map(|&i| sources[i].clone()).collect();
             let source = Sequence::Tokens(Rows::new(&rows, self.settings.pad));
             let of_all = |row: usize| batch.get(row).copied().unwrap_or(row);
-            let written = self.batch(native, source, &rows).map_err(|e| in_row(self.model, e, of_all))?;
+            let written = self.batch(session, source, &rows).map_err(|e| in_row(model, e, of_all))?;
             for (&i, hypotheses) in batch.iter().zip(written) {
                 made[i] = hypotheses;
             }
+            done += batch.len();
+            prepared.limits().progress.tell(Counted::Decoded, done, sources.len());
         }
         Ok(made)
     }
@@ -75,62 +83,70 @@ impl<'a> Generator<'a> {
     /// As [`Generator::from_tokens`].
     pub fn from_features(
         &self,
-        native: &mut Native,
+        session: &mut dyn Session,
         features: &Features,
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
         let all = Sequence::Features(features.clone());
         if self.settings.beams == 1 {
-            return self.batch(native, all, &[]);
+            return self.batch(session, all, &[]);
         }
+        let prepared = session.prepared();
         let mut made = Vec::new();
         for row in 0..features.batch {
-            let one = self.batch(native, all.select(&[row]), &[]);
-            made.extend(one.map_err(|e| in_row(self.model, e, |_| row))?);
+            let one = self.batch(session, all.select(&[row]), &[]);
+            made.extend(one.map_err(|e| in_row(prepared.model(), e, |_| row))?);
         }
         Ok(made)
     }
 
     fn batch(
         &self,
-        native: &mut Native,
+        session: &mut dyn Session,
         source: Sequence,
         rows: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
+        if self.settings.start.is_empty() {
+            return Err(RunError::NoStart { family: session.prepared().model().family.title });
+        }
         let batch = source.batch();
         let given = Input::of(Side::Source, source);
-        let mut decode = Watched::new(native, self.model, self.weights, given)?;
+        let mut decode = Watched::new(session, given, self.source)?;
         self.search(&mut decode, batch, rows)
     }
 
     /// Continues each prompt, for a decoder that reads nothing else.
     ///
     /// # Errors
-    /// When a prompt does not fit the model, a logit is not a number, or the rules leave no token.
+    /// When a prompt does not fit the model, a logit is NaN or +∞, or the rules leave no token.
     pub fn from_prompts(
         &self,
-        native: &mut Native,
+        session: &mut dyn Session,
         prompts: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        check_rows(self.model, Side::Target, prompts)?;
+        let prepared = session.prepared();
+        let model = prepared.model();
+        check_rows(model, Side::Target, prompts)?;
         if let Some(empty) = prompts.iter().position(Vec::is_empty) {
             return Err(InputError::Empty { row: empty }.into());
         }
         let together = if self.settings.beams > 1 { 1 } else { BATCH };
-        // Prompts of one length go together: nothing is padded.
+        // Prompts of the same length form a batch, so that nothing is padded.
         let mut order: Vec<usize> = (0..prompts.len()).collect();
         order.sort_by_key(|&i| prompts[i].len());
         let mut made = vec![Vec::new(); prompts.len()];
+        let mut done = 0;
         for same in order.chunk_by(|&a, &b| prompts[a].len() == prompts[b].len()) {
             for batch in same.chunks(together) {
                 let starts: Vec<Vec<u32>> = batch.iter().map(|&i| prompts[i].clone()).collect();
                 let of_all = |row: usize| batch.get(row).copied().unwrap_or(row);
                 let given = Input::empty(batch.len());
-                let mut decode = Watched::new(native, self.model, self.weights, given)?;
+                let mut decode = Watched::new(session, given, self.source)?;
                 let written = self.search_from(&mut decode, &starts, &[]);
-                for (&i, hypotheses) in batch.iter().zip(written.map_err(|e| in_row(self.model, e, of_all))?)
-                {
+                for (&i, hypotheses) in batch.iter().zip(written.map_err(|e| in_row(model, e, of_all))?) {
                     made[i] = hypotheses;
                 }
+                done += batch.len();
+                prepared.limits().progress.tell(Counted::Decoded, done, prompts.len());
             }
         }
         Ok(made)
@@ -147,13 +163,10 @@ impl<'a> Generator<'a> {
         batch: usize,
         rows: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>, RunError> {
-        if self.settings.start.is_empty() {
-            return Err(RunError::NoStart { family: self.model.family.title });
-        }
         self.search_from(decode, &vec![self.settings.start.clone(); batch], rows)
     }
 
-    /// The same where each row begins with tokens of its own, as many as the others.
+    /// The same where rows begin with different tokens, equally many in each.
     fn search_from(
         &self,
         decode: &mut dyn Decode,
@@ -183,7 +196,7 @@ impl<'a> Generator<'a> {
             made.into_iter().map(|one| vec![one]).collect()
         };
         if !settings.rules.forced_end.is_empty() {
-            // An end that is forced at the last place is the limit's doing.
+            // An end that is forced at the last position comes from the limit.
             let forced = |one: &&mut Hypothesis| started + one.tokens.len() >= max_length;
             made.iter_mut().flatten().filter(forced).for_each(|one| one.ended = false);
         }

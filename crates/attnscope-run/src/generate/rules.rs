@@ -1,8 +1,8 @@
-//! What a token may not be, as Hugging Face's settings ask: each rule changes the scores of the next token.
+//! Rules that exclude tokens, as in Hugging Face's settings: each changes the scores of the next token.
 
-/// Rules over the next token's scores. What is ruled out becomes −∞.
+/// Rules over the next token's scores. The score of an excluded token becomes −∞.
 pub trait Rules {
-    /// Changes the scores of what may follow `history` (with what the decoder began with) in sentence `row`.
+    /// Changes the scores of the token after `history` (including what the decoder began with) in sentence `row`.
     fn apply(&self, row: usize, history: &[u32], scores: &mut [f32]);
 }
 
@@ -14,13 +14,13 @@ impl Rules for () {
 /// The rules of `generation_config.json`, in the order in which Hugging Face applies them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TokenRules {
-    /// Scores of tokens that were there before are divided by this, or multiplied if they are negative.
+    /// Scores of tokens that have occurred are divided by this, or multiplied if they are negative.
     pub repetition_penalty: Option<f32>,
     /// No run of so many tokens twice.
     pub no_repeat_ngram: usize,
-    /// No run of so many tokens that is in the source.
+    /// No run of so many tokens that occurs in the source.
     pub source_no_repeat_ngram: usize,
-    /// Runs of tokens that may not come.
+    /// Runs of tokens that are excluded.
     pub bad_words: Vec<Vec<u32>>,
     /// No end before so many tokens, what the decoder began with included.
     pub min_length: usize,
@@ -28,28 +28,28 @@ pub struct TokenRules {
     pub min_new: usize,
     /// The token that follows a start of one.
     pub forced_first: Option<u32>,
-    /// The tokens that are left at the last place.
+    /// The tokens that are allowed at the last position.
     pub forced_end: Vec<u32>,
-    /// Tokens that never come.
+    /// Tokens that are always excluded.
     pub suppressed: Vec<u32>,
-    /// Tokens that do not come first.
+    /// Tokens that are excluded at the first position.
     pub suppressed_first: Vec<u32>,
-    /// How times stand in a transcript, where it is to have any.
+    /// The rules of timestamps, where the transcript has them.
     pub times: Option<Times>,
-    /// Scores are normalised once more at the end.
+    /// Scores are normalised again at the end.
     pub renormalise: bool,
 }
 
-/// Where Whisper's tokens of times may stand: in pairs around what is said, never going back, first of all one.
+/// The rules of Whisper's timestamp tokens: they come in pairs around text, never decrease, and a transcript begins with one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// The token of 0.00 s; the others follow it, 0.02 s apart, to the end of the vocabulary.
     pub first: u32,
     /// The token that ends a transcript; text is before it.
     pub end: u32,
-    /// The token that says that no times are wanted.
+    /// The token that turns timestamps off.
     pub none: u32,
-    /// How many steps the first time may be after 0.
+    /// How many steps after 0 the first timestamp may be.
     pub latest_start: u32,
 }
 
@@ -79,7 +79,7 @@ impl Rules for Ruled<'_> {
         ban(scores, repeats(rules.source_no_repeat_ngram, source, history));
         for word in &rules.bad_words {
             let Some((&last, before)) = word.split_last() else { continue };
-            // An end is no bad word, whatever the list says.
+            // An end token is never excluded as a bad word.
             let is_end = before.is_empty() && self.ends.contains(&last);
             if !is_end && history.ends_with(before) {
                 ban(scores, [last]);
@@ -122,14 +122,14 @@ impl Times {
         let after_time = made.last().is_some_and(is_time);
         let after_pair = after_time && made.iter().nth_back(1).is_none_or(is_time);
         match (after_time, after_pair) {
-            // Something is said between two pairs.
+            // There must be text between two pairs.
             (true, true) => close(first..all),
-            // An end of speech stands before a beginning, or before the end of all.
+            // After the end time of a segment comes a start time or the end token.
             (true, false) => close(0..end),
             _ => {}
         }
         if let Some(&latest) = made.iter().rev().find(|id| is_time(id)) {
-            // What is said takes time; the beginning after an end may be the same.
+            // A segment takes time, so its end is later than its start; the next start may equal that end.
             let open = if after_time && !after_pair { latest } else { latest + 1 };
             close(first..open as usize);
         }
@@ -137,7 +137,7 @@ impl Times {
             close(0..first);
             close(first + self.latest_start as usize + 1..all);
         }
-        // Where some time is likelier than any one word, it is a time.
+        // If all timestamps together are more likely than any single text token, the token must be a timestamp.
         let (text, times) = scores.split_at_mut(first.min(all));
         let word = text.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         if log_sum(times) > f64::from(word) {
@@ -157,7 +157,7 @@ fn penalise(penalty: f32, history: &[u32], scores: &mut [f32]) {
     }
 }
 
-/// The tokens that would make a run of `n` of `text` come once more after `history`.
+/// The tokens that would repeat a run of `n` tokens of `text` after `history`.
 fn repeats<'t>(n: usize, text: &'t [u32], history: &'t [u32]) -> impl Iterator<Item = u32> + 't {
     let before = n.checked_sub(1).and_then(|len| history.len().checked_sub(len)).map(|at| &history[at..]);
     let runs = before.map(|before| (before, text.windows(n)));
@@ -165,7 +165,7 @@ fn repeats<'t>(n: usize, text: &'t [u32], history: &'t [u32]) -> impl Iterator<I
         .flat_map(|(before, runs)| runs.filter_map(move |run| run.strip_prefix(before)?.first().copied()))
 }
 
-/// Ids beyond the vocabulary have no score to change.
+/// Ids beyond the vocabulary have no score.
 pub(crate) fn ban(scores: &mut [f32], tokens: impl IntoIterator<Item = u32>) {
     for id in tokens {
         if let Some(score) = scores.get_mut(id as usize) {
@@ -174,7 +174,7 @@ pub(crate) fn ban(scores: &mut [f32], tokens: impl IntoIterator<Item = u32>) {
     }
 }
 
-/// Leaves these tokens, each with a log-probability of 0.
+/// Excludes all tokens but these, each of which gets a log-probability of 0.
 fn force(tokens: &[u32], scores: &mut [f32]) {
     scores.fill(f32::NEG_INFINITY);
     for &id in tokens {
@@ -184,7 +184,7 @@ fn force(tokens: &[u32], scores: &mut [f32]) {
     }
 }
 
-/// Log-probabilities in the place of scores. Where every score is −∞, so it stays.
+/// Turns scores into log-probabilities. If every score is −∞, nothing changes.
 pub(crate) fn normalise(scores: &mut [f32]) {
     let total = log_sum(scores);
     if total > f64::NEG_INFINITY {
@@ -206,10 +206,10 @@ pub(crate) fn log_sum(scores: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Words 0 to 3, end 4, the sign that no times are wanted 5, times 6 to 11.
+    /// Text tokens 0 to 3, end 4, the token that turns timestamps off 5, timestamps 6 to 11.
     const TIMES: Times = Times { first: 6, end: 4, none: 5, latest_start: 2 };
 
-    /// What may follow, where every word is likelier than all times together.
+    /// Which tokens are allowed, where every text token is likelier than all timestamps together.
     fn open(made: &[u32]) -> Vec<usize> {
         let mut scores = [9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         TIMES.apply(made, &mut scores);

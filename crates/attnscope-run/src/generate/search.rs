@@ -1,9 +1,9 @@
 //! Greedy and beam search, as Hugging Face's `generate` does them.
 
-use super::decode::Decode;
 use super::rules::{Rules, log_sum, normalise};
 use super::watch::is_fatal;
 use crate::error::RunError;
+use crate::executor::Decode;
 
 /// When a beam search may stop before its limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Search<'a> {
     pub ends: &'a [u32],
     /// How long a sentence may become, with what the decoder began with.
     pub max_length: usize,
-    /// What tokens may not be.
+    /// Which tokens are excluded.
     pub rules: &'a dyn Rules,
 }
 
@@ -43,16 +43,16 @@ pub struct Hypothesis {
     pub log_probs: Vec<f64>,
     /// Their sum over (number of tokens)^`length_penalty`.
     pub score: f64,
-    /// Whether it ended by itself; else the limit was reached, even if the last token is an end that was forced there.
+    /// Whether it ended by itself; else it reached the limit, even if the last token is an end that was forced there.
     pub ended: bool,
 }
 
 impl Search<'_> {
-    /// Takes the likeliest token at each step, for a batch of sentences that begin alike long. Sentences that have
-    /// ended leave the batch. Where there is no room for a token, all are empty.
+    /// Takes the likeliest token at each step, for a batch of sentences whose starts have the same length. Sentences that have
+    /// ended leave the batch. Where the limit allows no token, all are empty.
     ///
     /// # Errors
-    /// When the decoder fails, a logit is not a number, or the rules leave no token.
+    /// When the decoder fails, a logit is NaN or +∞, or the rules leave no token.
     pub fn greedy(&self, decode: &mut dyn Decode, start: &[Vec<u32>]) -> Result<Vec<Hypothesis>, RunError> {
         let length = start.first().map_or(0, Vec::len);
         let mut made: Vec<Running> = start.iter().map(|row| Running::new(row)).collect();
@@ -84,8 +84,8 @@ impl Search<'_> {
         Ok(made.into_iter().map(|running| self.finish(running, length)).collect())
     }
 
-    /// Follows the best beginnings of one sentence, and gives the best whole ones, best first. Where there is no room for
-    /// a token, there are none.
+    /// Follows the best beams of one sentence, and returns the best finished ones, best first; none where the limit allows no
+    /// token.
     ///
     /// # Errors
     /// As [`Search::greedy`].
@@ -95,7 +95,7 @@ impl Search<'_> {
         let mut next = vec![start.to_vec()];
         let mut scores = Vec::new();
         for step in start.len()..self.max_length {
-            // Enough that beams are left to go on with when every one of them could end.
+            // Enough candidates that beams remain even if every one of them ends.
             let mut top = Top::new(self.ends.len().max(1).saturating_add(1).saturating_mul(self.beams));
             let logits = decode.advance(&next)?;
             let vocabulary = logits.len() / running.len().max(1);
@@ -137,7 +137,7 @@ impl Search<'_> {
         Ok(finished)
     }
 
-    /// Whether what is running, `best` the best of it after `made` tokens, need not be followed any further.
+    /// Whether the search can stop: `best` is the best running beam after `made` tokens.
     fn is_settled(&self, finished: &[Hypothesis], best: f64, made: usize, started: usize) -> bool {
         let Some(worst) = finished.last().filter(|_| finished.len() >= self.beams) else { return false };
         let length = match self.early_stopping {
@@ -157,7 +157,7 @@ impl Search<'_> {
     }
 }
 
-/// A sentence that is being made.
+/// A sentence that is being generated.
 struct Running {
     /// With what the decoder began with.
     history: Vec<u32>,
@@ -188,7 +188,7 @@ impl Running {
     }
 }
 
-/// A token that a beam could go on with.
+/// A token with which a beam could continue.
 #[derive(Clone, Copy)]
 struct Candidate {
     beam: usize,
@@ -197,7 +197,7 @@ struct Candidate {
     sum: f64,
 }
 
-/// The best candidates, best first; the earlier of two alike.
+/// The best candidates, best first; of equal ones the earlier.
 struct Top(Vec<Candidate>, usize);
 
 impl Top {
@@ -216,7 +216,7 @@ impl Top {
     }
 }
 
-/// The highest score and its token; the first of two alike. None where everything is ruled out.
+/// The highest score and its token; the first of two equal ones. None where every token is excluded.
 pub(crate) fn best(scores: &[f32]) -> Option<(u32, f32)> {
     let mut best = None;
     let mut most = f32::NEG_INFINITY;
@@ -228,7 +228,7 @@ pub(crate) fn best(scores: &[f32]) -> Option<(u32, f32)> {
     best
 }
 
-/// A choice among scores of which one is not a number would be no choice.
+/// A NaN or +∞ among the scores makes every choice meaningless.
 fn check(logits: &[f32], row: usize, step: usize) -> Result<(), RunError> {
     let Some(token) = logits.iter().position(|x| is_fatal(*x)) else { return Ok(()) };
     let at = vec![row, step.saturating_sub(1), token];

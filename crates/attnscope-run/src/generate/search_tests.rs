@@ -26,7 +26,7 @@ impl Decode for Fixed {
     }
 }
 
-/// Rules everything out once so many tokens are there.
+/// Excludes every token after so many tokens.
 struct Nothing(usize);
 
 impl Rules for Nothing {

@@ -1,26 +1,27 @@
-//! How a model wants to be decoded: generation_config.json and config.json, read as Hugging Face reads them.
+//! How a model generates: generation_config.json and config.json, read as Hugging Face reads them.
 
 use attnscope_checkpoint::Config;
+use attnscope_checkpoint::Remedy;
 use attnscope_graph::{Model, Side, token_keys};
 use serde_json::Value;
 
 use super::rules::TokenRules;
 use super::search::EarlyStopping;
-use crate::input::{Shift, ShiftError, pad_token, position_room, token_ids};
+use crate::input::{Shift, ShiftError, pad_token, position_limit, token_ids};
 
-/// Where nobody says how long a sentence may become. (Hugging Face stops after 20 tokens, in the middle of a sentence.)
+/// The length limit where none is given. (Hugging Face's is 20 tokens, often in the middle of a sentence.)
 pub const USUAL_NEW: usize = 256;
 
-/// Longer than any sentence, and short enough to end.
+/// Longer than any sentence, but short enough that generation ends.
 const MOST_TOKENS: usize = 1 << 16;
 
-/// Tokens of all beams together that a document can ask for: what a file says must end while somebody waits.
+/// The most tokens, over all beams, that a document can ask for, so that generation ends in reasonable time.
 const MOST_SAID: usize = 1 << 14;
 
-/// More beams than anybody follows.
+/// More beams than are useful.
 pub const MOST_BEAMS: usize = 1024;
 
-/// The document whose word on generation is final where it is there.
+/// The document that alone decides about generation, if it exists.
 const GENERATION: &str = "generation_config.json";
 
 /// How a model is decoded.
@@ -42,9 +43,9 @@ pub struct Settings {
     pub limit: Limit,
     /// Positions that the decoder has, where that is a number.
     pub positions: Option<usize>,
-    /// What tokens may not be.
+    /// Which tokens are excluded.
     pub rules: TokenRules,
-    /// What the documents ask for and is not done, in words.
+    /// Settings of the documents that are not applied, in words.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +54,7 @@ pub struct Settings {
 pub enum Limit {
     /// So many new tokens.
     New(usize),
-    /// So many tokens with what the decoder began with.
+    /// So many tokens, including what the decoder began with.
     Total(usize),
 }
 
@@ -88,11 +89,11 @@ impl SettingsError {
         Self::Wrong { document: document.into(), key: key.into(), expected, found: shown }
     }
 
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
-            Self::Wrong { document, key, .. } => format!("correct {key} in {document}, or remove it"),
-            Self::Token(error) => error.help(),
+            Self::Wrong { document, key, .. } => format!("correct {key} in {document}, or remove it").into(),
+            Self::Token(error) => error.remedy(),
         }
     }
 }
@@ -140,7 +141,7 @@ impl Settings {
             length_penalty: documents.number("length_penalty")?.unwrap_or(1.0),
             early_stopping,
             limit,
-            positions: position_room(model, Side::Target),
+            positions: position_limit(model, Side::Target),
             rules: rules(&documents)?,
             notes: documents.unsupported().chain(documents.out_of_bounds(beams)).collect(),
         })
@@ -164,9 +165,9 @@ fn start(model: &Model, documents: &Documents<'_>) -> Result<Vec<u32>, SettingsE
     }
     let first = match Shift::of(model, &[]) {
         Ok(Shift::Start(first)) => Some(first),
-        // As Hugging Face does where nothing else is said.
+        // Hugging Face's default.
         Ok(Shift::WrapLast { .. }) => documents.tokens("bos_token_id", true)?.first().copied(),
-        // A caller may know better.
+        // The caller may give it.
         Ok(Shift::AsIs | Shift::Prompt(_))
         | Err(ShiftError::NoStart { .. } | ShiftError::NoPrompt { .. }) => None,
         Err(error) => return Err(error.into()),
@@ -194,14 +195,14 @@ fn rules(documents: &Documents<'_>) -> Result<TokenRules, SettingsError> {
     })
 }
 
-/// The documents that speak of generation: generation_config.json alone, or where there is none, the others.
+/// The documents about generation: generation_config.json alone, or where there is none, the others.
 struct Documents<'a> {
     said: Vec<&'a Config>,
-    /// All of them, for token ids, which an older file keeps elsewhere.
+    /// All documents, for token ids, which older models keep in another document.
     all: Vec<&'a Config>,
 }
 
-/// Settings that ask for something else than greedy or beam search, with the value that asks for nothing.
+/// Settings that ask for something else than greedy or beam search, with the value that turns them off.
 const UNSUPPORTED: [(&str, &str, &str); 14] = [
     ("do_sample", "false", "sampling is not done: the likeliest token is taken"),
     ("num_beam_groups", "1", "groups of beams are not kept apart"),
@@ -250,7 +251,7 @@ impl<'a> Documents<'a> {
         value.as_bool().ok_or_else(|| SettingsError::wrong(document, key, "true or false", value))
     }
 
-    /// One token id or a list of them. `anywhere`: also where generation is not spoken of.
+    /// One token id or a list of them. `anywhere`: also in documents that are not about generation.
     fn tokens(&self, name: &'static str, anywhere: bool) -> Result<Vec<u32>, SettingsError> {
         let among = if anywhere { &self.all } else { &self.said };
         let said = token_keys(name).into_iter().find_map(|key| Some((key, find(among, key)?)));
@@ -264,7 +265,7 @@ impl<'a> Documents<'a> {
         words.ok_or_else(|| SettingsError::wrong(document, key, "lists of token ids", value))
     }
 
-    /// What is asked for and not done.
+    /// The settings that are not applied.
     fn unsupported(&self) -> impl Iterator<Item = String> {
         let asks = |value: &Value, nothing: &str| match value {
             Value::Bool(asks) => *asks,
@@ -278,16 +279,16 @@ impl<'a> Documents<'a> {
         })
     }
 
-    /// Numbers with which nothing would be done, or without end.
+    /// Numbers that would generate nothing, or without end.
     fn out_of_bounds(&self, followed: usize) -> impl Iterator<Item = String> {
         let beams = format!("fewer than 1 or more than {MOST_BEAMS} beams are not followed");
         let most = MOST_SAID / followed;
         let s = if followed == 1 { "" } else { "s" };
         let tokens = format!(
-            "with {followed} beam{s}, sentences of more than {most} tokens are written only if --max-length says so"
+            "with {followed} beam{s}, sentences of more than {most} tokens are generated only with --max-length"
         );
         let penalty = "a penalty that is not positive is not applied".to_owned();
-        // Many beams shorten the usual length, too, where no other is said.
+        // Many beams also shorten the default length.
         let is_said = ["max_new_tokens", "max_length"].iter().any(|key| self.get(key).is_some());
         let at_usual = if is_said { f64::MAX } else { (MOST_SAID / USUAL_NEW) as f64 };
         let bounds = [

@@ -1,29 +1,29 @@
-//! What Whisper's special tokens are for: how the decoder begins, what it may not write, what it hears.
+//! Whisper's special tokens: how the decoder begins, which tokens are excluded, and which language is detected.
 
 use std::ops::Range;
 
 use attnscope_checkpoint::Config;
 use attnscope_graph::{Dim, Model, Side};
 
-use super::decode::{Ahead, Decode};
+use super::ahead::Ahead;
 use super::rules::log_sum;
 use super::search::best;
 use super::watch::in_row;
 use super::{Generator, Hypothesis, Limit, Settings, Times, Watched};
 use crate::audio::POSITION_SECONDS;
 use crate::error::RunError;
+use crate::executor::{Decode, Session};
 use crate::input::{Features, Input, Sequence};
-use crate::native::Native;
 use crate::token::whisper::MULTILINGUAL_ROWS;
 use crate::token::{TokenError, Tokenizer};
 
-/// What is done with what is said.
+/// What is done with the speech.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Task {
-    /// It is written down.
+    /// It is transcribed.
     #[default]
     Transcribe,
-    /// It is written in English.
+    /// It is translated into English.
     Translate,
 }
 
@@ -32,7 +32,7 @@ pub enum Task {
 pub struct Speech {
     start: u32,
     end: u32,
-    /// The tokens of the languages; none where the model knows English only.
+    /// The tokens of the languages; none for an English-only model.
     languages: Range<u32>,
     transcribe: u32,
     translate: u32,
@@ -40,16 +40,16 @@ pub struct Speech {
     /// The token of 0.00 s.
     first_time: Option<u32>,
     no_speech: Option<u32>,
-    /// Others that are no text.
+    /// Other special tokens.
     marks: Vec<u32>,
 }
 
-/// What the first step of the decoder says of a recording.
+/// What the logits of the first decoding step say about a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Heard {
-    /// The language and its probability among languages; its probability is absent where the caller named it.
+pub struct SpeechDetection {
+    /// The language and its probability among languages; the probability is absent where the caller named the language.
     pub language: Option<(u32, Option<f64>)>,
-    /// The probability that nothing is said.
+    /// The no-speech probability.
     pub no_speech: Option<f64>,
 }
 
@@ -64,30 +64,30 @@ pub struct Segment {
     pub tokens: Range<usize>,
 }
 
-/// What was written down of one recording.
+/// The transcript of one recording.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spoken {
+pub struct Transcription {
     /// What the decoder began with.
     pub start: Vec<u32>,
-    /// What was heard before anything was written.
-    pub heard: Heard,
+    /// The language and the no-speech probability, from the first step.
+    pub detection: SpeechDetection,
     /// The best beams, best first, or what greedy search found.
     pub hypotheses: Vec<Hypothesis>,
 }
 
-/// OpenAI's thresholds: a recording is taken for silent when it is likelier than this that nothing is said, …
+/// OpenAI's thresholds: a recording counts as silent when its no-speech probability is above this, …
 pub const SILENCE: f64 = 0.6;
-/// … and what was written is less likely than this, the mean log-probability of a token.
+/// … and the mean log-probability of the generated tokens is below this.
 pub const UNSURE: f64 = -1.0;
 
-/// What people do not say: brackets, notes and the like, as OpenAI lists them. Those of the second list go with
-/// whatever token they begin with.
+/// Tokens that are not speech: brackets, notes and the like, as OpenAI lists them. Those of the second list are excluded
+/// together with every token that begins with them.
 const UNSPOKEN: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 << >> <<< >>> -- --- -( -[ (' (\" \
                         (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
 const MUSIC: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
 
 impl Speech {
-    /// What a tokenizer's special tokens are, if it is a Whisper model's.
+    /// The special tokens of a tokenizer, if it is a Whisper model's.
     pub fn of(model: &Model, configs: &[Config], tokenizer: &Tokenizer) -> Option<Self> {
         let id = |name: &str| tokenizer.id(&format!("<|{name}|>"));
         let (start, translate) = (id("startoftranscript")?, id("translate")?);
@@ -102,7 +102,7 @@ impl Speech {
             translate,
             no_times: id("notimestamps")?,
             first_time: id("0.00"),
-            // Hugging Face's older files call it otherwise.
+            // It has another name in Hugging Face's older files.
             no_speech: id("nospeech").or_else(|| id("nocaptions")),
             marks: ["startofprev", "startoflm"].into_iter().filter_map(id).collect(),
         })
@@ -139,7 +139,7 @@ impl Speech {
     }
 
     /// What the decoder begins with: the start, for a model of many languages the language (English where none is known)
-    /// and the task, and, if so, that no times are wanted.
+    /// and the task, and the token that turns timestamps off, where they are off.
     pub fn prompt(&self, language: Option<u32>, task: Task, times: bool) -> Vec<u32> {
         let task = match task {
             Task::Transcribe => self.transcribe,
@@ -151,14 +151,14 @@ impl Speech {
         [vec![self.start], middle, no_times].concat()
     }
 
-    /// The rules of times, where the model has tokens for them. The first is within a second.
+    /// The timestamp rules, where the model has timestamp tokens. The first is within a second.
     pub fn times(&self) -> Option<Times> {
         let latest_start = (1.0 / POSITION_SECONDS).round() as u32;
         Some(Times { first: self.first_time?, end: self.end, none: self.no_times, latest_start })
     }
 
-    /// The segments of a transcript with times, and the time at which the next window is to begin: where the last whole
-    /// segment ends if another has begun after it, else at the end of the window. Times are seconds of the window, which
+    /// The segments of a transcript with times, and the time at which the next window begins: the end of the last complete
+    /// segment if another has begun after it, else the end of the window. Times are seconds of the window, which
     /// is `duration` long.
     pub fn segments(&self, tokens: &[u32], duration: f64) -> (Vec<Segment>, f64) {
         let Some(first) = self.first_time else { return (Vec::new(), duration) };
@@ -189,8 +189,8 @@ impl Speech {
         (starts.zip(ends.iter().copied()).map(segment).collect(), next)
     }
 
-    /// Settings for a model of which no document says how it is decoded: as OpenAI's `decode` does without times.
-    /// What a document does say stands.
+    /// Settings for a model without a document about generation: those of OpenAI's `decode` without timestamps. Settings of a
+    /// document are kept.
     ///
     /// # Errors
     /// When the tokenizer cannot read the signs that are ruled out.
@@ -219,9 +219,9 @@ impl Speech {
         Ok(())
     }
 
-    /// The tokens that are never written.
+    /// The tokens that are never generated.
     fn unspoken(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, TokenError> {
-        // A hyphen or a quote may stand within a word, and does not begin one.
+        // A hyphen or a quote may occur within a word, but does not begin one.
         let mut ids = vec![];
         for sign in [" -", " '"] {
             ids.extend(plain(tokenizer, sign)?.first());
@@ -242,7 +242,7 @@ impl Speech {
     }
 
     /// What the logits after the start token say.
-    fn hear(&self, logits: &[f32], asked: Option<u32>) -> Heard {
+    fn detect(&self, logits: &[f32], asked: Option<u32>) -> SpeechDetection {
         let total = log_sum(logits);
         let no_speech = self.no_speech.and_then(|id| logits.get(id as usize));
         let known = self.languages.start as usize..self.languages.end as usize;
@@ -251,15 +251,15 @@ impl Speech {
             let probability = (f64::from(logit) - log_sum(languages)).exp();
             (self.languages.start + nth, Some(probability))
         });
-        Heard {
+        SpeechDetection {
             language: asked.map(|id| (id, None)).or(likeliest),
             no_speech: no_speech.map(|&logit| (f64::from(logit) - total).exp()),
         }
     }
 }
 
-impl Heard {
-    /// Whether nothing was said, judged as OpenAI does by what was written all the same.
+impl SpeechDetection {
+    /// Whether the recording is silent, by OpenAI's rule: the no-speech probability, and how likely the generated tokens are.
     pub fn is_silence(&self, written: &Hypothesis) -> bool {
         let mean = written.log_probs.iter().sum::<f64>() / written.log_probs.len().max(1) as f64;
         self.no_speech.is_some_and(|p| p > SILENCE) && mean < UNSURE
@@ -267,47 +267,47 @@ impl Heard {
 }
 
 impl Generator<'_> {
-    /// Writes down each recording of a batch: hears in which language something is said, if the caller does not know, and
-    /// goes on from there.
+    /// Transcribes each recording of a batch. Detects the language first, if the caller does not give it.
     ///
     /// # Errors
     /// As [`Generator::from_tokens`].
     pub fn from_speech(
         &self,
-        native: &mut Native,
+        session: &mut dyn Session,
         features: &Features,
         speech: &Speech,
         language: Option<u32>,
         task: Task,
-    ) -> Result<Vec<Spoken>, RunError> {
+    ) -> Result<Vec<Transcription>, RunError> {
         let all = Sequence::Features(features.clone());
+        let prepared = session.prepared();
         let mut made = Vec::new();
         for row in 0..features.batch {
-            let one = self.one_recording(native, all.select(&[row]), speech, language, task);
-            made.push(one.map_err(|e| in_row(self.model, e, |_| row))?);
+            let one = self.one_recording(session, all.select(&[row]), speech, language, task);
+            made.push(one.map_err(|e| in_row(prepared.model(), e, |_| row))?);
         }
         Ok(made)
     }
 
     fn one_recording(
         &self,
-        native: &mut Native,
+        session: &mut dyn Session,
         source: Sequence,
         speech: &Speech,
         language: Option<u32>,
         task: Task,
-    ) -> Result<Spoken, RunError> {
-        let mut decode = Watched::new(native, self.model, self.weights, Input::of(Side::Source, source))?;
+    ) -> Result<Transcription, RunError> {
+        let mut decode = Watched::new(session, Input::of(Side::Source, source), self.source)?;
         let logits = decode.advance(&[vec![speech.start]])?.to_vec();
-        let heard = speech.hear(&logits, language);
+        let detection = speech.detect(&logits, language);
         let times = self.settings.rules.times.is_some();
-        let start = speech.prompt(heard.language.map(|(id, _)| id), task, times);
+        let start = speech.prompt(detection.language.map(|(id, _)| id), task, times);
         let settings = Settings { start, ..self.settings.clone() };
         let generator = Generator { settings: &settings, ..*self };
         let mut ahead = Ahead { inner: &mut decode, read: 1, logits };
         let made = generator.search(&mut ahead, 1, &[])?;
         let hypotheses = made.into_iter().next().unwrap_or_default();
-        Ok(Spoken { start: settings.start, heard, hypotheses })
+        Ok(Transcription { start: settings.start, detection, hypotheses })
     }
 }
 
@@ -345,17 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn the_likeliest_language_is_heard_and_no_other_token() {
+    fn the_likeliest_language_is_detected_and_no_other_token() {
         let logits = [9.0, 9.0, 0.0, 2.0, 1.0, 9.0, 9.0, 3.0, 9.0];
-        let heard = speech(2..5).hear(&logits, None);
-        let (language, probability) = heard.language.unwrap();
+        let detection = speech(2..5).detect(&logits, None);
+        let (language, probability) = detection.language.unwrap();
         assert_eq!(language, 3);
         // e² / (1 + e² + e)
         assert!((probability.unwrap() - 0.665_241).abs() < 1e-6);
         let total: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
-        assert!((heard.no_speech.unwrap() - 3f64.exp() / total).abs() < 1e-9);
-        assert_eq!(speech(2..5).hear(&logits, Some(2)).language, Some((2, None)));
-        assert_eq!(speech(0..0).hear(&logits, None).language, None);
+        assert!((detection.no_speech.unwrap() - 3f64.exp() / total).abs() < 1e-9);
+        assert_eq!(speech(2..5).detect(&logits, Some(2)).language, Some((2, None)));
+        assert_eq!(speech(0..0).detect(&logits, None).language, None);
     }
 
     #[test]
@@ -386,10 +386,10 @@ mod tests {
             score: log_prob,
             ended: true,
         };
-        let heard = |p| Heard { language: None, no_speech: Some(p) };
-        assert!(heard(0.7).is_silence(&written(-1.5)));
-        assert!(!heard(0.7).is_silence(&written(-0.5)));
-        assert!(!heard(0.5).is_silence(&written(-1.5)));
-        assert!(!Heard::default().is_silence(&written(-1.5)));
+        let detection = |p| SpeechDetection { language: None, no_speech: Some(p) };
+        assert!(detection(0.7).is_silence(&written(-1.5)));
+        assert!(!detection(0.7).is_silence(&written(-0.5)));
+        assert!(!detection(0.5).is_silence(&written(-1.5)));
+        assert!(!SpeechDetection::default().is_silence(&written(-1.5)));
     }
 }

@@ -1,39 +1,42 @@
-//! A decoder that says where a value came from with which no token can be chosen.
+//! A decoder that finds the node where a NaN or an infinity of the logits comes from.
+
+use std::sync::Arc;
 
 use attnscope_graph::{Dim, Model, NodeId};
 
-use super::decode::Decode;
+use crate::checked::CheckedInput;
 use crate::error::RunError;
+use crate::executor::{Decode, Prepared, Request, Session};
 use crate::input::{Input, Rows};
-use crate::native::{Decoding, Native};
-use crate::sink::{Sink, Values};
-use crate::weights::Weights;
+use crate::sink::Sink;
+use crate::source::SourceTensors;
+use crate::tensor::Tensor;
 
-/// Decodes, and where a logit is not a number runs the model once more to find the first node that is at fault.
-#[derive(Debug)]
+/// Decodes, and where a logit is NaN or +∞, runs the model again to find the first node with such a value.
 pub struct Watched<'a> {
-    model: &'a Model,
-    weights: &'a Weights,
+    prepared: Arc<dyn Prepared>,
     given: Input,
-    /// For each row, its row of what was given and what it has read.
+    /// For each row, its row of the input and the tokens that it has read.
     rows: Vec<(usize, Vec<u32>)>,
-    inner: Decoding<'a>,
+    inner: Box<dyn Decode + 'a>,
 }
 
 impl<'a> Watched<'a> {
-    /// A decoder that has read nothing.
+    /// A decoder that has read nothing, of a source that may have been run before.
     ///
     /// # Errors
     /// When the source does not fit the model.
     pub fn new(
-        native: &'a mut Native,
-        model: &'a Model,
-        weights: &'a Weights,
+        session: &'a mut dyn Session,
         given: Input,
+        source: Option<&SourceTensors>,
     ) -> Result<Self, RunError> {
+        let prepared = session.prepared();
         let rows = (0..given.batch()).map(|row| (row, Vec::new())).collect();
-        let inner = native.start(model, weights, &given)?;
-        Ok(Self { model, weights, given, rows, inner })
+        let given = CheckedInput::to_decode(prepared.model(), given)?;
+        let known = source.filter(|source| source.is_of(&given)).map_or(&[][..], SourceTensors::tensors);
+        let inner = session.decode_after(&given, known)?;
+        Ok(Self { prepared, given: given.into_input(), rows, inner })
     }
 }
 
@@ -46,9 +49,12 @@ impl Decode for Watched<'_> {
             let (row, read) = &self.rows[at / vocabulary];
             let target = Rows::new(std::slice::from_ref(read), 0);
             let input = self.given.select(&[*row]).with_target(target);
-            // Ends with an error at the first such value, if it is there without a cache too.
-            let found = Native::new().run(self.model, self.weights, &input, &mut Fault { model: self.model });
-            found.map_err(|error| in_row(self.model, error, |_| *row))?;
+            // Ends with an error at the first such value, if it also occurs without a cache.
+            let model = self.prepared.model();
+            let input = CheckedInput::new(model, input)?;
+            let mut session = self.prepared.session(&self.prepared.limits().quiet());
+            let found = session.run(&Request::new(&input), &mut Fault { model });
+            found.map_err(|error| in_row(model, error, |_| *row))?;
         }
         Ok(logits)
     }
@@ -60,12 +66,12 @@ impl Decode for Watched<'_> {
     }
 }
 
-/// Not a number, or an infinity that probabilities make one of. −∞ is how masks close a position.
+/// NaN, or +∞, which becomes NaN in the softmax. −∞ is a masked position.
 pub(crate) fn is_fatal(x: f32) -> bool {
     x.is_nan() || x == f32::INFINITY
 }
 
-/// An error with the row that it is about as the caller counts rows; a tensor that all rows share has none.
+/// An error with its row as the caller counts rows; a tensor that all rows share has no row.
 pub(super) fn in_row(model: &Model, mut error: RunError, number: impl Fn(usize) -> usize) -> RunError {
     if let RunError::NotANumber { node, at, .. } = &mut error {
         let dims = model.graph.find(node).map(|id| &model.graph.node(id).dims);
@@ -85,15 +91,15 @@ impl Sink for Fault<'_> {
         true
     }
 
-    fn held(&self, _: NodeId) -> u64 {
+    fn held(&self, _: NodeId, _: u64) -> u64 {
         0
     }
 
-    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
-        let values = values.to_f32();
+    fn put(&mut self, node: NodeId, tensor: &Tensor) -> Result<(), RunError> {
+        let values = tensor.values().as_f32();
         let Some(cell) = values.iter().position(|x| is_fatal(*x)) else { return Ok(()) };
         let node = self.model.graph.node(node).path.to_string();
-        Err(RunError::NotANumber { node, at: index(cell, shape), value: values[cell] })
+        Err(RunError::NotANumber { node, at: index(cell, tensor.shape()), value: values[cell] })
     }
 }
 

@@ -1,12 +1,12 @@
-//! What a run is given: token ids or audio features, in batches, with what is padding marked.
+//! The input of a run: token ids or audio features, in batches, with padding marked.
 
 mod parse;
 mod shift;
 
-pub(crate) use parse::check_padded;
 pub use parse::{
-    InputError, Pair, check_rows, computed_positions, parse_ids, parse_pairs, position_room, read_pairs,
+    InputError, Pair, check_rows, computed_positions, parse_ids, parse_pairs, position_limit, read_pairs,
 };
+pub(crate) use parse::{SideLimits, check_padded};
 pub(crate) use shift::token_ids;
 pub use shift::{Shift, ShiftError, pad_token};
 
@@ -16,7 +16,7 @@ use attnscope_graph::Side;
 
 use crate::position::places;
 
-/// Where padding stands in a row.
+/// On which side of a row padding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PadSide {
     /// Before the tokens.
@@ -25,7 +25,7 @@ pub enum PadSide {
     Right,
 }
 
-/// Token ids of a batch, one row a sentence, padded to a common length.
+/// Token ids of a batch, one row per sentence, padded to a common length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     /// [batch, length], row-major.
@@ -37,8 +37,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Pads rows of any lengths with `pad`, on the right. Only what is added here counts as padding: an id that equals
-    /// `pad` inside a row is a token like any other.
+    /// Pads rows of any lengths with `pad`, on the right. Only positions that are added here count as padding: an id inside a
+    /// row that equals `pad` is an ordinary token.
     pub fn new(rows: &[Vec<u32>], pad: u32) -> Self {
         Self::padded(rows, pad, PadSide::Right, 0)
     }
@@ -82,7 +82,7 @@ impl Rows {
         self.ids.chunks(self.length.max(1)).map(<[u32]>::to_vec).collect()
     }
 
-    /// Some of the rows, in the order given; a row may be taken several times or not at all.
+    /// Some of the rows, in the given order; a row may appear several times or not at all.
     pub(crate) fn select(&self, rows: &[usize]) -> Self {
         let span = |&row: &usize| row * self.length..(row + 1) * self.length;
         Self {
@@ -112,7 +112,7 @@ impl Rows {
     }
 }
 
-/// Log-mel features of a batch. A run refuses those that have not as many values as their sizes say.
+/// Log-mel features of a batch. A run refuses features whose number of values does not fit their sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
     /// [batch, mels, frames], row-major.
@@ -172,7 +172,7 @@ impl Sequence {
     }
 }
 
-/// One run's input: the sequences that the model's stacks work on. A decoder's is what it reads, after the shift.
+/// One run's input: the sequences that the model's stacks work on. The target is what the decoder reads, after the shift.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     batch: usize,
@@ -205,6 +205,12 @@ impl Input {
     /// The same input with another sequence for a side.
     pub fn with(mut self, side: Side, sequence: Sequence) -> Self {
         self.sequences.insert(side, sequence);
+        self
+    }
+
+    /// The same input without a side's sequence.
+    pub fn without(mut self, side: Side) -> Self {
+        self.sequences.remove(&side);
         self
     }
 

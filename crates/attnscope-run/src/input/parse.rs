@@ -1,8 +1,9 @@
-//! Inputs as they are written on a command line or in a file, checked before anything is run.
+//! Inputs as text, from a front end or a file, checked before anything is run.
 
+use attnscope_checkpoint::Remedy;
 use std::path::{Path, PathBuf};
 
-use attnscope_graph::{Dim, Front, Model, PositionCount, Positions, Side};
+use attnscope_graph::{Dim, Model, PositionCount, Positions, Side};
 
 use super::Rows;
 
@@ -10,7 +11,7 @@ use super::Rows;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// Something else where an id should be.
+    /// Not a token id.
     #[error("row {row}: expected a token id, found {found:?}")]
     NotAnId {
         /// Which row, from 0.
@@ -18,7 +19,7 @@ pub enum InputError {
         /// The text in its place.
         found: String,
     },
-    /// A row, or a whole input, in which there is nothing.
+    /// An empty row, or an empty input.
     #[error("row {row}: expected token ids, found none")]
     Empty {
         /// Which row, from 0.
@@ -37,7 +38,7 @@ pub enum InputError {
         limit: usize,
     },
     /// More tokens than there are positions.
-    #[error("row {row} of the {side}: {length} tokens, and the model's position table has room for {limit}")]
+    #[error("row {row} of the {side}: {length} tokens, and the model's position table has {limit} positions")]
     TooLong {
         /// Which row, from 0.
         row: usize,
@@ -56,7 +57,7 @@ pub enum InputError {
         /// What the operating system said.
         why: std::io::Error,
     },
-    /// A file of pairs with something else in it.
+    /// A file of pairs with an invalid line.
     #[error("{}: line {line}: expected {expected}, found {found}", file.display())]
     Line {
         /// The file.
@@ -71,8 +72,8 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
             Self::NotAnId { .. } | Self::Empty { .. } => {
                 "write ids as \"3,2,0\", and a batch as \"3,2,0;1,5\": rows are counted from 0".into()
@@ -84,12 +85,12 @@ impl InputError {
             Self::Io { why, .. } => {
                 attnscope_checkpoint::limit_help(why).unwrap_or("give a file that you can read").into()
             }
-            Self::Line { .. } => "write one pair a line: the source, a tab, the target; in UTF-8".into(),
+            Self::Line { .. } => "write one pair per line: the source, a tab, the target; in UTF-8".into(),
         }
     }
 }
 
-/// Ids with commas or spaces between them and `;` between rows. A `;` at the end begins no row.
+/// Ids with commas or spaces between them and `;` between rows. A `;` at the end does not begin a new row.
 pub fn parse_ids(text: &str) -> Result<Vec<Vec<u32>>, InputError> {
     let trimmed = text.trim();
     let rows = trimmed.strip_suffix(';').unwrap_or(trimmed).split(';');
@@ -107,7 +108,7 @@ fn parse_row(number: usize, text: &str) -> Result<Vec<u32>, InputError> {
         let words = part.split_whitespace();
         let before = ids.len();
         for word in words {
-            // "+3" is a number to Rust, and no id.
+            // Rust parses "+3" as a number, but it is not an id.
             let id =
                 Some(word).filter(|w| w.bytes().all(|b| b.is_ascii_digit())).and_then(|w| w.parse().ok());
             ids.push(id.ok_or_else(|| InputError::NotAnId { row: number, found: word.to_owned() })?);
@@ -126,11 +127,11 @@ pub struct Pair {
     pub line: usize,
     /// What the model reads.
     pub source: String,
-    /// What it should write.
+    /// What it should generate.
     pub target: String,
 }
 
-/// More than any file of examples for a debugger.
+/// More than any file of pairs needs.
 const MOST_PAIR_BYTES: u64 = 256 << 20;
 
 /// Reads a file of pairs.
@@ -145,7 +146,7 @@ pub fn read_pairs(file: &Path) -> Result<Vec<Pair>, InputError> {
     parse_pairs(file, &bytes)
 }
 
-/// Source, tab, target, a line each. Lines in which there is nothing are passed over; a side may be empty. A byte
+/// Source, tab, target, one pair per line. Empty lines are skipped; a side may be empty. A byte
 /// order mark and Windows line ends are no part of a text.
 pub fn parse_pairs(file: &Path, bytes: &[u8]) -> Result<Vec<Pair>, InputError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -179,57 +180,63 @@ pub fn parse_pairs(file: &Path, bytes: &[u8]) -> Result<Vec<Pair>, InputError> {
     Ok(pairs)
 }
 
-/// Whether a model can read these rows: every id has a row in its embedding, every place a position.
+/// Whether a model can read these rows: every id has a row in its embedding, and every token a position.
 pub fn check_rows(model: &Model, side: Side, rows: &[Vec<u32>]) -> Result<(), InputError> {
-    Limits::of(model, side).check(side, rows)
+    SideLimits::of(model, side).check(side, rows)
 }
 
-/// The same for rows that are padded: padding is looked up as well, and takes positions where they count places.
+/// The same for rows that are padded: padding is also looked up, and takes positions where all positions are counted.
 pub(crate) fn check_padded(model: &Model, side: Side, rows: &Rows) -> Result<(), InputError> {
-    let limits = Limits::of(model, side);
-    limits.check(side, &rows.tokens())?;
-    let counted = model.wiring.position_count == PositionCount::Places;
-    let positions = limits.positions.filter(|_| counted);
-    Limits { positions, ..limits }.check(side, &rows.padded_rows())
+    let room = SideLimits::of(model, side);
+    room.check(side, &rows.tokens())?;
+    let counted = model.graph.positions(side).is_none_or(|added| added.count == PositionCount::Places);
+    let positions = room.positions.filter(|_| counted);
+    SideLimits { positions, ..room }.check(side, &rows.padded_rows())
 }
 
-/// How many tokens a side has positions for; `None` where there is no end to them.
-pub fn position_room(model: &Model, side: Side) -> Option<usize> {
-    Limits::of(model, side).positions
+/// For how many tokens a side has positions; `None` where there is no limit.
+pub fn position_limit(model: &Model, side: Side) -> Option<usize> {
+    SideLimits::of(model, side).positions
 }
 
-/// Positions of a side that are computed, and go on here without end, where Hugging Face makes a table of so many rows and
-/// raises an error beyond it.
+/// The rows of the table that Hugging Face makes for computed positions of a side, beyond which it raises an error. Here such
+/// positions have no limit.
 pub fn computed_positions(model: &Model, side: Side) -> Option<usize> {
-    let wiring = &model.wiring;
-    let table = wiring.positions(side).is_sinusoid() && wiring.position_count == PositionCount::Places;
+    let added = model.graph.positions(side)?;
+    let table = added.kind.is_sinusoid() && added.count == PositionCount::Places;
     model.sizes.get(Dim::Positions(side)).filter(|_| table)
 }
 
-/// What a side of a model has room for. None: no limit, as with computed or relative positions.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
+/// The largest ids and lengths that a side of a model can read. `None` means no limit, as with computed or relative positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SideLimits {
     vocabulary: Option<usize>,
     positions: Option<usize>,
 }
 
-impl Limits {
-    fn of(model: &Model, side: Side) -> Self {
-        let table = model.wiring.positions(side) == Positions::Table;
+impl SideLimits {
+    pub(crate) fn of(model: &Model, side: Side) -> Self {
+        let table = model.graph.positions(side).filter(|added| added.kind == Positions::Table);
         // The encoder of an audio model has no token ids, and its length is fixed elsewhere.
-        let tokens = side == Side::Target || model.wiring.front == Front::Tokens;
-        let positions = model.sizes.get(Dim::Positions(side)).filter(|_| table && tokens);
+        let table = table.filter(|_| side == Side::Target || !model.graph.reads_audio());
+        let rows = model.sizes.get(Dim::Positions(side)).zip(table);
         Self {
             vocabulary: model.sizes.get(Dim::Vocab(side)),
-            positions: positions.map(|rows| rows.saturating_sub(model.wiring.position_offset)),
+            positions: rows.map(|(rows, table)| rows.saturating_sub(table.offset)),
         }
     }
 
     fn check(self, side: Side, rows: &[Vec<u32>]) -> Result<(), InputError> {
+        self.check_after(0, side, rows)
+    }
+
+    /// The same for rows that go on after so many tokens, which were checked before.
+    pub(crate) fn check_after(self, past: usize, side: Side, rows: &[Vec<u32>]) -> Result<(), InputError> {
         let side = side.word();
         for (row, ids) in rows.iter().enumerate() {
-            if let Some(limit) = self.positions.filter(|&limit| ids.len() > limit) {
-                return Err(InputError::TooLong { row, side, length: ids.len(), limit });
+            let length = past + ids.len();
+            if let Some(limit) = self.positions.filter(|&limit| length > limit) {
+                return Err(InputError::TooLong { row, side, length, limit });
             }
             let Some(limit) = self.vocabulary else { continue };
             if let Some(&id) = ids.iter().find(|&&id| id as usize >= limit) {

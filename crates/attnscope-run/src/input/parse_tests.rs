@@ -34,7 +34,7 @@ fn what_is_no_id_is_named_with_its_row() {
     for (text, message) in cases {
         let error = parse_ids(text).unwrap_err();
         assert_eq!(error.to_string(), message, "{text:?}");
-        assert!(!error.help().is_empty());
+        assert!(!error.remedy().to_string().is_empty());
     }
 }
 
@@ -68,16 +68,16 @@ fn lines_that_are_no_pairs_are_named() {
 
 #[test]
 fn limits_name_the_row_and_both_numbers() {
-    let limits = Limits { vocabulary: Some(10), positions: Some(3) };
-    let check = |rows: &[Vec<u32>]| limits.check(Side::Source, rows).map_err(|e| e.to_string());
+    let room = SideLimits { vocabulary: Some(10), positions: Some(3) };
+    let check = |rows: &[Vec<u32>]| room.check(Side::Source, rows).map_err(|e| e.to_string());
     assert_eq!(check(&[vec![0, 9, 1], vec![]]), Ok(()));
     let outside = "row 1 of the source: id 10 is outside the vocabulary of 10 (0 to 9)";
     assert_eq!(check(&[vec![1], vec![2, 10]]).unwrap_err(), outside);
-    let long = "row 0 of the source: 4 tokens, and the model's position table has room for 3";
+    let long = "row 0 of the source: 4 tokens, and the model's position table has 3 positions";
     assert_eq!(check(&[vec![1; 4]]).unwrap_err(), long);
     let nothing =
-        Limits { vocabulary: Some(0), positions: None }.check(Side::Target, &[vec![0]]).unwrap_err();
+        SideLimits { vocabulary: Some(0), positions: None }.check(Side::Target, &[vec![0]]).unwrap_err();
     assert_eq!(nothing.to_string(), "row 0 of the target: id 0 is outside the vocabulary of 0 (0 to 0)");
-    let none = Limits { vocabulary: None, positions: None };
+    let none = SideLimits { vocabulary: None, positions: None };
     assert!(none.check(Side::Target, &[vec![u32::MAX; 5000]]).is_ok());
 }

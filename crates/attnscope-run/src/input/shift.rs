@@ -1,5 +1,6 @@
-//! From a target sentence to what the decoder reads: each family begins it in its own way.
+//! From a target sentence to the decoder's input, which each family begins in its own way.
 
+use attnscope_checkpoint::Remedy;
 use attnscope_graph::{Fact, Family, Model, Start};
 use serde_json::Value;
 
@@ -16,11 +17,11 @@ pub enum Shift {
     },
     /// A prompt first, and the sentence without its last: Whisper.
     Prompt(Vec<u32>),
-    /// The sentence itself: a toy whose sentences are written with their start.
+    /// The sentence itself: a toy model whose sentences contain their start.
     AsIs,
 }
 
-/// A model that does not say how its decoder begins.
+/// It is not known how the decoder begins.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShiftError {
@@ -40,7 +41,7 @@ pub enum ShiftError {
     NotAnId {
         /// The document and key.
         source_name: String,
-        /// What is there.
+        /// What was found there.
         found: String,
     },
     /// An audio model without a prompt.
@@ -52,15 +53,11 @@ pub enum ShiftError {
 }
 
 impl ShiftError {
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
-            Self::NoStart { .. } | Self::NoPrompt { .. } => {
-                "give the decoder's input itself with --tgt-ids, its first token included".into()
-            }
-            Self::NotAnId { .. } => {
-                "write the id of one token there, or give the decoder's input itself with --tgt-ids".into()
-            }
+            Self::NoStart { .. } | Self::NoPrompt { .. } => Remedy::DecoderInput,
+            Self::NotAnId { .. } => Remedy::StartToken,
         }
     }
 }
@@ -89,8 +86,8 @@ impl Shift {
         start.or(usual).map(Self::Start).ok_or(nowhere)
     }
 
-    /// The decoder's input for a sentence that ends as the tokenizer ends it. It has the sentence's length, or that of
-    /// the prompt more; an empty sentence leaves what comes first.
+    /// The decoder's input for a sentence that ends as the tokenizer ends it. It has the sentence's length, or with a prompt,
+    /// that of both; for an empty sentence it is the start alone.
     pub fn apply(&self, sentence: &[u32]) -> Vec<u32> {
         let all_but_last = sentence.split_last().map_or(&[][..], |(_, rest)| rest);
         let first = match self {
@@ -112,14 +109,14 @@ pub fn pad_token(model: &Model) -> Result<Option<u32>, ShiftError> {
     token(&model.facts, "pad_token_id")
 }
 
-/// Of several ends of a sentence, which a few configs give, the first: the one that is trained with.
+/// The end token. A few configs give several: then the first, which the model was trained with.
 fn token(facts: &[Fact], name: &str) -> Result<Option<u32>, ShiftError> {
     let Some(fact) = facts.iter().find(|fact| fact.name == name) else { return Ok(None) };
     let wrong = || ShiftError::NotAnId { source_name: fact.source.clone(), found: fact.value.to_string() };
     Ok(token_ids(&fact.value).ok_or_else(wrong)?.first().copied())
 }
 
-/// The token ids that a document gives, one or a list of them. Negative ones stand for none, as old configs write it.
+/// The token ids that a document gives, one or a list of them. Negative ones mean none, as in old configs.
 pub(crate) fn token_ids(value: &Value) -> Option<Vec<u32>> {
     let one = |value: &Value| match value.as_u64() {
         Some(id) => u32::try_from(id).ok().map(Some),
@@ -180,7 +177,7 @@ mod tests {
         for (id, other) in [("marian", "pad_token_id"), ("torch-nn", "bos_token_id")] {
             let error = Shift::for_family(family(id), &[], &[]).unwrap_err();
             assert!(error.to_string().contains(&format!("decoder_start_token_id or {other}")), "{error}");
-            assert!(error.help().contains("--tgt-ids"));
+            assert_eq!(error.remedy(), Remedy::DecoderInput);
         }
     }
 
@@ -206,7 +203,7 @@ mod tests {
             Shift::for_family(family("bart"), &facts(&[("decoder_start_token_id", json!("two"))]), &[]);
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "config.json: decoder_start_token_id: expected a token id, found \"two\"");
-        // As old configs write "none", and lists of which the first is meant.
+        // Negative numbers mean "none" in old configs; of a list the first is used.
         for none in [json!(-1), json!(-100), json!([])] {
             assert_eq!(shift("t5", &[("decoder_start_token_id", none)]), Shift::Start(0));
         }

@@ -1,19 +1,20 @@
-//! One attention, from projections to context, head by head in blocks of queries. Each stage is stored where somebody
-//! wants it and lives in a block's scratch otherwise.
+//! One attention, from projections to context, head by head in blocks of queries. Each stage is stored if it is wanted, else it
+//! is kept only in a block's scratch memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{NodeId, Squash, kv_head};
+use attnscope_graph::{NodeId, Normaliser, kv_head};
 use pulp::Arch;
 
 use super::kernels;
-use super::pool::Pool;
 use super::product::{Machine, Packed, dots, packed_len};
 use super::stream::stream;
 use super::tile::Rows;
-use crate::change::Changes;
+use crate::error::RunError;
+use crate::intervention::Interventions;
+use crate::pool::Pool;
 
-/// Cells of scores that are handled at once: they stay in the nearer caches.
+/// Cells of scores in a block, so that they stay in the nearer caches.
 const CELLS: usize = 36 << 10;
 /// Up to this many queries, packing the keys costs more than it saves.
 const FEW: usize = 8;
@@ -33,20 +34,32 @@ pub(super) struct Extent {
     pub(super) size: usize,
 }
 
+impl Extent {
+    /// Of scores, [batch, head, query, key], and of keys, [batch, head, key, size].
+    pub(super) fn new(scores: &[usize], k: &[usize], size: Option<usize>) -> Result<Self, RunError> {
+        match (scores, k, size) {
+            (&[batch, heads, queries, keys], &[_, kv_heads, ..], Some(size)) if kv_heads > 0 => {
+                Ok(Self { batch, heads, kv_heads, queries, keys, size })
+            }
+            _ => Err(RunError::Obstacle("the head count is not known".into())),
+        }
+    }
+}
+
 /// What an attention reads.
-pub(super) struct Given<'a> {
+pub(super) struct AttentionInputs<'a> {
     pub(super) extent: Extent,
     /// [batch, query, head · size]
     pub(super) q: &'a [f32],
     pub(super) k: Keys<'a>,
     pub(super) v: Keys<'a>,
     pub(super) scale: f32,
-    pub(super) squash: Squash,
+    pub(super) normaliser: Normaliser,
     /// [1, head, query, key]
     pub(super) bias: Option<&'a [f32]>,
     /// [batch, 1, query, key]
     pub(super) mask: Option<&'a [f32]>,
-    pub(super) changes: &'a Changes<'a>,
+    pub(super) interventions: &'a Interventions<'a>,
     /// The nodes of scores, masked scores and weights.
     pub(super) stages: [NodeId; 3],
 }
@@ -57,11 +70,11 @@ pub(super) struct Keys<'a> {
     pub(super) data: &'a [f32],
     /// Elements from one row to the next.
     pub(super) step: usize,
-    /// The row that each row of the batch looks at; its own where absent.
+    /// The source row of each row of the batch; its own where absent.
     pub(super) rows: Option<&'a [usize]>,
 }
 
-impl Given<'_> {
+impl AttentionInputs<'_> {
     /// Which row of the batch, and which head.
     fn place(&self, part: usize) -> (usize, usize) {
         (part / self.extent.heads, part % self.extent.heads)
@@ -96,7 +109,7 @@ impl Given<'_> {
     }
 }
 
-/// Where its stages go; empty where nobody wants them.
+/// Where its stages go; empty where they are not wanted.
 pub(super) struct Stages<'a> {
     /// [batch, head, query, key]
     pub(super) scores: &'a mut [f32],
@@ -108,8 +121,8 @@ pub(super) struct Stages<'a> {
     pub(super) context: &'a mut [f32],
 }
 
-/// Runs it; gives back how many rows had nothing to see.
-pub(super) fn attend(machine: Machine<'_>, given: &Given<'_>, stages: Stages<'_>) -> usize {
+/// Runs it, and returns the number of fully masked rows.
+pub(super) fn attend(machine: Machine<'_>, given: &AttentionInputs<'_>, stages: Stages<'_>) -> usize {
     let Machine { arch, team, pool } = machine;
     let Extent { queries, keys, size, .. } = given.extent;
     let parts = given.extent.batch * given.extent.heads;
@@ -132,18 +145,18 @@ pub(super) fn attend(machine: Machine<'_>, given: &Given<'_>, stages: Stages<'_>
     // A whole number of tiles, whichever the machine's.
     let rows = (CELLS / keys.max(1) / 12 * 12).clamp(12, 96);
     let mut blocks = blocks(given.extent, rows, stages);
-    let blind = AtomicUsize::new(0);
+    let fully_masked = AtomicUsize::new(0);
     let run = |_, block: &mut Block<'_>| {
         let packed = &packed.get(given.kv_part(block.part) * (len_k + len_v)..).unwrap_or_default();
         let packed = packs.then(|| (&packed[..len_k], &packed[len_k..][..len_v]));
-        blind.fetch_add(block.run(arch, pool, given, packed), Ordering::Relaxed);
+        fully_masked.fetch_add(block.run(arch, pool, given, packed), Ordering::Relaxed);
     };
     if machine.pays(parts * queries * keys * size) {
         team.each_of(&mut blocks, run);
     } else {
         blocks.iter_mut().enumerate().for_each(|(i, block)| run(i, block));
     }
-    blind.into_inner()
+    fully_masked.into_inner()
 }
 
 /// Some queries of one head, and where their stages go.
@@ -158,7 +171,7 @@ struct Block<'a> {
     masked: &'a mut [f32],
     weights: &'a mut [f32],
     context: &'a mut [f32],
-    /// The stages are so large that nothing of them is left in the caches.
+    /// The stages are too large to stay in the caches.
     large: bool,
 }
 
@@ -188,7 +201,13 @@ fn cut<'a>(stage: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
 }
 
 impl Block<'_> {
-    fn run(&mut self, arch: Arch, pool: &Pool, given: &Given<'_>, packed: Option<(&[f32], &[f32])>) -> usize {
+    fn run(
+        &mut self,
+        arch: Arch,
+        pool: &Pool,
+        given: &AttentionInputs<'_>,
+        packed: Option<(&[f32], &[f32])>,
+    ) -> usize {
         let Extent { keys, size, .. } = given.extent;
         let q = given.queries(self.part).slice(self.first, self.rows);
         let kv_part = given.kv_part(self.part);
@@ -200,13 +219,13 @@ impl Block<'_> {
             None => dots(arch, q, given.keys(given.k, kv_part), given.scale, &mut cells),
         }
         let [scores, masked, weights] = given.stages;
-        self.change(given, scores, &mut cells);
+        self.intervene(given, scores, &mut cells);
         keep(self.scores, &cells, self.large);
         self.hide(arch, given, &mut cells);
-        self.change(given, masked, &mut cells);
+        self.intervene(given, masked, &mut cells);
         keep(self.masked, &cells, self.large);
-        let blind = squash(arch, given, &mut cells);
-        self.change(given, weights, &mut cells);
+        let fully_masked = normalise(arch, given, &mut cells);
+        self.intervene(given, weights, &mut cells);
         keep(self.weights, &cells, self.large);
         let weights = Rows::dense(&cells, self.rows, keys);
         match packed {
@@ -218,17 +237,17 @@ impl Block<'_> {
                 }
             }
         }
-        blind
+        fully_masked
     }
 
-    /// Puts in what the user wants a stage's cells to be.
-    fn change(&self, given: &Given<'_>, stage: NodeId, cells: &mut [f32]) {
+    /// Applies the interventions on a stage.
+    fn intervene(&self, given: &AttentionInputs<'_>, stage: NodeId, cells: &mut [f32]) {
         let Extent { queries, keys, .. } = given.extent;
-        given.changes.apply(stage, (self.part * queries + self.first) * keys, cells);
+        given.interventions.apply(stage, (self.part * queries + self.first) * keys, cells);
     }
 
     /// Adds bias and mask to the scores.
-    fn hide(&self, arch: Arch, given: &Given<'_>, cells: &mut [f32]) {
+    fn hide(&self, arch: Arch, given: &AttentionInputs<'_>, cells: &mut [f32]) {
         let Extent { queries, keys, .. } = given.extent;
         let (batch, head) = given.place(self.part);
         if let Some(bias) = given.bias {
@@ -240,14 +259,11 @@ impl Block<'_> {
     }
 }
 
-fn squash(arch: Arch, given: &Given<'_>, cells: &mut [f32]) -> usize {
+fn normalise(arch: Arch, given: &AttentionInputs<'_>, cells: &mut [f32]) -> usize {
     let rows = cells.chunks_mut(given.extent.keys.max(1));
-    match given.squash {
-        Squash::Softmax => rows.map(|row| usize::from(!kernels::softmax(arch, row))).sum(),
-        Squash::Sigmoid => {
-            rows.for_each(|row| kernels::logistic(arch, row));
-            0
-        }
+    match given.normaliser {
+        Normaliser::Softmax => rows.map(|row| usize::from(!kernels::softmax(arch, row))).sum(),
+        Normaliser::Sigmoid => rows.map(|row| usize::from(!kernels::logistic(arch, row))).sum(),
     }
 }
 

@@ -2,167 +2,116 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Model, NodeId, Side, Sizes};
+use attnscope_graph::{NodeId, Side, Sizes};
 
 use super::cache::Cache;
 use super::pass::{Part, Pass};
-use super::plan::Plan;
-use super::pool::Shared;
 use super::window::Window;
-use super::{Native, Report};
-use crate::change::Changes;
+use super::{NativeSession, Ready};
+use crate::checked::CheckedInput;
 use crate::error::RunError;
-use crate::input::{Input, Sequence, check_rows};
-use crate::prepare::checked_sizes;
-use crate::sink::{Sink, Values};
-use crate::weights::Weights;
+use crate::executor::{Decode, Report, check_known};
+use crate::input::{Sequence, SideLimits};
+use crate::intervention::Interventions;
+use crate::pool::{Shared, catching};
+use crate::sink::Nothing;
+use crate::tensor::Tensor;
 
-/// A decoder under way: some rows, each of which looks at a row of the source and has written as many tokens as the rest.
+/// A running decoder: some rows, each of which reads a row of the source; all have read the same number of tokens.
 #[derive(Debug)]
-pub struct Decoding<'a> {
-    native: &'a mut Native,
-    model: &'a Model,
-    weights: &'a Weights,
-    plan: Plan,
+pub(super) struct Decoding<'a> {
+    session: &'a NativeSession,
+    ready: &'a Ready,
     sizes: Sizes,
     /// Which source positions are tokens, [source row, position]; all of them for audio.
     source_open: Option<Vec<bool>>,
-    /// The row of the source that each row looks at.
+    /// The source row of each row.
     rows: Vec<usize>,
     /// What each row has read so far.
     tokens: Vec<Vec<u32>>,
-    /// What the source gave, by node.
+    /// The tensors of the source, by node.
     values: Vec<Shared>,
     /// Keys and values of the target so far, by node.
     caches: Vec<Cache>,
     logits: Vec<f32>,
-    report: Report,
-    /// The part of the report that is about the source.
-    of_source: Report,
 }
 
-/// Wants nothing.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn wants(&self, _: NodeId) -> bool {
-        false
-    }
-
-    fn held(&self, _: NodeId) -> u64 {
-        0
-    }
-
-    fn put(&mut self, _: NodeId, _: &[usize], _: Values<'_>) -> Result<(), RunError> {
-        Ok(())
-    }
-}
-
-impl Native {
-    /// Runs everything that does not depend on the target, the encoder first, once for all the tokens that follow. What
-    /// is given is the input without its target; a decoder alone is given nothing but the number of rows.
-    ///
-    /// # Errors
-    /// When the source does not fit the model.
-    pub fn start<'a>(
-        &'a mut self,
-        model: &'a Model,
-        weights: &'a Weights,
-        given: &Input,
-    ) -> Result<Decoding<'a>, RunError> {
-        let sizes = checked_sizes(model, given, model.architecture.sides().filter(|&s| s != Side::Target))?;
-        let batch = given.batch();
-        let nodes = model.graph.nodes().len();
-        let source_open = given.rows(Side::Source).map(|rows| rows.open().to_vec());
+impl<'a> Decoding<'a> {
+    /// Runs what does not depend on the target.
+    pub(super) fn start(
+        session: &'a NativeSession,
+        given: &CheckedInput,
+        known: &[(NodeId, Tensor)],
+    ) -> Result<Self, RunError> {
+        let ready = &*session.of.ready;
+        let sizes = given.sizes_to_decode(&ready.model, &ready.limits)?;
+        let input = given.input();
+        let (batch, nodes) = (input.batch(), ready.model.graph.nodes().len());
         let mut decoding = Decoding {
-            native: self,
-            model,
-            weights,
-            plan: Plan::new(&model.graph, &Changes::default()),
+            session,
+            ready,
             sizes,
-            source_open,
+            source_open: input.rows(Side::Source).map(|rows| rows.open().to_vec()),
             rows: (0..batch).collect(),
             tokens: vec![Vec::new(); batch],
             values: vec![Shared::default(); nodes],
             caches: (0..nodes).map(|_| Cache::default()).collect(),
             logits: Vec::new(),
-            report: Report::default(),
-            of_source: Report::default(),
         };
-        decoding.pass(Part::Source, given.sequence(Side::Source), &[], 0, &mut Nothing)?;
-        decoding.of_source = decoding.report.clone();
+        check_known(&ready.model.graph, &decoding.sizes, known)?;
+        for (at, tensor) in known {
+            decoding.values[ready.plan.root[at.index()]] = tensor.shared();
+        }
+        if known.is_empty() {
+            decoding.pass(Part::Source, input.sequence(Side::Source), &[], 0)?;
+        }
         Ok(decoding)
     }
 }
 
-impl Decoding<'_> {
-    /// Reads the next tokens of every row, as many in each, and gives the logits at the last of them, [row, vocabulary].
-    ///
-    /// # Errors
-    /// When the tokens do not fit the model or the rows. The decoding is then as it was before.
-    pub fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
-        self.advance_into(tokens, &mut Nothing)
-    }
-
-    /// The same, and hands every wanted tensor that depends on the target to the sink. Along target positions a tensor has
-    /// those of this step; along keys, all so far.
-    ///
-    /// # Errors
-    /// When the tokens do not fit the model or the rows, or the sink refuses a tensor. The decoding is then as it was
-    /// before.
-    pub fn advance_into(&mut self, tokens: &[Vec<u32>], sink: &mut dyn Sink) -> Result<&[f32], RunError> {
+impl Decode for Decoding<'_> {
+    fn advance(&mut self, tokens: &[Vec<u32>]) -> Result<&[f32], RunError> {
         self.check_shape(tokens)?;
         let past = self.position();
-        let before = self.report.clone();
-        if !self.plan.is_causal {
-            // Every position is computed, and counted, once more.
-            self.report = self.of_source.clone();
-        }
+        SideLimits::of(&self.ready.model, Side::Target).check_after(past, Side::Target, tokens)?;
         for (row, tokens) in self.tokens.iter_mut().zip(tokens) {
             row.extend(tokens);
         }
-        if let Err(error) = self.read(past, sink) {
+        if let Err(error) = self.read(past) {
             self.tokens.iter_mut().for_each(|row| row.truncate(past));
-            self.report = before;
             return Err(error);
         }
         Ok(&self.logits)
     }
 
-    /// Continues with these rows in this order, some perhaps more than once: the beams that are left, or the first ones.
-    ///
-    /// # Errors
-    /// When there is no such row, or none at all.
-    pub fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
+    fn reorder(&mut self, rows: &[usize]) -> Result<(), RunError> {
         let batch = self.rows.len();
         if rows.is_empty() || rows.iter().any(|&row| row >= batch) {
             return Err(RunError::Input {
                 place: "rows".into(),
                 found: format!("{rows:?}"),
                 expected: format!("there are rows 0 to {}", batch.saturating_sub(1)),
-                help: "name rows that are being decoded".into(),
+                remedy: "name rows that are being decoded".into(),
             });
         }
         if rows.iter().copied().eq(0..batch) {
             return Ok(());
         }
         let past = self.position();
-        for cache in &mut self.caches {
-            cache.reorder(&self.native.pool, past, rows);
-        }
+        // The new ones are made first, so that an error leaves the old ones unchanged.
+        let pool = &self.ready.executor.pool;
+        let caches = || self.caches.iter().map(|cache| cache.reordered(pool, past, rows)).collect();
+        self.caches = catching(caches)?;
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
         self.tokens = rows.iter().map(|&row| self.tokens[row].clone()).collect();
         Ok(())
     }
+}
 
+impl Decoding<'_> {
     /// How many tokens each row has read.
-    pub fn position(&self) -> usize {
+    fn position(&self) -> usize {
         self.tokens.first().map_or(0, Vec::len)
-    }
-
-    /// What there is to say about all steps so far.
-    pub fn report(&self) -> &Report {
-        &self.report
     }
 
     fn check_shape(&self, tokens: &[Vec<u32>]) -> Result<(), RunError> {
@@ -171,7 +120,7 @@ impl Decoding<'_> {
             place: "target".into(),
             found,
             expected,
-            help: "give every row the same number of tokens, at least one".into(),
+            remedy: "give every row the same number of tokens, at least one".into(),
         };
         if tokens.len() != self.rows.len() {
             let expected = format!("{} are being decoded", self.rows.len());
@@ -184,12 +133,11 @@ impl Decoding<'_> {
     }
 
     /// Computes the positions from `past` on.
-    fn read(&mut self, past: usize, sink: &mut dyn Sink) -> Result<(), RunError> {
-        check_rows(self.model, Side::Target, &self.tokens)?;
-        // Where positions see those after them, nothing that was computed before still holds.
-        let past = if self.plan.is_causal { past } else { 0 };
+    fn read(&mut self, past: usize) -> Result<(), RunError> {
+        // Where positions see later ones, all positions must be computed again.
+        let past = if self.ready.plan.is_causal { past } else { 0 };
         let target: Vec<u32> = self.tokens.iter().flat_map(|row| &row[past..]).copied().collect();
-        self.pass(Part::Target, None, &target, past, sink)
+        self.pass(Part::Target, None, &target, past)
     }
 
     fn pass(
@@ -198,14 +146,13 @@ impl Decoding<'_> {
         source: Option<&Sequence>,
         target: &[u32],
         past: usize,
-        sink: &mut dyn Sink,
     ) -> Result<(), RunError> {
-        let changes = Changes::default();
+        let interventions = Interventions::default();
         let pass = Pass {
-            model: self.model,
-            weights: self.weights,
-            plan: &self.plan,
-            changes: &changes,
+            model: &self.ready.model,
+            weights: &self.ready.weights,
+            plan: &self.ready.plan,
+            interventions: &interventions,
             window: Window {
                 source,
                 source_open: self.source_open.as_deref(),
@@ -217,14 +164,16 @@ impl Decoding<'_> {
                 sizes: &self.sizes,
             },
             part,
-            machine: self.native.machine(),
+            machine: self.session.machine(),
+            limits: &self.session.of.limits,
             values: &mut self.values,
             caches: Some(&mut self.caches),
             last_logits: &mut self.logits,
             masks: HashMap::new(),
             biases: HashMap::new(),
-            report: &mut self.report,
+            report: &mut Report::default(),
+            dropout_seed: None,
         };
-        pass.run(sink)
+        pass.run(&mut Nothing)
     }
 }

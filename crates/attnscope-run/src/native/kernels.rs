@@ -1,14 +1,14 @@
 //! Row kernels: plain loops that the compiler vectorises for the machine at hand, chosen at run time by `pulp`.
 
-use attnscope_graph::{Activation, NormKind};
+use attnscope_graph::{Activation, NormKind, RecurrentCell};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::tile::Rows;
 
-/// Sums are kept in this many parts, so that they can be added side by side.
-const LANES: usize = 16;
+/// Sums are kept in this many parts, so that additions can run in parallel.
+pub(super) const LANES: usize = 16;
 
-/// eˣ to about two units in the last place; exactly 0 below the smallest normal number, so that what is masked is.
+/// eˣ to about two units in the last place; exactly 0 below the smallest normal number, so that a masked key has weight 0.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -18,7 +18,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     // Adding it leaves a rounded whole number in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.5);
-    // 2¹²⁸ is no f32, though its product with a number below 1 may be one.
+    // 2¹²⁸ overflows f32, although its product with a number below 1 may not.
     let shifted = (clamped * LOG2_E + ROUND).min(ROUND + 127.0);
     let n = shifted - ROUND;
     let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
@@ -35,7 +35,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 
 /// erf to 1.5e-7, by Abramowitz and Stegun 7.1.26.
 #[inline(always)]
-fn erf(x: f32) -> f32 {
+pub(super) fn erf(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());
     let p = 1.061_405_4;
     let p = p * t - 1.453_152;
@@ -46,13 +46,13 @@ fn erf(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn tanh(x: f32) -> f32 {
+pub(super) fn tanh(x: f32) -> f32 {
     // Written so that large arguments end at ±1.
     (1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0)).copysign(x)
 }
 
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
+pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
@@ -60,7 +60,7 @@ fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 fn one(activation: Activation, x: f32) -> f32 {
     match activation {
-        // Not max: what is not a number stays one.
+        // `max` would drop a NaN; keep it.
         Activation::Relu => {
             if x < 0.0 {
                 0.0
@@ -93,11 +93,13 @@ macro_rules! kernel {
     }};
 }
 
+pub(super) use kernel;
+
 /// out = activation(x), element by element.
 pub(crate) fn activate(arch: Arch, activation: Activation, x: &[f32], out: &mut [f32]) {
     macro_rules! each {
         ($($kind:ident),*) => {
-            // One loop a kind: a match inside the loop would keep it from being vectorised.
+            // One loop per kind: a match inside the loop would prevent vectorisation.
             match activation {
                 $(Activation::$kind => arch.dispatch(kernel!(Each { x: &'a [f32], out: &'a mut [f32] } -> () {
                     for (o, &x) in out.iter_mut().zip(x) {
@@ -111,7 +113,7 @@ pub(crate) fn activate(arch: Arch, activation: Activation, x: &[f32], out: &mut 
 }
 
 #[inline(always)]
-fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+pub(super) fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut parts = [0f32; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest: f32 = chunks.remainder().iter().map(|&x| f(x)).sum();
@@ -124,7 +126,7 @@ fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
 }
 
 #[inline(always)]
-fn greatest(x: &[f32]) -> f32 {
+pub(super) fn greatest(x: &[f32]) -> f32 {
     let mut parts = [f32::NEG_INFINITY; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder().iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -165,11 +167,11 @@ pub(crate) fn norm(
     }));
 }
 
-/// The softmax of one row, in place. False where there is nothing to see: then all weights are 0.
+/// The softmax of one row, in place. False where the row is fully masked: then all weights are 0.
 pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
     arch.dispatch(kernel!(Softmax { row: &'a mut [f32] } -> bool {
         let most = greatest(row);
-        // What is not a number is greater than nothing, too: it must not pass for a shut key.
+        // `greatest` skips NaN; a row of NaN is not fully masked.
         if most == f32::NEG_INFINITY && row.iter().all(|&x| x == f32::NEG_INFINITY) {
             row.fill(0.0);
             return false;
@@ -187,7 +189,7 @@ pub(crate) fn softmax(arch: Arch, row: &mut [f32]) -> bool {
 
 /// Inverse temperatures at which a row of logits is summed: quarters, so that one exponential serves them all.
 pub(crate) const BETAS: [f64; 7] = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0];
-/// The place of 1 among them.
+/// The index of 1 among them.
 const AS_IT_IS: usize = 2;
 
 /// ln Σ exp(β·x) of one row for every β of [`BETAS`], and the mean of x under softmax(x).
@@ -214,8 +216,8 @@ pub(crate) fn log_sum_exps(arch: Arch, row: &[f32]) -> ([f64; BETAS.len()], f64)
     (out, f64::from(most) + f64::from(weighted) / f64::from(totals[AS_IT_IS]))
 }
 
-/// Adds exp(β·(x − most)) of as many values as there are lanes, for every β, and x − most under softmax(x). A loop of a fixed
-/// length, so that the compiler makes vectors of it.
+/// Adds exp(β·(x − most)) of as many values as there are lanes, for every β, and x − most under softmax(x). A loop of fixed
+/// length, so that the compiler vectorises it.
 #[inline(always)]
 fn add_powers(
     chunk: &[f32; LANES],
@@ -238,13 +240,47 @@ fn add_powers(
     }
 }
 
+/// The state of a recurrent cell after one more position, from what its gates are given: h, and c for an LSTM, whose gates are
+/// in torch's order.
+pub(crate) fn next_state(arch: Arch, cell: RecurrentCell, gates: &[f32], h: &mut [f32], c: &mut [f32]) {
+    match cell {
+        RecurrentCell::Rnn => activate(arch, Activation::Tanh, gates, h),
+        RecurrentCell::Lstm => {
+            let [input, forget, new, output] = [0, 1, 2, 3].map(|gate| &gates[gate * h.len()..][..h.len()]);
+            arch.dispatch(kernel!(NextState {
+                input: &'a [f32], forget: &'a [f32], new: &'a [f32], output: &'a [f32], h: &'a mut [f32], c: &'a mut [f32]
+            } -> () {
+                let gates = input.iter().zip(forget).zip(new).zip(output);
+                for ((h, c), (((i, f), g), o)) in h.iter_mut().zip(c).zip(gates) {
+                    *c = sigmoid(*f) * *c + sigmoid(*i) * tanh(*g);
+                    *h = sigmoid(*o) * tanh(*c);
+                }
+            }));
+        }
+    }
+}
+
+/// The larger of two; a NaN stays.
+pub(crate) fn larger(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
+/// The largest of all; a NaN stays, and of nothing it is 0.
+pub(crate) fn largest(x: &[f32]) -> f32 {
+    x.iter().copied().reduce(larger).unwrap_or(0.0)
+}
+
 /// The logistic function of one row, in place; 0 where the score is −∞.
-pub(crate) fn logistic(arch: Arch, row: &mut [f32]) {
-    arch.dispatch(kernel!(Logistic { row: &'a mut [f32] } -> () {
+/// False where every key is masked.
+pub(crate) fn logistic(arch: Arch, row: &mut [f32]) -> bool {
+    arch.dispatch(kernel!(Logistic { row: &'a mut [f32] } -> bool {
+        let mut sees = false;
         for x in row.iter_mut() {
+            sees |= *x != f32::NEG_INFINITY;
             *x = if *x == f32::NEG_INFINITY { 0.0 } else { sigmoid(*x) };
         }
-    }));
+        sees
+    }))
 }
 
 /// to += from

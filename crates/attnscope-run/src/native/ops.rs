@@ -1,16 +1,14 @@
 //! The operations that are one loop over their output, and the tables that layers share.
 
-use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, RotaryPairs, Side, Stack};
+use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, Side, Stack};
 
 use super::kernels;
 use super::pass::Pass;
-use super::pool::{Buffer, Shared};
-use super::tile::{Bias, Canvas, Finish, Rows};
+use super::product::Machine;
+use super::tile::{Bias, Epilogue, OutputMatrix, Rows};
 use crate::input::Sequence;
-use crate::position::{Place, Turn, bucket, position, sinusoid, table_row, used_buckets};
-
-/// Elements that one turn of an element-wise loop handles.
-const CHUNK: usize = 1 << 14;
+use crate::pool::{Buffer, Shared};
+use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
 
 impl Pass<'_> {
     pub(super) fn factor(&self, factor: Factor) -> f32 {
@@ -49,11 +47,13 @@ impl Pass<'_> {
                     out.chunks_mut(added.len().max(1)).for_each(|row| kernels::add(arch, row, added));
                 }
             }
-            Op::Conv1d { stride } => self.conv(node, stride, shape, out),
-            Op::Transpose => self.transpose(self.input(node, 0), shape, out),
+            Op::Conv1d { kernel, stride, padding, .. } => {
+                self.conv(node, [kernel, stride, padding], shape, out);
+            }
+            Op::Transpose => transpose(self.machine, self.input(node, 0), shape, out),
             Op::Norm { kind, eps } => {
                 let (x, gain, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
-                self.share(out, width, |from, out| {
+                self.machine.share(out, width, |from, out| {
                     for (x, out) in x[from..].chunks(width).zip(out.chunks_mut(width)) {
                         kernels::norm(arch, kind, eps, x, gain, bias, out);
                     }
@@ -63,78 +63,52 @@ impl Pass<'_> {
             Op::Logits { scale } => self.linear(self.input(node, 0), node, self.factor(scale), width, out),
             Op::Residual { gain } => {
                 let (x, y) = (self.input(node, 0), self.input(node, 1));
-                self.share(out, 1, |from, out| kernels::add_scaled(arch, &x[from..], gain, &y[from..], out));
+                self.machine
+                    .share(out, 1, |from, out| kernels::add_scaled(arch, &x[from..], gain, &y[from..], out));
             }
             Op::Activate(activation) => {
                 let x = self.input(node, 0);
-                self.share(out, 1, |from, out| kernels::activate(arch, activation, &x[from..], out));
+                self.machine.share(out, 1, |from, out| kernels::activate(arch, activation, &x[from..], out));
             }
             Op::Gate => {
                 let (x, y) = (self.input(node, 0), self.input(node, 1));
-                self.share(out, 1, |from, out| kernels::times(arch, &x[from..], &y[from..], out));
+                self.machine.share(out, 1, |from, out| kernels::times(arch, &x[from..], &y[from..], out));
             }
-            // Handled before: they make no tensor of their own, or one that is kept elsewhere.
+            Op::Recur { cell, reverse } => self.recur(node, cell, reverse, shape, out),
+            Op::Hidden => self.hidden(node, width, out),
+            Op::Beside => self.beside(node, width, out),
+            Op::LastState { reverse } => self.last_state(node, reverse, width, out),
+            Op::Pool { pooling, axis, padding_of } => self.pool(node, pooling, axis, padding_of, out),
+            // Handled elsewhere: they make no tensor, or one that is stored elsewhere.
             Op::Same
+            | Op::Flatten { .. }
+            | Op::Dropout { .. }
             | Op::SplitHeads(_)
             | Op::Rotate { .. }
             | Op::Scores { .. }
             | Op::RelativeBias { .. }
             | Op::Mask(_)
             | Op::AddMask { .. }
-            | Op::Squash(_)
+            | Op::Normalise(_)
             | Op::Context
             | Op::MergeHeads(_) => {}
         }
     }
 
     fn embed(&self, node: &Node, scale: f32, width: usize, out: &mut [f32]) {
-        let (ids, table) = (self.input(node, 0), self.weight(node, 0));
-        for (out, &id) in out.chunks_mut(width).zip(ids) {
-            let row = &table[id as usize * width..][..width];
-            out.iter_mut().zip(row).for_each(|(o, x)| *o = x * scale);
+        let Some(&table) = node.weights.first() else { return };
+        for (out, &id) in out.chunks_mut(width).zip(self.input(node, 0)) {
+            self.weights.row(table, id as usize, out);
+            out.iter_mut().for_each(|o| *o *= scale);
         }
     }
 
-    /// Rotary positions, from position `first` on, in heads where they lie: [row, position, head · feature].
-    pub(super) fn rotate(
-        &self,
-        node: &Node,
-        base: f64,
-        pairs: RotaryPairs,
-        first: usize,
-        out: &mut [f32],
-        shape: &[usize],
-    ) {
-        let (heads, length, size) = (shape[1], shape[2], shape[3].max(1));
-        let turn = |at: usize, i: usize| {
-            let turn = Turn::of(base, pairs, size, first + at, i);
-            let (sin, cos) = turn.angle.sin_cos();
-            (cos as f32, (turn.sign * sin) as f32, turn.partner)
-        };
-        // [position, feature]: the same for every row and head.
-        let turns: Vec<(f32, f32, usize)> =
-            (0..length * size).map(|cell| turn(cell / size, cell % size)).collect();
-        let x = self.input(node, 0);
-        self.share(out, heads * size, |from, out| {
-            for (n, row) in out.chunks_mut(heads * size).enumerate() {
-                let at = from + n * heads * size;
-                let turns = &turns[at / (heads * size) % length * size..][..size];
-                for (head, out) in row.chunks_mut(size).enumerate() {
-                    let x = &x[at + head * size..][..size];
-                    for (i, (out, &(cos, sin, partner))) in out.iter_mut().zip(turns).enumerate() {
-                        *out = x[i] * cos + x[partner] * sin;
-                    }
-                }
-            }
-        });
-    }
-
     fn positions(&self, node: &Node, kind: Positions, offset: usize, places: &[Place], out: &mut [f32]) {
-        let table = self.weight(node, 0);
+        let table = node.weights.first();
         let width = out.len() / places.len().max(1);
         for (row, &place) in out.chunks_mut(width.max(1)).zip(places) {
-            match (kind, place, table_row(place, offset)) {
-                (Positions::Table, _, Some(at)) => row.copy_from_slice(&table[at * width..][..width]),
+            match (kind, place, table_row(place, offset).zip(table)) {
+                (Positions::Table, _, Some((at, &table))) => self.weights.row(table, at, row),
                 (Positions::Table, _, None) | (_, None, _) => row.fill(0.0),
                 (_, Some(place), _) => {
                     let cells = row.iter_mut().enumerate();
@@ -144,43 +118,35 @@ impl Pass<'_> {
         }
     }
 
-    /// Shares an output out in pieces of whole rows; the body gets the place of its piece's first element.
-    fn share(&self, out: &mut [f32], width: usize, body: impl Fn(usize, &mut [f32]) + Sync) {
-        let step = CHUNK.next_multiple_of(width.max(1));
-        let mut pieces: Vec<_> = out.chunks_mut(step).collect();
-        self.machine.team.each_of(&mut pieces, |i, piece| body(i * step, piece));
-    }
-
     /// x · scale · Wᵀ + b
     pub(super) fn linear(&self, x: &[f32], node: &Node, scale: f32, outputs: usize, out: &mut [f32]) {
-        let (w, bias) = (self.weight(node, 0), self.weight(node, 1));
-        let inputs = w.len() / outputs.max(1);
-        let x = Rows::dense(x, out.len() / outputs.max(1), inputs);
-        self.machine.linear(x, Rows::dense(w, outputs, inputs), scale, bias, out);
+        let Some(w) = node.weights.first().and_then(|&id| self.weights.panels(id)) else { return };
+        let x = Rows::dense(x, out.len() / outputs.max(1), w.depth());
+        self.machine.linear(x, w, scale, self.weight(node, 1), out);
     }
 
-    /// The convolution as a product of the weights, [output, channel · tap], and of windows of three frames.
-    fn conv(&self, node: &Node, stride: usize, shape: &[usize], out: &mut [f32]) {
+    /// The convolution as a product of the weights, [output, channel · tap], and of windows of positions.
+    fn conv(&self, node: &Node, [kernel, stride, padding]: [usize; 3], shape: &[usize], out: &mut [f32]) {
         let (x, w, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
         let (outputs, steps) = (shape[1], shape[2]);
         let depth = w.len() / outputs;
-        let channels = depth / 3;
+        let channels = depth / kernel.max(1);
         let frames = x.len() / shape[0] / channels;
         let w = Rows::dense(w, outputs, depth);
         let bias = if bias.is_empty() { Bias::None } else { Bias::Rows(bias) };
         for (x, out) in x.chunks(channels * frames).zip(out.chunks_mut(outputs * steps)) {
-            let finish = Finish { row: 0, column: 0, scale: 1.0, bias };
+            let epilogue = Epilogue { bias, ..Epilogue::PLAIN };
             self.machine.multiply(
-                w,
+                w.into(),
                 depth,
-                Canvas::new(out, outputs, steps),
-                finish,
+                OutputMatrix::new(out, outputs, steps),
+                epilogue,
                 |step, width, panel| {
                     for (k, cells) in panel.chunks_mut(width).take(depth).enumerate() {
-                        let (channel, tap) = (&x[k / 3 * frames..][..frames], k % 3);
+                        let (channel, tap) = (&x[k / kernel * frames..][..frames], k % kernel);
                         for (i, cell) in cells.iter_mut().enumerate() {
-                            // One frame of zeros at each end.
-                            let frame = ((step + i) * stride + tap).wrapping_sub(1);
+                            // Zeros beyond the ends.
+                            let frame = ((step + i) * stride + tap).wrapping_sub(padding);
                             *cell = channel.get(frame).copied().unwrap_or(0.0);
                         }
                     }
@@ -189,25 +155,10 @@ impl Pass<'_> {
         }
     }
 
-    /// [b, l, h · k] → [b, h, l, k], for whoever wants to see it: attention reads the heads where they lie.
-    pub(super) fn split(&self, x: &[f32], shape: &[usize]) -> Buffer {
-        let (heads, length, size) = (shape[1], shape[2], shape[3]);
-        let mut out = self.machine.pool.take(shape.iter().product());
-        self.share(&mut out, size, |from, out| {
-            for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
-                let n = from / size.max(1) + n;
-                let (b, h, l) = (n / (heads * length), n / length % heads, n % length);
-                row.copy_from_slice(&x[((b * length + l) * heads + h) * size..][..size]);
-            }
-        });
-        out
-    }
-
     /// [b, h, l, k] → [b, l, h · k]
-    pub(super) fn merge(&self, context: &[f32], shape: &[usize]) -> Buffer {
+    pub(super) fn merge(&self, context: &[f32], shape: &[usize], mut out: Buffer) -> Buffer {
         let (heads, length, size) = (shape[1], shape[2], shape[3]);
-        let mut out = self.machine.pool.take(shape.iter().product());
-        self.share(&mut out, size, |from, out| {
+        self.machine.share(&mut out, size, |from, out| {
             for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
                 let n = from / size.max(1) + n;
                 let (b, l, h) = (n / (heads * length), n / heads % length, n % heads);
@@ -217,23 +168,7 @@ impl Pass<'_> {
         out
     }
 
-    /// [b, c, r] → [b, r, c]
-    fn transpose(&self, x: &[f32], shape: &[usize], out: &mut [f32]) {
-        /// Rows that are read together, so that no line of the input is fetched twice.
-        const SOME: usize = 16;
-        let (rows, columns) = (shape[1], shape[2]);
-        for (x, out) in x.chunks(rows * columns).zip(out.chunks_mut(rows * columns)) {
-            let mut pieces: Vec<_> = out.chunks_mut(SOME * columns).collect();
-            self.machine.team.each_of(&mut pieces, |i, piece| {
-                for c in 0..columns {
-                    let from = &x[c * rows + i * SOME..];
-                    piece.iter_mut().skip(c).step_by(columns).zip(from).for_each(|(o, x)| *o = *x);
-                }
-            });
-        }
-    }
-
-    /// One mask a kind, shared by all layers.
+    /// One mask per kind, shared by all layers.
     pub(super) fn mask(&mut self, kind: MaskKind, shape: &[usize]) {
         if self.masks.contains_key(&mask_key(kind)) {
             return;
@@ -241,14 +176,14 @@ impl Pass<'_> {
         let (queries, keys) = (shape[2], shape[3]);
         let mut mask = self.machine.pool.take_zeroed(shape.iter().product());
         for (n, cell) in mask.iter_mut().enumerate() {
-            if !self.window.is_open(kind, n / (queries * keys), n / keys % queries, n % keys) {
+            if !self.window.is_visible(kind, n / (queries * keys), n / keys % queries, n % keys) {
                 *cell = f32::NEG_INFINITY;
             }
         }
         self.masks.insert(mask_key(kind), Shared::new(mask));
     }
 
-    /// One bias a stack, shared by all layers.
+    /// One bias per stack, shared by all layers.
     pub(super) fn relative_bias(
         &mut self,
         node: &Node,
@@ -275,4 +210,33 @@ impl Pass<'_> {
 pub(super) fn mask_key(kind: MaskKind) -> (bool, bool, bool, bool) {
     let source = Side::Source;
     (kind.queries == source, kind.keys == source, kind.causal, kind.padding)
+}
+
+/// [b, l, h · k] → [b, h, l, k], only for a sink: attention reads the heads where they are.
+pub(super) fn split_heads(machine: Machine<'_>, x: &[f32], shape: &[usize], mut out: Buffer) -> Buffer {
+    let (heads, length, size) = (shape[1], shape[2], shape[3]);
+    machine.share(&mut out, size, |from, out| {
+        for (n, row) in out.chunks_mut(size.max(1)).enumerate() {
+            let n = from / size.max(1) + n;
+            let (b, h, l) = (n / (heads * length), n / length % heads, n % length);
+            row.copy_from_slice(&x[((b * length + l) * heads + h) * size..][..size]);
+        }
+    });
+    out
+}
+
+/// [b, c, r] → [b, r, c]
+pub(super) fn transpose(machine: Machine<'_>, x: &[f32], shape: &[usize], out: &mut [f32]) {
+    /// Rows that are read together, so that no line of the input is fetched twice.
+    const SOME: usize = 16;
+    let (rows, columns) = (shape[1], shape[2]);
+    for (x, out) in x.chunks(rows * columns).zip(out.chunks_mut(rows * columns)) {
+        let mut pieces: Vec<_> = out.chunks_mut(SOME * columns).collect();
+        machine.team.each_of(&mut pieces, |i, piece| {
+            for c in 0..columns {
+                let from = &x[c * rows + i * SOME..];
+                piece.iter_mut().skip(c).step_by(columns).zip(from).for_each(|(o, x)| *o = *x);
+            }
+        });
+    }
 }

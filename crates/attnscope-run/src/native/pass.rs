@@ -1,21 +1,24 @@
 //! One pass over the graph, or over the part of it that depends on the target.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use attnscope_graph::{Layout, Model, Node, NodeId, Op, Stack};
 
-use super::Report;
-use super::attention::{Extent, Given, Keys, Stages, attend};
+use super::attention::{AttentionInputs, Extent, Keys, Stages, attend};
 use super::cache::Cache;
-use super::ops::mask_key;
+use super::dropout::Dropout;
+use super::ops::{mask_key, split_heads};
 use super::plan::{Attention, Plan};
-use super::pool::{OutOfMemory, Shared};
 use super::product::Machine;
+use super::rotary::Rotations;
 use super::window::Window;
-use crate::change::Changes;
 use crate::error::RunError;
+use crate::executor::Report;
+use crate::intervention::Interventions;
+use crate::limits::{Counted, Limits};
+use crate::pool::{Buffer, Shared, catching};
 use crate::sink::Sink;
+use crate::tensor::Tensor;
 use crate::weights::Weights;
 
 /// Which nodes a pass computes.
@@ -26,19 +29,20 @@ pub(super) enum Part<'a> {
     Needed(&'a [bool]),
     /// What depends on the source only.
     Source,
-    /// What depends on the target. Of the logits, only each row's last are computed unless all are wanted.
+    /// What depends on the target. Of the logits, only each row's last are computed.
     Target,
 }
 
-/// A pass under way.
+/// A running pass.
 pub(super) struct Pass<'a> {
     pub(super) model: &'a Model,
     pub(super) weights: &'a Weights,
     pub(super) plan: &'a Plan,
-    pub(super) changes: &'a Changes<'a>,
+    pub(super) interventions: &'a Interventions<'a>,
     pub(super) window: Window<'a>,
     pub(super) part: Part<'a>,
     pub(super) machine: Machine<'a>,
+    pub(super) limits: &'a Limits,
     /// The tensors that are alive, by the node that made them.
     pub(super) values: &'a mut [Shared],
     /// Keys and values of positions before the window, by the node that made them; absent where there are none.
@@ -48,33 +52,60 @@ pub(super) struct Pass<'a> {
     pub(super) masks: HashMap<(bool, bool, bool, bool), Shared>,
     pub(super) biases: HashMap<Stack, Shared>,
     pub(super) report: &'a mut Report,
+    /// What dropout's masks follow from; nothing is dropped without one.
+    pub(super) dropout_seed: Option<u64>,
 }
 
 impl Pass<'_> {
-    /// Runs the pass. What it leaves half made where it fails is not read again.
+    /// Runs the pass. If it fails, its unfinished tensors are not read again.
     pub(super) fn run(self, sink: &mut dyn Sink) -> Result<(), RunError> {
-        match catch_unwind(AssertUnwindSafe(|| self.steps(sink))) {
-            Ok(result) => result,
-            Err(panic) => match panic.downcast::<OutOfMemory>() {
-                Ok(missing) => Err(RunError::OutOfMemory { need: missing.0 }),
-                Err(panic) => resume_unwind(panic),
-            },
+        let (pool, is_one_token) = (self.machine.pool, self.is_one_token());
+        let result = catching(|| self.steps(sink))?;
+        if !is_one_token {
+            pool.pass_is_over();
+        }
+        result
+    }
+
+    /// Whether it reads one more token of each row: that needs next to nothing, and comes often.
+    fn is_one_token(&self) -> bool {
+        self.part == Part::Target && self.window.length <= 1
+    }
+
+    fn needs_larger_caches(&self) -> bool {
+        let positions = self.window.past + self.window.length;
+        let is_full = |(i, cache): (usize, &Cache)| self.plan.cached[i] && cache.is_full(positions);
+        self.caches.as_ref().is_some_and(|caches| caches.iter().enumerate().any(is_full))
+    }
+
+    /// Memory for a node's tensor. What a sink keeps is of just that size.
+    fn buffer(&self, sink: &dyn Sink, id: NodeId, len: usize) -> Buffer {
+        match sink.held(id, 4) {
+            0 => self.machine.pool.take(len),
+            _ => self.machine.pool.take_to_keep(len),
         }
     }
 
     fn steps(mut self, sink: &mut dyn Sink) -> Result<(), RunError> {
         let (model, plan) = (self.model, self.plan);
-        // One more token needs next to nothing, and comes often.
-        if self.part != Part::Target || self.window.length > 1 {
+        if !self.is_one_token() || self.needs_larger_caches() {
             self.check_demand(sink)?;
         }
+        let total = model.graph.iter().filter(|&(id, _)| self.is_computed(id)).count();
+        let mut done = 0;
         for (id, node) in model.graph.iter() {
             if !self.is_computed(id) {
                 continue;
             }
             self.step(id, node, sink)?;
+            self.limits.cancel.check()?;
+            done += 1;
+            // Of a decoder's passes nobody is told: there is one for every token.
+            if self.caches.is_none() {
+                self.limits.progress.tell(Counted::Nodes, done, total);
+            }
             for &dead in &plan.dead[id.index()] {
-                // What the source gave serves every pass over the target.
+                // The tensors of the source are kept for every pass over the target.
                 if self.part != Part::Target || plan.on_target[dead] {
                     self.values[dead] = Shared::default();
                 }
@@ -101,105 +132,128 @@ impl Pass<'_> {
     fn step(&mut self, id: NodeId, node: &Node, sink: &mut dyn Sink) -> Result<(), RunError> {
         let shape = self.shape(id)?;
         match node.op {
-            Op::Same => self.change_name(id, node, |cell| cell),
+            Op::Dropout { p } if self.plan.root[id.index()] == id.index() => self.drop_some(id, node, p),
+            Op::Same | Op::Flatten { .. } | Op::Dropout { .. } => self.change_name(id, node, |cell| cell),
             Op::SplitHeads(_) => {
                 self.change_name(id, node, in_heads(&shape));
                 return self.hand_over_heads(id, &shape, sink);
             }
             Op::Rotate { side, base, pairs } => {
-                let mut out = self.machine.pool.take(shape.iter().product());
-                self.rotate(node, base, pairs, self.window.first(side), &mut out, &shape);
-                self.changes.apply_at(id, &mut out, in_heads(&shape));
+                let mut out = self.buffer(sink, id, shape.iter().product());
+                let rotations = Rotations::new(base, pairs, self.window.first(side), &shape);
+                rotations.apply(self.machine, self.input(node, 0), &mut out);
+                self.interventions.apply_at(id, &mut out, in_heads(&shape));
                 self.values[id.index()] = Shared::new(out);
                 self.remember(id, node, &shape);
                 return self.hand_over_heads(id, &shape, sink);
             }
             // Computed with the attention that they are a part of.
-            Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context => return Ok(()),
+            Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context => return Ok(()),
             Op::MergeHeads(_) => {
                 self.values[id.index()] = self.attention(id, node, sink)?;
             }
             Op::Mask(kind) => {
                 self.mask(kind, &shape);
                 let shared = self.masks.get(&mask_key(kind));
-                self.values[id.index()] = changed_copy(self.changes, id, shared);
+                self.values[id.index()] = changed_copy(self.interventions, id, shared);
                 if sink.wants(id) {
                     let mask = self.own_or(id, self.masks.get(&mask_key(kind)));
-                    sink.take(id, &shape, mask.unwrap_or(&Shared::default()))?;
+                    self.hand_over(
+                        sink,
+                        id,
+                        &Tensor::shared_with(&shape, mask.unwrap_or(&Shared::default())),
+                    )?;
                 }
                 return Ok(());
             }
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.relative_bias(node, stack, [buckets, max_distance], &shape);
-                self.values[id.index()] = changed_copy(self.changes, id, self.biases.get(&stack));
+                self.values[id.index()] = changed_copy(self.interventions, id, self.biases.get(&stack));
                 if sink.wants(id) {
                     let bias = self.own_or(id, self.biases.get(&stack));
-                    sink.take(id, &shape, bias.unwrap_or(&Shared::default()))?;
+                    self.hand_over(
+                        sink,
+                        id,
+                        &Tensor::shared_with(&shape, bias.unwrap_or(&Shared::default())),
+                    )?;
                 }
                 return Ok(());
             }
-            Op::Logits { scale } if self.part == Part::Target && !sink.wants(id) => {
+            Op::Logits { scale } if self.part == Part::Target => {
                 self.logits_at_the_end(node, self.factor(scale), &shape);
                 return Ok(());
             }
             _ => {
-                let mut out = self.machine.pool.take(shape.iter().product());
+                let mut out = self.buffer(sink, id, shape.iter().product());
                 self.compute(node, &shape, &mut out);
-                self.changes.apply(id, 0, &mut out);
+                self.interventions.apply(id, 0, &mut out);
                 self.values[id.index()] = Shared::new(out);
             }
         }
         self.remember(id, node, &shape);
         if sink.wants(id) {
-            sink.take(id, &shape, &self.values[self.plan.root[id.index()]])?;
+            self.hand_over(sink, id, &Tensor::shared_with(&shape, &self.values[self.plan.root[id.index()]]))?;
         }
         Ok(())
     }
 
-    /// Hands over a tensor whose heads were left where they lie.
+    /// Hands over a tensor, which is whole: where the pass was cancelled in the middle of a step, it is not.
+    fn hand_over(&self, sink: &mut dyn Sink, id: NodeId, tensor: &Tensor) -> Result<(), RunError> {
+        self.limits.cancel.check()?;
+        sink.put(id, tensor)
+    }
+
+    /// Hands over a tensor whose heads are stored as [batch, length, head · feature].
     fn hand_over_heads(&self, id: NodeId, shape: &[usize], sink: &mut dyn Sink) -> Result<(), RunError> {
         if sink.wants(id) {
-            let heads = self.split(&self.values[self.plan.root[id.index()]], shape);
-            sink.take(id, shape, &Shared::new(heads))?;
+            let out = self.buffer(sink, id, shape.iter().product());
+            let heads = split_heads(self.machine, &self.values[self.plan.root[id.index()]], shape, out);
+            self.hand_over(sink, id, &Tensor::shared_with(shape, &Shared::new(heads)))?;
         }
         Ok(())
     }
 
-    /// A node that only names a tensor gets one of its own where it is changed. `place` says where a cell is kept.
+    /// Dropout in a step of learning, whose plan gives it a tensor of its own.
+    fn drop_some(&mut self, id: NodeId, node: &Node, p: f32) {
+        let Some(&input) = node.inputs.first() else { return };
+        let x = self.values[self.plan.root[input.index()]].clone();
+        self.values[id.index()] = match self.dropout_seed {
+            Some(seed) => {
+                let mut out = self.machine.pool.take(x.len());
+                Dropout::new(seed, id, p).apply(self.machine, &x, &mut out);
+                Shared::new(out)
+            }
+            None => x,
+        };
+        self.change_name(id, node, |cell| cell);
+    }
+
+    /// A node that is only a name of a tensor gets its own copy if there is an intervention on it. `place` gives the index of a
+    /// cell.
     fn change_name(&mut self, id: NodeId, node: &Node, place: impl Fn(usize) -> usize) {
-        if self.changes.touch(id) {
+        if self.interventions.intervenes_on(id) {
             let mut own = self.input(node, 0).to_vec();
-            self.changes.apply_at(id, &mut own, place);
+            self.interventions.apply_at(id, &mut own, place);
             self.values[id.index()] = own.into();
         }
     }
 
-    /// A node's own table where it was changed, else the one that layers share.
+    /// A node's own table if there is an intervention on it, else the one that layers share.
     fn own_or<'s>(&'s self, id: NodeId, shared: Option<&'s Shared>) -> Option<&'s Shared> {
         let own = &self.values[id.index()];
         if own.is_empty() { shared } else { Some(own) }
     }
 
-    /// Keeps what later passes read: keys and values, behind those of the positions before.
+    /// Keeps keys and values for later passes, after those of the positions before.
     fn remember(&mut self, id: NodeId, node: &Node, shape: &[usize]) {
         let i = id.index();
-        if let (Op::Logits { .. }, Part::Target, &[_, length, width]) = (node.op, self.part, shape) {
-            self.last_logits.clear();
-            let last = self.values[i].chunks(width.max(1)).skip(length - 1).step_by(length);
-            last.for_each(|row| self.last_logits.extend(row));
-        }
-        // [row, position, width], or heads that lie like this.
-        let (rows, width) = match *shape {
-            [rows, _, width] => (rows, width),
-            [rows, heads, _, size] if node.op.layout() == Layout::OwnInHeads => (rows, heads * size),
-            _ => return,
-        };
+        let Some((rows, width)) = cached_extent(node, shape) else { return };
         if let (Some(caches), true) = (&mut self.caches, self.plan.cached[i]) {
             caches[i].put(self.machine.pool, self.window.past, rows, width, &self.values[i]);
         }
     }
 
-    /// Of the logits, only those that say what comes next.
+    /// Only the logits of the last position.
     fn logits_at_the_end(&mut self, node: &Node, scale: f32, shape: &[usize]) {
         let (rows, length, outputs) = (shape[0], shape[1], shape[2]);
         let x = self.input(node, 0);
@@ -217,7 +271,7 @@ impl Pass<'_> {
     }
 
     pub(super) fn weight(&self, node: &Node, i: usize) -> &[f32] {
-        node.weights.get(i).map_or(&[], |&id| self.weights.get(id))
+        node.weights.get(i).and_then(|&id| self.weights.plain(id)).unwrap_or_default()
     }
 
     /// The keys or the values of an attention: of the window and, where there is a cache, of the positions before it.
@@ -238,50 +292,49 @@ impl Pass<'_> {
 
     fn extent(&self, attention: &Attention) -> Result<Extent, RunError> {
         let (scores, k) = (self.shape(attention.scores)?, self.shape(attention.k)?);
-        match (&scores[..], &k[..], self.window.sizes.get(attention.size)) {
-            (&[batch, heads, queries, keys], &[_, kv_heads, ..], Some(size)) if kv_heads > 0 => {
-                Ok(Extent { batch, heads, kv_heads, queries, keys, size })
-            }
-            _ => Err(RunError::Obstacle("the head count is not known".into())),
-        }
+        Extent::new(&scores, &k, self.window.sizes.get(attention.size))
     }
 
-    /// The whole attention that ends in `merge`: scores, mask, weights, context, each handed over where it is wanted.
+    /// The whole attention that ends in `merge`: scores, mask, weights, context, each handed over if it is wanted.
     fn attention(&mut self, id: NodeId, merge: &Node, sink: &mut dyn Sink) -> Result<Shared, RunError> {
         let plan = self.plan;
         let Some(parts) = &plan.attention[id.index()] else {
-            return Err(RunError::Obstacle(format!("{} is no attention", merge.path)));
+            return Err(RunError::Defect { place: merge.path.to_string(), what: "it ends no attention" });
         };
         let extent = self.extent(parts)?;
         let Extent { batch, heads, queries, keys, size, .. } = extent;
         let bias = parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack)));
         let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind))));
         // Where nothing is added, the masked scores are the scores.
-        let same = bias.is_none() && mask.is_none() && !self.changes.touch(parts.masked);
+        let same = bias.is_none() && mask.is_none() && !self.interventions.intervenes_on(parts.masked);
         let wants_masked = sink.wants(parts.masked);
         let wants_scores = sink.wants(parts.scores) || (same && wants_masked);
         let wanted = [wants_scores, wants_masked && !same, sink.wants(parts.weights)];
         let cells = batch * heads * queries * keys;
-        let mut stages = wanted.map(|wanted| self.machine.pool.take(if wanted { cells } else { 0 }));
-        let mut context = self.machine.pool.take(batch * heads * queries * size);
-        let given = Given {
+        let stage = |id: NodeId, wanted: bool| self.buffer(sink, id, if wanted { cells } else { 0 });
+        let mut stages =
+            [stage(parts.scores, wanted[0]), stage(parts.masked, wanted[1]), stage(parts.weights, wanted[2])];
+        let mut context = self.buffer(sink, parts.context, batch * heads * queries * size);
+        let given = AttentionInputs {
             extent,
             q: &self.values[plan.root[parts.q.index()]],
             k: self.keys(parts.k, &self.shape(parts.k)?),
             v: self.keys(parts.v, &self.shape(parts.v)?),
             scale: self.factor(parts.scale),
-            squash: parts.squash,
+            normaliser: parts.normaliser,
             bias: bias.map(|bias| &**bias),
             mask: mask.map(|mask| &**mask),
-            changes: self.changes,
+            interventions: self.interventions,
             stages: [parts.scores, parts.masked, parts.weights],
         };
         let [scores, masked, weights] = &mut stages;
-        let blind = attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
-        self.report.add(parts.weights, blind);
-        self.changes.apply(parts.context, 0, &mut context);
-        let mut merged = self.merge(&context, &[batch, heads, queries, size]);
-        self.changes.apply(id, 0, &mut merged);
+        let fully_masked =
+            attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
+        self.report.add(parts.weights, fully_masked);
+        self.interventions.apply(parts.context, 0, &mut context);
+        let merged = self.buffer(sink, id, batch * heads * queries * size);
+        let mut merged = self.merge(&context, &[batch, heads, queries, size], merged);
+        self.interventions.apply(id, 0, &mut merged);
         let [scores, masked, weights] = stages.map(Shared::new);
         let masked = if same { scores.clone() } else { masked };
         let made = [
@@ -292,14 +345,23 @@ impl Pass<'_> {
         ];
         for (id, stage) in made {
             if sink.wants(id) {
-                sink.take(id, &self.shape(id)?, &stage)?;
+                self.hand_over(sink, id, &Tensor::shared_with(&self.shape(id)?, &stage))?;
             }
         }
         Ok(Shared::new(merged))
     }
 }
 
-/// Where a cell of [batch, head, position, feature] is kept: as [batch, position, head · feature].
+/// Rows and width of what is cached of a tensor: [row, position, width], or heads that lie like this.
+pub(super) fn cached_extent(node: &Node, shape: &[usize]) -> Option<(usize, usize)> {
+    match *shape {
+        [rows, _, width] => Some((rows, width)),
+        [rows, heads, _, size] if node.op.facets().layout == Layout::OwnInHeads => Some((rows, heads * size)),
+        _ => None,
+    }
+}
+
+/// The index of a cell of [batch, head, position, feature], which is stored as [batch, position, head · feature].
 fn in_heads(shape: &[usize]) -> impl Fn(usize) -> usize + use<> {
     let (heads, length, size) = (shape[1], shape[2], shape[3]);
     move |cell| {
@@ -309,9 +371,10 @@ fn in_heads(shape: &[usize]) -> impl Fn(usize) -> usize + use<> {
     }
 }
 
-/// A shared table with the changes of one node; empty where there are none.
-fn changed_copy(changes: &Changes<'_>, id: NodeId, shared: Option<&Shared>) -> Shared {
-    let mut own = shared.filter(|_| changes.touch(id)).map(|table| table.to_vec()).unwrap_or_default();
-    changes.apply(id, 0, &mut own);
+/// A shared table with the interventions of one node; empty where there are none.
+fn changed_copy(interventions: &Interventions<'_>, id: NodeId, shared: Option<&Shared>) -> Shared {
+    let mut own =
+        shared.filter(|_| interventions.intervenes_on(id)).map(|table| table.to_vec()).unwrap_or_default();
+    interventions.apply(id, 0, &mut own);
     own.into()
 }

@@ -1,40 +1,45 @@
-//! What follows from the graph alone: who makes a tensor, when it is read for the last time, what depends on the target.
+//! What follows from the graph alone: which node makes a tensor, when it is last read, what depends on the target.
 
-use attnscope_graph::{Dim, Factor, Graph, Layout, MaskKind, Node, NodeId, Op, Side, Squash, Stack};
+use attnscope_graph::{Dim, Factor, Graph, Layout, MaskKind, Node, NodeId, Normaliser, Op, Stack};
 
-use crate::change::Changes;
+use crate::executor::on_target;
+use crate::intervention::Interventions;
 
 /// The order of a run, derived once from a graph.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The node that made a node's tensor: another one, where a node only names or reshapes.
     pub(super) root: Vec<usize>,
-    /// For each step, the tensors that nobody reads after it.
+    /// For each step, the tensors that are not read after it.
     pub(super) dead: Vec<Vec<usize>>,
-    /// Whether a node's tensor depends on the target. What does not is computed once a source.
+    /// Whether a node's tensor depends on the target. A tensor that does not is computed once per source.
     pub(super) on_target: Vec<bool>,
     /// The attention that ends in a node.
     pub(super) attention: Vec<Option<Attention>>,
     /// The nodes that make keys and values of positions before the window.
     pub(super) cached: Vec<bool>,
-    /// Whether a position is blind to those after it, so that its tensors stay as they are when the target grows.
+    /// Whether a position does not see those after it, so that its tensors stay as they are when the target grows.
     pub(super) is_causal: bool,
 }
 
 impl Plan {
-    /// What is changed on the way is a tensor of its own, even where the node is only another name.
-    pub(super) fn new(graph: &Graph, changes: &Changes<'_>) -> Self {
+    /// A node with an intervention has its own tensor, even where it is only a second name.
+    pub(super) fn new(graph: &Graph, interventions: &Interventions<'_>) -> Self {
+        Self::with_own(graph, |id| interventions.intervenes_on(id))
+    }
+
+    /// The same where some nodes have a tensor of their own although they are only names.
+    pub(super) fn with_own(graph: &Graph, has_own: impl Fn(NodeId) -> bool) -> Self {
         let nodes = graph.nodes();
-        let changed: Vec<bool> = graph.iter().map(|(id, _)| changes.touch(id)).collect();
+        let changed: Vec<bool> = graph.iter().map(|(id, _)| has_own(id)).collect();
         let mut root: Vec<usize> = (0..nodes.len()).collect();
-        let mut on_target = vec![false; nodes.len()];
+        let on_target = on_target(graph);
         for (i, node) in nodes.iter().enumerate() {
-            let is_name = matches!(node.op.layout(), Layout::Name | Layout::NameInHeads) && !changed[i];
+            let is_name =
+                matches!(node.op.facets().layout, Layout::Name | Layout::NameInHeads) && !changed[i];
             if let (true, Some(input)) = (is_name, node.inputs.first()) {
                 root[i] = root[input.index()];
             }
-            on_target[i] =
-                node.op.reads() == Some(Side::Target) || node.inputs.iter().any(|id| on_target[id.index()]);
         }
         let attention: Vec<_> = nodes.iter().map(|node| Attention::of(graph, node)).collect();
         let mut cached = vec![false; nodes.len()];
@@ -49,7 +54,15 @@ impl Plan {
     }
 }
 
-/// The steps of an attention are taken together, at its end.
+impl Plan {
+    /// The same for a run after which some tensors are still there, by the node that makes them.
+    pub(super) fn keeping(mut self, kept: &[bool]) -> Self {
+        self.dead.iter_mut().for_each(|dead| dead.retain(|&made_by| !kept[made_by]));
+        self
+    }
+}
+
+/// The steps of an attention are computed together, at its end.
 fn last_uses(nodes: &[Node], root: &[usize]) -> Vec<Vec<usize>> {
     let mut ends = vec![nodes.len(); nodes.len()];
     let mut end = nodes.len();
@@ -61,7 +74,10 @@ fn last_uses(nodes: &[Node], root: &[usize]) -> Vec<Vec<usize>> {
     }
     let mut last: Vec<usize> = (0..nodes.len()).collect();
     for (i, node) in nodes.iter().enumerate() {
-        let at = if is_within_attention(&node.op) { ends[i] } else { i };
+        let facets = node.op.facets();
+        // Heads that were left where they lie are read when the attention is computed.
+        let waits = facets.within_attention || facets.layout == Layout::NameInHeads;
+        let at = if waits { ends[i] } else { i };
         for made_by in node.inputs.iter().map(|id| root[id.index()]).chain([root[i]]) {
             last[made_by] = last[made_by].max(at);
         }
@@ -75,32 +91,6 @@ fn last_uses(nodes: &[Node], root: &[usize]) -> Vec<Vec<usize>> {
     dead
 }
 
-/// True for the steps that are computed together.
-fn is_within_attention(op: &Op) -> bool {
-    match op {
-        Op::Scores { .. } | Op::AddMask { .. } | Op::Squash(_) | Op::Context | Op::SplitHeads(_) => true,
-        Op::Ids(_)
-        | Op::TypeIds(_)
-        | Op::Features
-        | Op::Embed { .. }
-        | Op::Positions { .. }
-        | Op::AddPositions
-        | Op::Conv1d { .. }
-        | Op::Transpose
-        | Op::Same
-        | Op::Norm { .. }
-        | Op::Linear
-        | Op::Rotate { .. }
-        | Op::RelativeBias { .. }
-        | Op::Mask(_)
-        | Op::MergeHeads(_)
-        | Op::Residual { .. }
-        | Op::Activate(_)
-        | Op::Gate
-        | Op::Logits { .. } => false,
-    }
-}
-
 /// The nodes of one attention, found from its end.
 #[derive(Debug, Clone)]
 pub(super) struct Attention {
@@ -112,7 +102,7 @@ pub(super) struct Attention {
     pub(super) weights: NodeId,
     pub(super) context: NodeId,
     pub(super) scale: Factor,
-    pub(super) squash: Squash,
+    pub(super) normaliser: Normaliser,
     pub(super) bias: Option<(NodeId, Stack)>,
     pub(super) mask: Option<(NodeId, MaskKind)>,
     /// Width of a head.
@@ -120,11 +110,16 @@ pub(super) struct Attention {
 }
 
 impl Attention {
+    /// What it is computed from that has a gradient.
+    pub(super) fn differentiable(&self) -> Vec<NodeId> {
+        [self.q, self.k, self.v].into_iter().chain(self.bias.map(|(id, _)| id)).collect()
+    }
+
     fn of(graph: &Graph, merge: &Node) -> Option<Self> {
         let Op::MergeHeads(_) = merge.op else { return None };
         let context = *merge.inputs.first()?;
         let [weights, v] = graph.node(context).inputs[..] else { return None };
-        let Op::Squash(squash) = graph.node(weights).op else { return None };
+        let Op::Normalise(normaliser) = graph.node(weights).op else { return None };
         let masked = *graph.node(weights).inputs.first()?;
         let (&scores, added) = graph.node(masked).inputs.split_first()?;
         let [q, k] = graph.node(scores).inputs[..] else { return None };
@@ -138,6 +133,6 @@ impl Attention {
             }
         }
         let size = *graph.node(context).dims.last()?;
-        Some(Self { q, k, v, scores, masked, weights, context, scale, squash, bias, mask, size })
+        Some(Self { q, k, v, scores, masked, weights, context, scale, normaliser, bias, mask, size })
     }
 }

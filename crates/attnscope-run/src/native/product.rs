@@ -1,26 +1,28 @@
-//! Matrix products on all cores: which loop a shape is given to, and how it is shared out.
-#![allow(unsafe_code)] // `fill` and `dot` ask that each turn writes cells of its own.
+//! Matrix products on all cores: which loop a shape uses, and how the work is divided.
+#![allow(unsafe_code)] // `fill` and `dot` ask that each chunk writes cells of its own.
 
 use pulp::Arch;
 
-use super::pool::Pool;
-use super::team::Team;
-use super::tile::{Bias, Canvas, Finish, Rows, dot, fill, pack_columns, pack_rows, panel_width};
+use super::thread_team::ThreadTeam;
+use super::tile::{
+    Bias, Epilogue, Left, OutputMatrix, Rows, dot, fill, pack_columns, pack_rows, panel_width,
+};
+use crate::panels::Panels;
+use crate::pool::Pool;
 
-/// Up to this many rows on the left, the right side is read as it lies.
-const FEW: usize = 16;
-/// Up to this many, the left side is packed instead of the right: there is less of it.
-const SOME: usize = 128;
-/// Multiply-adds below which waking another thread does not pay.
+/// Below this many multiply-adds, waking another thread costs more than it saves.
 const SMALL: usize = 1 << 16;
-/// Rows that a turn handles at least, so that packing a panel pays.
+/// The fewest rows of a chunk for which packing a panel pays off.
 const ROWS: usize = 96;
+
+/// Elements that one chunk of an element-wise loop handles.
+const CHUNK: usize = 1 << 14;
 
 /// What a product runs on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Machine<'a> {
     pub(super) arch: Arch,
-    pub(super) team: &'a Team,
+    pub(super) team: &'a ThreadTeam,
     pub(super) pool: &'a Pool,
 }
 
@@ -30,75 +32,55 @@ impl Machine<'_> {
         work >= SMALL
     }
 
-    /// Turns of a loop with that many multiply-adds and that many pieces of which none can be divided.
-    fn turns(&self, work: usize, pieces: usize) -> usize {
-        if self.pays(work) { pieces.min(8 * self.team.size()).max(1) } else { 1 }
+    /// Chunks of a loop with that many multiply-adds.
+    fn chunks(&self, work: usize) -> usize {
+        if self.pays(work) { 8 * self.team.size() } else { 1 }
+    }
+
+    /// Divides an output into pieces of whole rows; the body gets the index of its piece's first element.
+    pub(super) fn share(&self, out: &mut [f32], width: usize, body: impl Fn(usize, &mut [f32]) + Sync) {
+        let step = CHUNK.next_multiple_of(width.max(1));
+        let mut pieces: Vec<_> = out.chunks_mut(step).collect();
+        self.team.each_of(&mut pieces, |i, piece| body(i * step, piece));
     }
 
     /// out[r, c] = scale · Σₖ x[r, k] · w[c, k] + bias[c]
-    pub(super) fn linear(&self, x: Rows<'_>, w: Rows<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
-        if x.count == 0 || w.count == 0 {
-            // Nothing to write.
-        } else if x.count <= FEW {
-            self.linear_few(x, w, scale, bias, out);
-        } else if x.count <= SOME {
-            self.linear_some(x, w, scale, bias, out);
-        } else {
-            let finish = Finish { row: 0, column: 0, scale, bias: Bias::columns(bias) };
-            let canvas = Canvas::new(out, x.count, w.count);
-            self.multiply(x, w.width, canvas, finish, |column, width, panel| {
-                pack_rows(w.slice(column, width.min(w.count - column)), panel, width);
-            });
+    pub(super) fn linear(&self, x: Rows<'_>, w: &Panels, scale: f32, bias: &[f32], out: &mut [f32]) {
+        let Self { arch, pool, .. } = *self;
+        assert!(w.width() == panel_width(arch) && w.depth() == x.width && out.len() == x.count * w.rows());
+        let panels = w.count();
+        if x.count == 0 || panels == 0 {
+            return;
         }
-    }
-
-    /// Each row of `w` is read once: this is as fast as memory.
-    fn linear_few(&self, x: Rows<'_>, w: Rows<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
-        let arch = self.arch;
-        let canvas = Canvas::new(out, x.count, w.count);
-        let turns = self.turns(x.count * w.count * w.width, w.count.div_ceil(8));
-        let step = w.count.div_ceil(turns).next_multiple_of(8);
-        self.team.each(w.count.div_ceil(step), |turn| {
-            let column = turn * step;
-            let some = w.slice(column, step.min(w.count - column));
-            let finish = Finish { row: 0, column, scale, bias: Bias::columns(bias) };
-            // SAFETY: every turn has columns of its own.
-            unsafe { dot(arch, &canvas, x, some, finish) };
-        });
-    }
-
-    /// The product the other way round: out[c, r] = scale · Σₖ w[c, k] · x[r, k] + bias[c], written transposed.
-    fn linear_some(&self, x: Rows<'_>, w: Rows<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
-        let arch = self.arch;
-        let width = panel_width(arch);
-        let size = width * x.width;
-        let mut panels = self.pool.take(x.count.div_ceil(width) * size);
-        for (i, panel) in panels.chunks_mut(size.max(1)).enumerate() {
-            pack_rows(x.slice(i * width, width.min(x.count - i * width)), panel, width);
-        }
-        let canvas = Canvas::new(out, x.count, w.count).transposed();
-        let bias = if bias.is_empty() { Bias::None } else { Bias::Rows(bias) };
-        let turns = self.turns(x.count * w.count * w.width, w.count.div_ceil(12));
-        let step = w.count.div_ceil(turns).next_multiple_of(12).min(ROWS);
-        self.team.each(w.count.div_ceil(step), |turn| {
-            let row = turn * step;
-            let some = w.slice(row, step.min(w.count - row));
-            for column in (0..x.count).step_by(width) {
-                let panel = &panels[column * x.width..][..size];
-                // SAFETY: every turn has rows of its own.
-                unsafe { fill(arch, &canvas, some, panel, Finish { row, column, scale, bias }) };
+        let output = OutputMatrix::new(out, x.count, w.rows());
+        let chunks = self.chunks(x.count * w.len());
+        // Many panels: a chunk takes several, so that each reads a long stretch of memory. Few: each is shared by several
+        // chunks.
+        let together = (panels / chunks).max(1);
+        let parts = chunks.div_ceil(panels).min(x.count / ROWS).max(1);
+        let step = x.count.div_ceil(parts).next_multiple_of(12);
+        let groups = panels.div_ceil(together);
+        self.team.each(groups * x.count.div_ceil(step), |chunk| {
+            let (group, row) = (chunk % groups, chunk / groups * step);
+            let some = x.slice(row, step.min(x.count - row));
+            let mut scratch = pool.take(w.scratch());
+            for i in group * together..panels.min((group + 1) * together) {
+                let bias = Bias::columns(bias);
+                let epilogue = Epilogue { row, column: i * w.width(), scale, bias, add: false };
+                // SAFETY: no two chunks share both a column and a row.
+                unsafe { fill(arch, &output, some.into(), w.panel(i, &mut scratch), epilogue) };
             }
         });
     }
 
-    /// canvas = scale · left · right + bias. `pack(column, width, panel)` gives the right side's columns from one on, as
+    /// output = scale · left · right + bias. `pack(column, width, panel)` gives the right side's columns from one on, as
     /// [k, width].
     pub(super) fn multiply(
         &self,
-        left: Rows<'_>,
+        left: Left<'_>,
         depth: usize,
-        canvas: Canvas<'_>,
-        finish: Finish<'_>,
+        output: OutputMatrix<'_>,
+        epilogue: Epilogue<'_>,
         pack: impl Fn(usize, usize, &mut [f32]) + Sync,
     ) {
         let Self { arch, pool, .. } = *self;
@@ -106,18 +88,18 @@ impl Machine<'_> {
             return;
         }
         let width = panel_width(arch);
-        let panels = canvas.columns().div_ceil(width);
-        // Few panels are shared by several turns, each with some of the rows.
-        let turns = self.turns(left.count * canvas.columns() * depth, usize::MAX);
-        let parts = turns.div_ceil(panels.max(1)).min(left.count / ROWS).max(1);
+        let panels = output.columns().div_ceil(width);
+        // Few panels are shared by several chunks, each with some of the rows.
+        let chunks = self.chunks(left.count * output.columns() * depth);
+        let parts = chunks.div_ceil(panels.max(1)).min(left.count / ROWS).max(1);
         let step = left.count.div_ceil(parts).next_multiple_of(12);
-        self.team.each(panels * left.count.div_ceil(step), |turn| {
-            let (column, row) = (turn % panels * width, turn / panels * step);
+        self.team.each(panels * left.count.div_ceil(step), |chunk| {
+            let (column, row) = (chunk % panels * width, chunk / panels * step);
             let mut panel = pool.take(depth * width);
             pack(column, width, &mut panel);
             let some = left.slice(row, step.min(left.count - row));
-            // SAFETY: every turn has a panel or rows of its own.
-            unsafe { fill(arch, &canvas, some, &panel, Finish { row, column, ..finish }) };
+            // SAFETY: no two chunks share both a panel and a row.
+            unsafe { fill(arch, &output, some, &panel, Epilogue { row, column, ..epilogue }) };
         });
     }
 }
@@ -164,21 +146,37 @@ impl<'a> Packed<'a> {
 
     /// out[r, c] = scale · Σₖ left[r, k] · right[k, c], on this thread.
     pub(super) fn multiply(&self, arch: Arch, left: Rows<'_>, columns: usize, scale: f32, out: &mut [f32]) {
+        let output = OutputMatrix::new(out, left.count, columns);
+        // SAFETY: `out` is borrowed by this thread alone.
+        unsafe { self.fill(arch, left.into(), &output, scale, false) };
+    }
+
+    /// output (+)= scale · left · right, on this thread.
+    ///
+    /// # Safety
+    /// No other thread touches the output meanwhile.
+    pub(super) unsafe fn fill(
+        &self,
+        arch: Arch,
+        left: Left<'_>,
+        output: &OutputMatrix<'_>,
+        scale: f32,
+        add: bool,
+    ) {
         let width = panel_width(arch);
-        let canvas = Canvas::new(out, left.count, columns);
-        for column in (0..columns).step_by(width) {
+        for column in (0..output.columns()).step_by(width) {
             let panel = &self.panels[column * self.depth..][..width * self.depth];
-            // SAFETY: `out` is borrowed by this thread alone.
-            unsafe { fill(arch, &canvas, left, panel, Finish { row: 0, column, scale, bias: Bias::None }) };
+            // SAFETY: the caller's.
+            unsafe { fill(arch, output, left, panel, Epilogue { column, scale, add, ..Epilogue::PLAIN }) };
         }
     }
 }
 
 /// out[r, c] = scale · Σₖ left[r, k] · right[c, k], on this thread, for a few rows on the left.
 pub(super) fn dots(arch: Arch, left: Rows<'_>, right: Rows<'_>, scale: f32, out: &mut [f32]) {
-    let canvas = Canvas::new(out, left.count, right.count);
+    let output = OutputMatrix::new(out, left.count, right.count);
     // SAFETY: `out` is borrowed by this thread alone.
-    unsafe { dot(arch, &canvas, left, right, Finish { row: 0, column: 0, scale, bias: Bias::None }) };
+    unsafe { dot(arch, &output, left, right, Epilogue { scale, ..Epilogue::PLAIN }) };
 }
 
 #[cfg(test)]
@@ -186,11 +184,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::panels::Elements;
 
-    /// Every way to run: as the machine can, with AVX2 where it has more, and in plain code.
+    /// Every set of instructions: the machine's best, AVX2, and plain code.
     fn machines() -> Vec<Arch> {
         use super::super::Instructions::{Avx2, Best, Scalar};
         [Best, Avx2, Scalar].into_iter().filter_map(|instructions| instructions.arch()).collect()
+    }
+
+    /// A weight as a model that is ready to run holds it.
+    fn panels(arch: Arch, w: &[f32], depth: usize) -> Panels {
+        Panels::pack(&Elements::F32(w.to_vec()), 0, w.len(), depth, panel_width(arch))
     }
 
     fn numbers(n: usize, seed: usize) -> Vec<f32> {
@@ -202,11 +206,11 @@ mod tests {
         x: Rows<'_>,
         columns: usize,
         w: impl Fn(usize, usize) -> f32,
-        finish: impl Fn(usize, usize, f64) -> f64,
+        epilogue: impl Fn(usize, usize, f64) -> f64,
     ) -> Vec<f64> {
         let cell = |r: usize, c: usize| {
             let sum: f64 = x.row(r).iter().enumerate().map(|(k, &x)| f64::from(x) * f64::from(w(c, k))).sum();
-            finish(r, c, sum)
+            epilogue(r, c, sum)
         };
         (0..x.count).flat_map(|r| (0..columns).map(move |c| (r, c))).map(|(r, c)| cell(r, c)).collect()
     }
@@ -221,16 +225,16 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// All three ways of a linear layer, and both sides of every border between them and between blocks.
+        /// Sizes just below and above every block size and every division of work.
         #[test]
         fn linear_is_its_formula(
             rows in prop_oneof![0usize..20, 120usize..135, 190usize..200],
             columns in prop_oneof![0usize..70, 95usize..99],
-            depth in prop_oneof![0usize..40, 63usize..66],
+            depth in prop_oneof![1usize..40, 63usize..66],
             gap in 0usize..3,
             with_bias: bool,
         ) {
-            let (team, pool) = (Team::new(), Pool::default());
+            let (team, pool) = (ThreadTeam::new(&crate::limits::Limits::default()), Pool::default());
             let data = numbers(rows * (depth + gap), 1);
             let x = Rows::new(&data, rows, depth, depth + gap);
             let w = numbers(columns * depth, 2);
@@ -240,7 +244,7 @@ mod tests {
             for arch in machines() {
                 let machine = Machine { arch, team: &team, pool: &pool };
                 let mut ours = vec![f32::NAN; rows * columns];
-                machine.linear(x, Rows::dense(&w, columns, depth), 0.5, &bias, &mut ours);
+                machine.linear(x, &panels(arch, &w, depth), 0.5, &bias, &mut ours);
                 agree(&ours, &theirs);
             }
         }
@@ -272,17 +276,15 @@ mod tests {
 
     #[test]
     fn nothing_times_something_is_nothing_or_the_bias() {
-        let (team, pool) = (Team::new(), Pool::default());
-        for (rows, columns, depth) in
-            [0, 1, 20, 130].into_iter().flat_map(|r| [(r, 0, 3), (r, 1, 0), (r, 2, 1)])
-        {
+        let (team, pool) = (ThreadTeam::new(&crate::limits::Limits::default()), Pool::default());
+        for (rows, columns, depth) in [0, 1, 20, 130].into_iter().flat_map(|r| [(r, 0, 3), (r, 2, 1)]) {
             let (x, w, bias) = (numbers(rows * depth, 1), numbers(columns * depth, 2), numbers(columns, 3));
             let x = Rows::dense(&x, rows, depth);
             let theirs = judge(x, columns, |c, k| w[c * depth + k], |_, c, sum| sum + f64::from(bias[c]));
             for arch in machines() {
                 let machine = Machine { arch, team: &team, pool: &pool };
                 let mut ours = vec![f32::NAN; rows * columns];
-                machine.linear(x, Rows::dense(&w, columns, depth), 1.0, &bias, &mut ours);
+                machine.linear(x, &panels(arch, &w, depth), 1.0, &bias, &mut ours);
                 agree(&ours, &theirs);
             }
         }

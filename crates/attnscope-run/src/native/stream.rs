@@ -1,12 +1,12 @@
-//! Copies past the caches: what is captured is not read again soon, and would push out what is.
+//! Copies that bypass the caches: captured tensors are not read again soon, and would displace data that is.
 #![allow(unsafe_code)] // Stores past the caches are reached through pointers.
 
-/// to = from, for large tensors of which only a piece is at hand.
+/// to = from, for a piece of a large tensor.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn stream(to: &mut [f32], from: &[f32]) {
     use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
     assert_eq!(to.len(), from.len());
-    // Whole cache lines go past the caches; the rest at both ends does not.
+    // Whole cache lines bypass the caches; the rest at both ends does not.
     let head = to.as_ptr().align_offset(64).min(to.len());
     let (head_to, rest_to) = to.split_at_mut(head);
     let (head_from, rest_from) = from.split_at(head);
@@ -20,7 +20,7 @@ pub(super) fn stream(to: &mut [f32], from: &[f32]) {
     }
     let tail = lines.into_remainder();
     tail.copy_from_slice(&rest_from[rest_from.len() - tail.len()..]);
-    // SAFETY: every x86-64 has it. Other threads see the values once this one says that it is done.
+    // SAFETY: every x86-64 has it. Other threads see the values after this thread signals that it is done.
     unsafe { _mm_sfence() };
 }
 

@@ -1,10 +1,10 @@
 //! The innermost loops of matrix products: tiles whose sums stay in registers, and rows multiplied with rows.
 //!
 //! The right side of a tile is a panel: as many columns as a tile is wide, side by side, so that it is read in order.
-//! The left side is read where it lies, so that a head of a projection is multiplied without being moved.
+//! The left side is read in place, so that a head of a projection is multiplied without a copy.
 //!
-//! `unsafe`, because several threads fill one matrix, each its own columns, which no slice can say. What is read and
-//! written is checked against the slices before the first tile.
+//! `unsafe`, because several threads fill one matrix, each its own columns, which slices cannot express. All accesses are
+//! checked against the slices before the first tile.
 #![allow(unsafe_code)]
 #![allow(clippy::needless_range_loop)] // Iterators are not always inlined here, which costs a factor of ten.
 
@@ -46,7 +46,7 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// # Panics
-    /// When the rows leave the slice: a defect of the caller, never of an input.
+    /// When the rows exceed the slice: a defect of the caller, never of an input.
     pub(super) fn new(data: &'a [f32], count: usize, width: usize, step: usize) -> Self {
         let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(step)?.checked_add(width));
         assert!(end.is_some_and(|end| end <= data.len()), "{count} rows of {width} every {step}");
@@ -70,49 +70,95 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// The left side of a product: a matrix inside a slice, as it lies or transposed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left<'a> {
+    data: &'a [f32],
+    /// Its rows.
+    pub(super) count: usize,
+    /// Elements of each.
+    depth: usize,
+    /// Elements from one row to the next.
+    step: usize,
+    /// Elements from one column to the next.
+    stride: usize,
+}
+
+impl<'a> From<Rows<'a>> for Left<'a> {
+    fn from(rows: Rows<'a>) -> Self {
+        Self { data: rows.data, count: rows.count, depth: rows.width, step: rows.step, stride: 1 }
+    }
+}
+
+impl<'a> Left<'a> {
+    /// The columns of a matrix as rows, where they lie.
+    pub(super) fn transposed(rows: Rows<'a>) -> Self {
+        Self { data: rows.data, count: rows.width, depth: rows.count, step: 1, stride: rows.step }
+    }
+
+    /// Some of its rows.
+    pub(super) fn slice(&self, from: usize, count: usize) -> Self {
+        assert!(from + count <= self.count);
+        Self { data: self.data.get(from * self.step..).unwrap_or_default(), count, ..*self }
+    }
+}
+
 /// A matrix that several threads fill, each its own cells.
 #[derive(Debug)]
-pub(super) struct Canvas<'a> {
+pub(super) struct OutputMatrix<'a> {
     start: *mut f32,
     rows: usize,
     columns: usize,
-    /// Elements from one row to the next, and from one column to the next: one of them is 1.
-    row_step: usize,
-    column_step: usize,
+    /// Elements from one row to the next.
+    step: usize,
     life: PhantomData<&'a mut [f32]>,
 }
 
 // SAFETY: cells are only written, through `fill` and `dot`, whose callers give each thread cells of its own.
-unsafe impl Sync for Canvas<'_> {}
+unsafe impl Sync for OutputMatrix<'_> {}
 
-impl<'a> Canvas<'a> {
+impl<'a> OutputMatrix<'a> {
     /// Rows one after the other.
     ///
     /// # Panics
-    /// When the matrix leaves the slice: a defect of the caller.
+    /// When the matrix exceeds the slice: a defect of the caller.
     pub(super) fn new(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
-        let cells = rows.checked_mul(columns);
-        assert!(cells.is_some_and(|cells| cells <= data.len()), "{rows} × {columns} in {}", data.len());
-        let start = data.as_mut_ptr();
-        Self { start, rows, columns, row_step: columns, column_step: 1, life: PhantomData }
+        Self::within(data, rows, columns, columns)
     }
 
-    /// The same cells with rows and columns exchanged.
-    pub(super) fn transposed(self) -> Self {
-        let Self { start, rows, columns, row_step, column_step, life } = self;
-        Self { start, rows: columns, columns: rows, row_step: column_step, column_step: row_step, life }
+    /// Rows that begin every `step` elements: a head of a projection.
+    ///
+    /// # Panics
+    /// As [`OutputMatrix::new`].
+    pub(super) fn within(data: &'a mut [f32], rows: usize, columns: usize, step: usize) -> Self {
+        let end = rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(step)?.checked_add(columns));
+        let fits = columns <= step && end.is_some_and(|end| end <= data.len());
+        assert!(fits, "{rows} × {columns} every {step} in {}", data.len());
+        let start = data.as_mut_ptr();
+        Self { start, rows, columns, step, life: PhantomData }
     }
 
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
 
+    /// Some columns of some of its rows, as a matrix of their own.
+    ///
+    /// # Panics
+    /// When they leave the matrix: a defect of the caller.
+    pub(super) fn part(&self, [row, rows]: [usize; 2], [column, columns]: [usize; 2]) -> Self {
+        assert!(row + rows <= self.rows && column + columns <= self.columns);
+        // Inside or at the end of the slice that this one was made of.
+        let start = self.start.wrapping_add(row * self.step + column);
+        Self { start, rows, columns, step: self.step, life: PhantomData }
+    }
+
     /// # Safety
-    /// The cell is inside, and no other thread touches it meanwhile.
+    /// The cell is inside, and no other thread accesses it meanwhile.
     #[inline(always)]
     unsafe fn at(&self, row: usize, column: usize) -> *mut f32 {
         // SAFETY: the caller's.
-        unsafe { self.start.add(row * self.row_step + column * self.column_step) }
+        unsafe { self.start.add(row * self.step + column) }
     }
 }
 
@@ -133,18 +179,18 @@ impl Bias<'_> {
         if values.is_empty() { Bias::None } else { Bias::Columns(values) }
     }
 
-    fn check(&self, canvas: &Canvas<'_>) {
+    fn check(&self, output: &OutputMatrix<'_>) {
         match self {
             Bias::None => {}
-            Bias::Columns(values) => assert!(values.len() >= canvas.columns),
-            Bias::Rows(values) => assert!(values.len() >= canvas.rows),
+            Bias::Columns(values) => assert!(values.len() >= output.columns),
+            Bias::Rows(values) => assert!(values.len() >= output.rows),
         }
     }
 }
 
-/// Where a product goes and what happens to it on the way.
+/// Where a product is written, and what is applied to it first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Finish<'a> {
+pub(super) struct Epilogue<'a> {
     /// The first row that is written.
     pub(super) row: usize,
     /// The first column that is written.
@@ -153,34 +199,41 @@ pub(super) struct Finish<'a> {
     pub(super) scale: f32,
     /// Added last.
     pub(super) bias: Bias<'a>,
+    /// The cells are added to what is there.
+    pub(super) add: bool,
 }
 
-/// canvas[row + r, column + c] = scale · Σₖ left[r, k] · panel[k, c] + bias, for the columns that the canvas has.
+impl Epilogue<'_> {
+    /// The whole output, with nothing added.
+    pub(super) const PLAIN: Self = Self { row: 0, column: 0, scale: 1.0, bias: Bias::None, add: false };
+}
+
+/// output[row + r, column + c] = scale · Σₖ left[r, k] · panel[k, c] + bias, for the columns that the output has.
 ///
 /// # Safety
-/// No other thread touches these cells meanwhile.
+/// No other thread accesses these cells meanwhile.
 pub(super) unsafe fn fill(
     arch: Arch,
-    canvas: &Canvas<'_>,
-    left: Rows<'_>,
+    output: &OutputMatrix<'_>,
+    left: Left<'_>,
     panel: &[f32],
-    finish: Finish<'_>,
+    epilogue: Epilogue<'_>,
 ) {
     let (width, registers) = arch.dispatch(Vectors);
-    let (wanted, end) = (left.width.checked_mul(width), finish.row.checked_add(left.count));
-    assert!(wanted.is_some_and(|n| n <= panel.len()) && end.is_some_and(|end| end <= canvas.rows));
-    finish.bias.check(canvas);
-    let columns = width.min(canvas.columns.saturating_sub(finish.column));
+    let (wanted, end) = (left.depth.checked_mul(width), epilogue.row.checked_add(left.count));
+    assert!(wanted.is_some_and(|n| n <= panel.len()) && end.is_some_and(|end| end <= output.rows));
+    epilogue.bias.check(output);
+    let columns = width.min(output.columns.saturating_sub(epilogue.column));
     if columns == 0 {
         return;
     }
-    // As many rows at a time as there are registers for their sums, then fewer. One function for each number: the
-    // compiler gives up on a larger one.
+    // As many rows at a time as there are registers for their sums, then fewer. One function for each number: the compiler does
+    // not optimise a larger one.
     let mut row = 0;
     macro_rules! tiles {
         ($($rows:literal)*) => {
             $(if left.count - row >= $rows {
-                row = arch.dispatch(Tiles::<$rows> { canvas, left, panel, finish, columns, row });
+                row = arch.dispatch(Tiles::<$rows> { output, left, panel, epilogue, columns, row });
             })*
         };
     }
@@ -194,10 +247,10 @@ pub(super) unsafe fn fill(
 
 /// Tiles of R rows, from a row on.
 struct Tiles<'a, const R: usize> {
-    canvas: &'a Canvas<'a>,
-    left: Rows<'a>,
+    output: &'a OutputMatrix<'a>,
+    left: Left<'a>,
     panel: &'a [f32],
-    finish: Finish<'a>,
+    epilogue: Epilogue<'a>,
     columns: usize,
     row: usize,
 }
@@ -205,7 +258,7 @@ struct Tiles<'a, const R: usize> {
 impl<const R: usize> WithSimd for Tiles<'_, R> {
     type Output = usize;
 
-    /// Gives back the first row that is left.
+    /// Returns the first row that is left.
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> usize {
         while self.row + R <= self.left.count {
@@ -220,33 +273,33 @@ impl<const R: usize> Tiles<'_, R> {
     /// R rows of the left side with the panel.
     #[inline(always)]
     fn tile<S: Simd>(&self, simd: S) {
-        let Rows { data, width: depth, step, .. } = self.left;
+        let Left { data, depth, step, stride, .. } = self.left;
         let mut sums = [[simd.splat_f32s(0.0); ACROSS]; R];
-        // SAFETY: row + R <= count, so that a row's `depth` elements are inside the slice; the panel has `depth` rows of
-        // ACROSS vectors. Both were checked by `Rows::new` and `fill`.
+        // SAFETY: row + R <= count, so that a row's `depth` elements are inside the slice, as it lies or transposed; the panel
+        // has `depth` rows of ACROSS vectors. Both were checked by `Rows::new` and `fill`.
         unsafe {
             let left = data.as_ptr().add(self.row * step);
             let mut panel = self.panel.as_ptr();
             for k in 0..depth {
                 let (first, second) = (load::<S>(panel, 0), load::<S>(panel, S::F32_LANES));
                 for r in 0..R {
-                    let x = simd.splat_f32s(*left.add(r * step + k));
+                    let x = simd.splat_f32s(*left.add(r * step + k * stride));
                     sums[r][0] = simd.mul_add_e_f32s(x, first, sums[r][0]);
                     sums[r][1] = simd.mul_add_e_f32s(x, second, sums[r][1]);
                 }
                 panel = panel.add(ACROSS * S::F32_LANES);
             }
         }
-        let scale = simd.splat_f32s(self.finish.scale);
+        let scale = simd.splat_f32s(self.epilogue.scale);
         let mut add = [simd.splat_f32s(0.0); ACROSS];
-        if let Bias::Columns(values) = self.finish.bias {
-            let values = &values[self.finish.column..];
+        if let Bias::Columns(values) = self.epilogue.bias {
+            let values = &values[self.epilogue.column..];
             add[0] = simd.partial_load_f32s(values);
             add[1] = simd.partial_load_f32s(values.get(S::F32_LANES..).unwrap_or_default());
         }
         for r in 0..R {
-            let row = self.finish.row + self.row + r;
-            if let Bias::Rows(values) = self.finish.bias {
+            let row = self.epilogue.row + self.row + r;
+            if let Bias::Rows(values) = self.epilogue.bias {
                 add = [simd.splat_f32s(values[row]); ACROSS];
             }
             sums[r][0] = simd.mul_add_e_f32s(sums[r][0], scale, add[0]);
@@ -257,18 +310,23 @@ impl<const R: usize> Tiles<'_, R> {
 
     #[inline(always)]
     fn write<S: Simd>(&self, simd: S, sums: [[S::f32s; ACROSS]; R]) {
-        if self.canvas.column_step == 1 && self.columns == ACROSS * S::F32_LANES {
-            // SAFETY: the rows and the columns are the canvas's, checked by `fill`; the cells are this thread's.
+        if self.columns == ACROSS * S::F32_LANES {
+            // SAFETY: the rows and the columns are the output's, checked by `fill`; the cells are this thread's.
             unsafe {
-                let to = self.canvas.at(self.finish.row + self.row, self.finish.column);
+                let to = self.output.at(self.epilogue.row + self.row, self.epilogue.column);
                 for r in 0..R {
-                    let to = to.add(r * self.canvas.row_step);
-                    to.cast::<S::f32s>().write_unaligned(sums[r][0]);
-                    to.add(S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[r][1]);
+                    let to = to.add(r * self.output.step);
+                    let mut sums = sums[r];
+                    if self.epilogue.add {
+                        sums[0] = simd.add_f32s(load::<S>(to, 0), sums[0]);
+                        sums[1] = simd.add_f32s(load::<S>(to, S::F32_LANES), sums[1]);
+                    }
+                    to.cast::<S::f32s>().write_unaligned(sums[0]);
+                    to.add(S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[1]);
                 }
             }
         } else {
-            // A copy, number by number, so that the sums themselves stay in registers.
+            // Copied element by element, so that the sums stay in registers.
             let mut copy = [[simd.splat_f32s(0.0); ACROSS]; R];
             for r in 0..R {
                 copy[r][0] = sums[r][0];
@@ -278,79 +336,80 @@ impl<const R: usize> Tiles<'_, R> {
         }
     }
 
-    /// Writes a tile that is narrower than a panel, or whose rows are columns.
+    /// Writes a tile that is narrower than a panel.
     #[inline(never)]
     fn scatter(&self, tile: &[f32]) {
         let width = tile.len() / R;
         // SAFETY: as above.
         unsafe {
-            let to = self.canvas.at(self.finish.row + self.row, self.finish.column);
-            for c in 0..self.columns {
-                for r in 0..R {
-                    *to.add(r * self.canvas.row_step + c * self.canvas.column_step) = tile[r * width + c];
+            let to = self.output.at(self.epilogue.row + self.row, self.epilogue.column);
+            for r in 0..R {
+                for c in 0..self.columns {
+                    let to = to.add(r * self.output.step + c);
+                    *to = tile[r * width + c] + if self.epilogue.add { *to } else { 0.0 };
                 }
             }
         }
     }
 }
 
-/// canvas[r, from + c] = scale · Σₖ left[r, k] · right[c, k] + bias, for a few rows on the left: each row of the right side
-/// is read once, and as it lies.
+/// output[r, from + c] = scale · Σₖ left[r, k] · right[c, k] + bias, for a few rows on the left: each row of the right side is
+/// read once, in place.
 ///
 /// # Safety
-/// No other thread touches these cells meanwhile.
+/// No other thread accesses these cells meanwhile.
 pub(super) unsafe fn dot(
     arch: Arch,
-    canvas: &Canvas<'_>,
+    output: &OutputMatrix<'_>,
     left: Rows<'_>,
     right: Rows<'_>,
-    finish: Finish<'_>,
+    epilogue: Epilogue<'_>,
 ) {
     let within = |from: usize, count: usize, end: usize| from.checked_add(count).is_some_and(|to| to <= end);
-    assert!(left.width == right.width && within(finish.row, left.count, canvas.rows));
-    assert!(within(finish.column, right.count, canvas.columns));
-    finish.bias.check(canvas);
+    assert!(left.width == right.width && within(epilogue.row, left.count, output.rows));
+    assert!(within(epilogue.column, right.count, output.columns));
+    epilogue.bias.check(output);
     let (_, registers) = arch.dispatch(Vectors);
     // Rows on the left together as far as there are registers for the sums; one alone with more on the right.
     let mut row = 0;
     if registers >= 32 {
         while row + 4 <= left.count {
-            dot_rows::<4, 4>(arch, canvas, left.slice(row, 4), right, finish, row);
+            dot_rows::<4, 4>(arch, output, left.slice(row, 4), right, epilogue, row);
             row += 4;
         }
     }
     while row < left.count {
-        dot_rows::<1, 8>(arch, canvas, left.slice(row, 1), right, finish, row);
+        dot_rows::<1, 8>(arch, output, left.slice(row, 1), right, epilogue, row);
         row += 1;
     }
 }
 
 fn dot_rows<const R: usize, const C: usize>(
     arch: Arch,
-    canvas: &Canvas<'_>,
+    output: &OutputMatrix<'_>,
     left: Rows<'_>,
     right: Rows<'_>,
-    finish: Finish<'_>,
+    epilogue: Epilogue<'_>,
     row: usize,
 ) {
-    let finish = Finish { row: finish.row + row, ..finish };
-    let column = arch.dispatch(Dots::<R, C> { canvas, left, right, finish, column: 0 });
-    arch.dispatch(Dots::<R, 1> { canvas, left, right, finish, column });
+    let epilogue = Epilogue { row: epilogue.row + row, ..epilogue };
+    let column = arch.dispatch(Dots::<R, C> { output, left, right, epilogue, column: 0 });
+    arch.dispatch(Dots::<R, 1> { output, left, right, epilogue, column });
 }
 
 /// R rows of the left side with C rows of the right side at a time, from one of these on.
 struct Dots<'a, const R: usize, const C: usize> {
-    canvas: &'a Canvas<'a>,
+    output: &'a OutputMatrix<'a>,
     left: Rows<'a>,
     right: Rows<'a>,
-    finish: Finish<'a>,
+    epilogue: Epilogue<'a>,
     column: usize,
 }
 
 impl<const R: usize, const C: usize> WithSimd for Dots<'_, R, C> {
     type Output = usize;
 
-    /// Gives back the first column that is left.
+    /// Returns the first column that is left.
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> usize {
         while self.column + C <= self.right.count {
@@ -395,22 +454,24 @@ impl<const R: usize, const C: usize> Dots<'_, R, C> {
         }
         for r in 0..R {
             for c in 0..C {
-                let (row, column) = (self.finish.row + r, self.finish.column + self.column + c);
-                let add = match self.finish.bias {
+                let (row, column) = (self.epilogue.row + r, self.epilogue.column + self.column + c);
+                let add = match self.epilogue.bias {
                     Bias::None => 0.0,
                     Bias::Columns(values) => values[column],
                     Bias::Rows(values) => values[row],
                 };
-                // SAFETY: the cell is the canvas's, checked by `dot`, and this thread's.
+                // SAFETY: the cell is the output's, checked by `dot`, and this thread's.
                 unsafe {
-                    *self.canvas.at(row, column) = simd.reduce_sum_f32s(sums[r][c]) * self.finish.scale + add;
+                    let to = self.output.at(row, column);
+                    let add = if self.epilogue.add { add + *to } else { add };
+                    *to = simd.reduce_sum_f32s(sums[r][c]) * self.epilogue.scale + add;
                 };
             }
         }
     }
 }
 
-/// Packs rows as the columns of a panel: [row, k] → [k, column]. Columns that are not there are 0.
+/// Packs rows as the columns of a panel: [row, k] → [k, column]. Missing columns are 0.
 pub(super) fn pack_rows(rows: Rows<'_>, panel: &mut [f32], width: usize) {
     let depth = rows.width;
     let panel = &mut panel[..depth * width];
@@ -438,7 +499,7 @@ pub(super) fn pack_rows(rows: Rows<'_>, panel: &mut [f32], width: usize) {
     }
 }
 
-/// Packs columns of a matrix as a panel, [k, column] → [k, column]. Columns that are not there are 0.
+/// Packs columns of a matrix as a panel, [k, column] → [k, column]. Missing columns are 0.
 pub(super) fn pack_columns(rows: Rows<'_>, from: usize, panel: &mut [f32], width: usize) {
     let columns = width.min(rows.width - from);
     for (k, to) in panel.chunks_exact_mut(width).take(rows.count).enumerate() {

@@ -1,12 +1,12 @@
-//! What one pass computes: some positions of the target after those that are known, for rows that each look at a row of
-//! the source. A full run is the window that starts at 0.
+//! What one pass computes: some positions of the target after the known ones, for rows that each read a row of the source. A
+//! full run is the window that starts at 0.
 
 use attnscope_graph::{Dim, MaskKind, Node, PositionCount, Side, Sizes};
 
 use crate::error::RunError;
-use crate::input::Sequence;
+use crate::input::{Input, Rows, Sequence};
+use crate::mask::masked_by;
 use crate::position::{Place, places};
-use crate::prepare::shut;
 
 /// The positions of a pass, and what it reads.
 #[derive(Clone, Copy)]
@@ -23,10 +23,27 @@ pub(super) struct Window<'a> {
     pub(super) past: usize,
     /// Target positions in the window.
     pub(super) length: usize,
-    /// The row of the source that each row of the target looks at.
+    /// The source row of each row of the target.
     pub(super) rows: &'a [usize],
     /// Of the source.
     pub(super) sizes: &'a Sizes,
+}
+
+impl<'a> Window<'a> {
+    /// All of an input: each row looks at its own row of the source, which `rows` counts.
+    pub(super) fn whole(input: &'a Input, rows: &'a [usize], sizes: &'a Sizes) -> Self {
+        let target = input.rows(Side::Target);
+        Self {
+            source: input.sequence(Side::Source),
+            source_open: input.rows(Side::Source).map(Rows::open),
+            target: target.map_or(&[], Rows::ids),
+            target_open: target.map(Rows::open),
+            past: 0,
+            length: target.map_or(0, Rows::length),
+            rows,
+            sizes,
+        }
+    }
 }
 
 impl Window<'_> {
@@ -34,12 +51,12 @@ impl Window<'_> {
     pub(super) fn shape(&self, node: &Node, on_target: bool) -> Result<Vec<usize>, RunError> {
         let size = |(i, &dim): (usize, &Dim)| match dim {
             Dim::Batch if on_target => Some(self.rows.len()),
-            Dim::Target if i == 3 && node.op.counts_keys() => Some(self.past + self.length),
+            Dim::Target if i == 3 && node.op.facets().counts_keys => Some(self.past + self.length),
             Dim::Target => Some(self.length),
             _ => self.sizes.get(dim),
         };
         let shape: Option<Vec<usize>> = node.dims.iter().enumerate().map(size).collect();
-        shape.ok_or_else(|| RunError::Obstacle(format!("the shape of {} is not known", node.path)))
+        shape.ok_or_else(|| RunError::NoShape { of: node.path.to_string() })
     }
 
     /// Position 0 of a side in this pass.
@@ -50,7 +67,7 @@ impl Window<'_> {
         }
     }
 
-    /// The number of every position of a side: of one row where all are alike, else [row, position].
+    /// The number of every position of a side: for one row where all rows are equal, else [row, position].
     pub(super) fn places(
         &self,
         side: Side,
@@ -71,14 +88,14 @@ impl Window<'_> {
         let row = |(row, ids)| {
             let start = row * (first + length);
             let is_open = move |at: usize| open.is_none_or(|open| open.get(start + at) == Some(&true));
-            // As Hugging Face counts with a cache: every token that is known, pad ids too.
+            // As Hugging Face counts with a cache: every known token, pad ids included.
             let before = (0..first).filter(|&at| is_open(at)).count();
             places(ids, (first..first + length).map(is_open), offset, before).collect::<Vec<_>>()
         };
         ids.chunks(length.max(1)).enumerate().flat_map(row).collect()
     }
 
-    /// The row of `keys` that a row of `queries` looks at.
+    /// The row of `keys` that a row of `queries` reads.
     fn key_row(&self, kind: MaskKind, row: usize) -> usize {
         match (kind.queries, kind.keys) {
             (Side::Target, Side::Source) => self.rows[row],
@@ -86,13 +103,13 @@ impl Window<'_> {
         }
     }
 
-    /// Whether a query of a row, counted from the window's start, may see a key.
-    pub(super) fn is_open(&self, kind: MaskKind, row: usize, query: usize, key: usize) -> bool {
+    /// Whether a key is visible to a query of a row, counted from the window's start.
+    pub(super) fn is_visible(&self, kind: MaskKind, row: usize, query: usize, key: usize) -> bool {
         let (open, length) = match kind.keys {
             Side::Source => (self.source_open, self.sizes.get(Dim::Source).unwrap_or(0)),
             Side::Target => (self.target_open, self.past + self.length),
         };
         let is_token = || open.is_none_or(|open| open[self.key_row(kind, row) * length + key]);
-        shut(kind, self.first(kind.queries) + query, key, is_token).is_none()
+        masked_by(kind, self.first(kind.queries) + query, key, is_token).is_none()
     }
 }

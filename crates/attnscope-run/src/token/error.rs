@@ -1,5 +1,6 @@
 //! What can be wrong with a tokenizer or with a text given to it, and what to do next.
 
+use attnscope_checkpoint::Remedy;
 use std::path::PathBuf;
 
 /// A tokenizer that cannot be used, or a text that it cannot encode.
@@ -9,7 +10,7 @@ pub enum TokenError {
     /// The file could not be read.
     #[error(transparent)]
     File(#[from] attnscope_checkpoint::Error),
-    /// A file that does not hold what its format asks for.
+    /// A file that does not follow its format.
     #[error("{}: {place}: expected {expected}, found {found}", file.display())]
     Invalid {
         /// The file at fault.
@@ -29,8 +30,8 @@ pub enum TokenError {
         /// What it is or does.
         what: String,
     },
-    /// A file that belongs to another one, which is not there.
-    #[error("{}: needs {missing} beside it, which is not there", file.display())]
+    /// A file that needs another one, which is missing.
+    #[error("{}: needs {missing} beside it, which is missing", file.display())]
     Alone {
         /// The file that is there.
         file: PathBuf,
@@ -71,19 +72,14 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
-            Self::File(error) => error.help(),
-            Self::Invalid { .. } => {
-                "fetch the file again from where the model came from, or give ids with --src-ids and --tgt-ids"
-                    .into()
-            }
-            Self::Unsupported { .. } | Self::Encode { .. } => {
-                "give ids made elsewhere with --src-ids and --tgt-ids".into()
-            }
-            Self::Alone { missing, .. } => format!("copy the model's {missing} into the same folder"),
-            Self::NoLanguage => "name the target's language, or give ids with --tgt-ids".into(),
+            Self::File(error) => error.remedy(),
+            Self::Invalid { .. } => Remedy::TokenizerAgain,
+            Self::Unsupported { .. } | Self::Encode { .. } => Remedy::TokenIds,
+            Self::Alone { missing, .. } => format!("copy the model's {missing} into the same folder").into(),
+            Self::NoLanguage => Remedy::TargetLanguage,
             Self::UnknownLanguage { .. } => {
                 "write it as the model does: de for M2M100, de_DE for mBART, deu_Latn for NLLB".into()
             }

@@ -73,7 +73,7 @@ impl Metadata<'_> {
         }
     }
 
-    /// Numbers, one a piece where `count` says how many pieces there are.
+    /// Numbers, one per piece where `count` is the number of pieces.
     fn numbers(&self, key: &str, count: Option<usize>) -> Result<Option<Vec<f64>>, TokenError> {
         let numbers = match self.checkpoint.list(&format!("tokenizer.ggml.{key}"))? {
             Some(List::Numbers(numbers)) => numbers,
@@ -81,7 +81,9 @@ impl Metadata<'_> {
             None => return Ok(None),
         };
         match count.filter(|&count| count != numbers.len()) {
-            Some(count) => Err(self.wrong(key, &format!("{count}, one a piece"), numbers.len().to_string())),
+            Some(count) => {
+                Err(self.wrong(key, &format!("{count}, one per piece"), numbers.len().to_string()))
+            }
             None => Ok(Some(numbers)),
         }
     }
@@ -118,19 +120,19 @@ impl Metadata<'_> {
             algorithm,
             whitespace_as_suffix: false,
             normaliser: NormaliserSpec {
-                // Written as bytes with or without a sign.
+                // Stored as signed or unsigned bytes.
                 charsmap: charsmap.iter().map(|&byte| (byte as i64 & 0xff) as u8).collect(),
                 add_dummy_prefix: self.flag("add_space_prefix", true),
                 remove_extra_whitespaces: self.flag("remove_extra_whitespaces", unigram),
                 escape_whitespaces: true,
             },
         };
-        // llama.cpp's usual for either kind.
+        // llama.cpp's defaults.
         let ends = self.ends(!unigram, unigram);
         Ok(Kind::SentencePiece(Box::new(SentencePiece::of_model(&self.file, model, ends)?)))
     }
 
-    /// As a tokenizer.json of the same content; none where text is cut by another rule than GPT-2's before it is merged.
+    /// As a tokenizer.json of the same content; none where the pre-tokenizer is not GPT-2's.
     fn byte_level(&self) -> Result<Option<Kind>, TokenError> {
         if !matches!(self.text("pre"), None | Some("default" | "gpt-2")) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What keeps a tokenizer.json from a stranger within bounds, where the crate that reads it does not.
+//! Limits for an untrusted tokenizer.json that the crate that reads it does not check.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -24,20 +24,24 @@ pub(super) struct Rules {
     post_processor: Value,
     #[serde(default)]
     decoder: Value,
-    /// Must be there, and is read elsewhere.
+    /// Required, and read elsewhere.
     #[serde(rename = "model")]
     _model: IgnoredAny,
 }
 
 impl Rules {
-    /// What is wrong, where the rules would make a text absurdly long: a chain of replacements that each double it
-    /// fills any memory.
+    /// An error where the rules would make a text absurdly long: a chain of replacements that each double it fills any memory.
     pub(super) fn excess(&self) -> Option<String> {
         let added = items(&self.post_processor);
         if added > MOST_ADDED {
             return Some(format!(
                 "a post_processor with lists of {added} items, which it may put around every text; no tokenizer \
                  needs more than {MOST_ADDED}"
+            ));
+        }
+        if let Some((claimed, found)) = short_charsmap(&self.normalizer) {
+            return Some(format!(
+                "a precompiled_charsmap that begins with a table of {claimed} bytes and has {found}"
             ));
         }
         let encode = growth(&self.normalizer).saturating_mul(growth(&self.pre_tokenizer));
@@ -74,7 +78,7 @@ fn mentions_bytes(rule: &Value) -> bool {
     }
 }
 
-/// The most by which a rule, or a sequence of them, multiplies the length of a text.
+/// The largest factor by which a rule, or a sequence of rules, lengthens a text.
 fn growth(rule: &Value) -> usize {
     let length = |value: Option<&Value>| value.and_then(Value::as_str).map_or(0, str::len);
     match rule {
@@ -99,6 +103,23 @@ fn growth(rule: &Value) -> usize {
             map.values().map(growth).fold(own, usize::saturating_mul)
         }
         _ => 1,
+    }
+}
+
+/// A table of replacements that says it is larger than it is, in bytes, and what is there: its reader makes room for what it says.
+fn short_charsmap(rule: &Value) -> Option<(usize, usize)> {
+    match rule {
+        Value::Array(items) => items.iter().find_map(short_charsmap),
+        Value::Object(map) => {
+            let text = map.get("precompiled_charsmap").and_then(Value::as_str);
+            let own = text.and_then(super::tiktoken::base64).and_then(|bytes| {
+                let claimed = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+                let found = bytes.len() - 4;
+                (claimed > found).then_some((claimed, found))
+            });
+            own.or_else(|| map.values().find_map(short_charsmap))
+        }
+        _ => None,
     }
 }
 
@@ -128,6 +149,17 @@ mod tests {
         };
         assert_eq!(rules(2).excess(), None);
         assert!(rules(200_000).excess().is_some_and(|why| why.contains("200000")));
+    }
+
+    #[test]
+    fn a_table_that_says_it_is_larger_than_it_is_is_refused() {
+        let rules = |charsmap: &str| {
+            let table = json!({"type": "Precompiled", "precompiled_charsmap": charsmap});
+            json!({"type": "Sequence", "normalizers": [table]})
+        };
+        // Five bytes that claim 0x65000100, and four zeros, an empty table.
+        assert_eq!(short_charsmap(&rules("AAEAZQA=")), Some((0x6500_0100, 1)));
+        assert_eq!(short_charsmap(&rules("AAAAAA==")), None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl HuggingFace {
         }
         let read = catch(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string()));
         let mut tokenizer = read.and_then(|r| r).map_err(|e| invalid("rules that fit together", e))?;
-        // How a batch is padded is the caller's business, and a stranger's length is not to be trusted.
+        // The caller pads batches, and the length in the file is untrusted.
         tokenizer.with_padding(None);
         catch(|| tokenizer.with_truncation(None).map(|_| ()).map_err(|e| e.to_string()))
             .and_then(|r| r)
@@ -58,7 +58,7 @@ impl HuggingFace {
         if let ModelWrapper::BPE(model) = tokenizer.get_model()
             && model.dropout.is_some()
         {
-            // Chance is for training: a trace must be the same the next time.
+            // Random segmentation is for training; a trace must be reproducible.
             let mut model = model.clone();
             model.dropout = None;
             tokenizer.with_model(model);
@@ -92,7 +92,7 @@ impl HuggingFace {
         let ids = self.in_language(&encoding, self.languages[1]);
         let prompted = ids.first().is_some_and(|&id| self.id(PROMPT) == Some(id));
         let added = encoding.get_special_tokens_mask().iter().take_while(|&&mask| mask == 1).count();
-        // The last token ends the sentence, even where there is nothing in it.
+        // The last token ends the sentence, even if it is empty.
         let prompt = if prompted { added.min(ids.len().saturating_sub(1)) } else { 0 };
         Ok(ids[prompt..].to_vec())
     }
@@ -108,7 +108,7 @@ impl HuggingFace {
         true
     }
 
-    /// The ids, with another language in the place of the one that the tokenizer adds.
+    /// The ids, with another language instead of the one that the tokenizer adds.
     fn in_language(&self, encoding: &Encoding, language: Option<u32>) -> Vec<u32> {
         let mut ids = encoding.get_ids().to_vec();
         let Some(language) = language else { return ids };
@@ -132,7 +132,7 @@ impl HuggingFace {
         let run = || self.tokenizer.decode(ids, skip_special).ok();
         match catch(run) {
             Ok(Some(text)) => text,
-            // Rules that fail on these tokens: the tokens themselves are still worth showing.
+            // If the rules fail on these tokens, the tokens themselves are shown.
             Ok(None) | Err(_) => ids.iter().filter_map(|&id| self.tokenizer.id_to_token(id)).collect(),
         }
     }

@@ -1,4 +1,4 @@
-//! Byte-pair merging, for every tokenizer whose vocabulary says which pair goes first.
+//! Byte-pair merging, for every tokenizer whose vocabulary ranks the pairs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) range: Range<usize>,
-    /// Stays as it is: a symbol that the user of the trainer defined.
+    /// Never merged: a user-defined symbol.
     pub(super) frozen: bool,
 }
 
@@ -18,7 +18,7 @@ struct Pair<P: Ord> {
     rank: P,
     left: Reverse<usize>,
     right: usize,
-    /// Where both ended when the pair was seen: a pair that has changed since is stale.
+    /// Where both ended when the pair was found: a pair that has changed since is stale.
     ends: (usize, usize),
 }
 

@@ -49,7 +49,7 @@ const T5_EXTRA: u32 = 100;
 const MOST_EXTRA: u64 = 1 << 16;
 
 impl Tokenizer {
-    /// The tokenizer that these files make up, if they do: tokenizer.json, else SentencePiece models, else ranks.
+    /// The tokenizer of these files, if they have one: tokenizer.json, else SentencePiece models, else ranks.
     pub fn from_companions(files: &[Companion]) -> Result<Option<Self>, TokenError> {
         Self::for_vocabulary(files, None)
     }
@@ -75,13 +75,19 @@ impl Tokenizer {
         refused.map_or(Ok(None), Err)
     }
 
+    /// The tokenizer that the text of a tokenizer.json describes.
+    pub fn from_json(text: &str) -> Result<Self, TokenError> {
+        let read = HuggingFace::read(Path::new("tokenizer.json"), text.as_bytes())?;
+        Ok(Self(Kind::HuggingFace(Box::new(read))))
+    }
+
     /// The tokenizer that a GGUF file holds itself, if it does and its kind is known.
     pub fn embedded(checkpoint: &Checkpoint) -> Result<Option<Self>, TokenError> {
         Ok(gguf::read(checkpoint)?.map(Self))
     }
 
-    /// OpenAI's own tokenizer for a Whisper model whose embedding has so many rows, where it is one of theirs: their
-    /// checkpoints come without.
+    /// OpenAI's own tokenizer for a Whisper model whose embedding has so many rows, if it is one of OpenAI's: their checkpoints
+    /// come without one.
     pub fn whisper(rows: usize) -> Result<Option<Self>, TokenError> {
         let Some((name, ranks)) = whisper::ranks(rows) else { return Ok(None) };
         let read = Tiktoken::read(Path::new(name), &ranks, Some(rows))?;
@@ -94,8 +100,8 @@ impl Tokenizer {
         Self(Kind::Words { source: Words::new(source), target: Words::new(target) })
     }
 
-    /// Says which languages the texts are in, by the model's own codes, for a model of many: M2M100, mBART, NLLB. Where
-    /// nothing is said, a text is in the language that the tokenizer was saved with.
+    /// Sets the languages of the texts, by the model's own codes, for a multilingual model: M2M100, mBART, NLLB. By default a
+    /// text is in the language that the tokenizer was saved with.
     pub fn set_languages(&mut self, source: Option<&str>, target: Option<&str>) -> Result<(), TokenError> {
         for (code, is_target) in [(source, false), (target, true)] {
             let Some(code) = code else { continue };
@@ -132,7 +138,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of target tokens; special tokens are left out or written as they are called.
+    /// The text of target tokens; special tokens are left out or written by name.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         match &self.0 {
             Kind::HuggingFace(t) => t.decode(ids, skip_special),

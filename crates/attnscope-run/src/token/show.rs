@@ -1,6 +1,6 @@
-//! A token as a reader sees it, whatever its tokenizer writes for spaces and bytes.
+//! A token as text for a reader, for every tokenizer's encoding of spaces and bytes.
 
-/// What stands for a space at either end of a token.
+/// The character shown for a space at either end of a token.
 pub(super) const SPACE: char = '▁';
 
 /// A text with spaces, tabs and line ends made visible.
@@ -19,7 +19,7 @@ pub(super) fn visible(text: &str) -> String {
     out
 }
 
-/// Bytes as text; those that are part of a character only are written as `<0xE2>`.
+/// Bytes as text; those of an incomplete character are written as `<0xE2>`.
 pub(super) fn bytes(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {

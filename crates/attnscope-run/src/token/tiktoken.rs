@@ -78,7 +78,7 @@ impl Tiktoken {
         Ok(Self { tokens, ranks, specials, special_ids })
     }
 
-    /// Special tokens are understood where the text spells them.
+    /// Special tokens in the text are recognised.
     pub(super) fn encode(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         let mut plain = 0;
@@ -131,7 +131,7 @@ impl Tiktoken {
         self.tokens.get(id as usize).map(Vec::as_slice).or_else(|| special().map(String::as_bytes))
     }
 
-    /// Bytes that are no UTF-8, as at the end of a text that was cut, become U+FFFD.
+    /// Bytes that are not UTF-8, such as at the end of a cut text, become U+FFFD.
     pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let kept = ids.iter().filter(|&&id| !skip_special || (id as usize) < self.tokens.len());
         let bytes: Vec<u8> = kept.filter_map(|&id| self.bytes(id)).flatten().copied().collect();
@@ -156,13 +156,13 @@ fn languages(file: &Path, ranks: usize, most: usize, vocabulary: Option<usize>) 
     })
 }
 
-/// The words that merging stays within, with the space before them.
+/// The words within which pairs are merged, with the space before them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = &text[at..];
         let found = WORD.as_ref().and_then(|word| word.find(rest)).filter(|m| m.start() == 0);
-        // Each character is in one of the alternatives; a pattern that did not compile leaves one word.
+        // Every character matches an alternative; if the pattern did not compile, the text is one word.
         let mut end = found.map_or(rest.len(), |m| m.end());
         let word = rest.get(..end).filter(|w| !w.is_empty())?;
         // Of several spaces before a word, the last one belongs to the word.

@@ -37,10 +37,10 @@ pub(super) const LANGUAGES: [&str; 100] = [
 /// Times from 0.00 to 30.00 seconds, every 0.02.
 const TIMESTAMPS: usize = 1501;
 
-/// Special tokens that are no language.
+/// Special tokens other than languages.
 pub(super) const OTHER_SPECIALS: usize = 2 + 6 + TIMESTAMPS;
 
-/// How many languages a model has that does not say how large its vocabulary is.
+/// The number of languages where the size of the vocabulary is not known.
 pub(super) const USUAL_LANGUAGES: usize = 99;
 
 /// All of them, from `<|endoftext|>` on.

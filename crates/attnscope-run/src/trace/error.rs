@@ -1,5 +1,6 @@
 //! Why a trace could not be written or read.
 
+use attnscope_checkpoint::Remedy;
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::limit_help;
@@ -8,12 +9,12 @@ use attnscope_checkpoint::limit_help;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is something under the trace's name already.
+    /// Something with the trace's name already exists.
     #[error("{}: expected nothing there, found {found}", .path.display())]
     Exists {
         /// The folder that was to be made.
         path: PathBuf,
-        /// What is there.
+        /// What was found there.
         found: &'static str,
     },
     /// The operating system refused.
@@ -36,7 +37,7 @@ pub enum TraceError {
         /// What is.
         found: String,
     },
-    /// A tensor that was planned never came.
+    /// A planned tensor was never computed.
     #[error("{}: the run ended before every tensor was written", .path.display())]
     Incomplete {
         /// The folder that was to be made.
@@ -53,20 +54,18 @@ impl TraceError {
         move |why| Self::Io { path, why }
     }
 
-    /// What the user can do next, for the `help:` line.
-    pub fn help(&self) -> String {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
         match self {
             Self::Exists { .. } => {
                 "give the name of a folder that does not exist yet, or remove this one".into()
             }
-            Self::Io { why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
-                "make room on the disk, or keep less with --layer; nothing was left behind".into()
-            }
+            Self::Io { why, .. } if why.kind() == std::io::ErrorKind::StorageFull => Remedy::SaveLess,
             Self::Io { why, .. } if limit_help(why).is_some() => limit_help(why).unwrap_or_default().into(),
             Self::Io { .. } => "check the path and that you may read and write there".into(),
-            Self::Invalid { .. } => "give a folder that `attnscope trace --save` has written".into(),
+            Self::Invalid { .. } => Remedy::SavedTrace,
             Self::Incomplete { .. } => "run it again; nothing was left behind".into(),
-            Self::Tensors(e) => e.help(),
+            Self::Tensors(e) => e.remedy(),
         }
     }
 }

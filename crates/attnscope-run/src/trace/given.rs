@@ -1,4 +1,4 @@
-//! What `trace.json` says of the run: the model, its files, the tokens that it was given.
+//! What `trace.json` says about the run: the model, its files, its input tokens.
 
 use attnscope_graph::Side;
 use serde_json::Value;
@@ -18,8 +18,8 @@ impl Trace {
         files.filter_map(|file| file["sha256"].as_str()).collect()
     }
 
-    /// The head count, where it is one for both stacks. It may have been the user's word, and in no file; counts that
-    /// differ are always a file's.
+    /// The head count, where it is one for both stacks. The user may have given it, so that no file has it; different counts
+    /// always come from a file.
     pub fn heads(&self) -> Option<usize> {
         let heads = self.about["heads"].as_array()?;
         let first = heads.first()?;

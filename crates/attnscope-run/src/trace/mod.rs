@@ -1,4 +1,4 @@
-//! Traces: what a run leaves behind, in a folder of its own. `trace.safetensors` holds the tensors under the names of
+//! Traces: the result of a run, in a folder. `trace.safetensors` holds the tensors under the names of
 //! their nodes, `trace.json` what the run was.
 
 mod error;

@@ -1,4 +1,4 @@
-//! Reading a trace back.
+//! Reads a saved trace.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use attnscope_checkpoint::{Checkpoint, Error, check_json_values, open_input};
 use serde_json::Value;
 
 use super::{ABOUT, TENSORS, TRACE_SCHEMA, TraceError};
-use crate::sink::Kept;
+use crate::tensor::Kept;
 
 /// A trace on disk: its tensors are read one at a time.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Trace {
     tensors: Checkpoint,
     /// The whole of `trace.json`.
     pub about: Value,
-    /// Its nodes, in the order of computation; those whose tensors were not kept too.
+    /// Its nodes, in the order of computation, including those whose tensors were not kept.
     pub nodes: Vec<TraceNode>,
 }
 

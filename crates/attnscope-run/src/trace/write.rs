@@ -1,5 +1,5 @@
-//! Writing a trace while it is made: a tensor goes to its place in the file the moment it is there, so that memory holds
-//! nothing that is on disk. The folder gets its name when it is whole.
+//! Writes a trace during the run: each tensor is written to the file as soon as it is computed, so that memory does not hold
+//! it, too. The folder gets its name when it is complete.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{ABOUT, TENSORS, TraceError};
 use crate::error::RunError;
-use crate::sink::{Sink, Values};
+use crate::sink::Sink;
+use crate::tensor::{Tensor, Values};
 
 /// In which type values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub enum Precision {
     F32,
     /// As the reference executor computes.
     F64,
+}
+
+impl Precision {
+    /// Its name: `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
 }
 
 /// A trace that is being written. Dropped before [`TraceWriter::finish`], it leaves nothing behind.
@@ -84,7 +95,7 @@ impl TraceWriter {
         refuse_existing(target)?;
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = Unfinished::folder(parent, Purpose::Trace).map_err(TraceError::io(parent))?;
-        // By the name that was asked for: the folder's own, until it is whole, tells nobody anything.
+        // Errors use the requested name: the temporary name means nothing to the user.
         let path = target.join(TENSORS);
         let file = folder.file_inside(TENSORS).map_err(TraceError::io(&path))?;
         let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
@@ -98,7 +109,7 @@ impl TraceWriter {
         self.bytes
     }
 
-    /// Gives every tensor its place after the last one's.
+    /// Gives every tensor its place, one after the other.
     fn plan(
         &mut self,
         graph: &Graph,
@@ -174,21 +185,20 @@ impl Sink for TraceWriter {
         self.places.contains_key(&node)
     }
 
-    fn held(&self, _: NodeId) -> u64 {
+    fn held(&self, _: NodeId, _: u64) -> u64 {
         0
     }
 
-    fn put(&mut self, node: NodeId, shape: &[usize], values: Values<'_>) -> Result<(), RunError> {
+    fn put(&mut self, node: NodeId, tensor: &Tensor) -> Result<(), RunError> {
         let Some(place) = self.places.get_mut(&node) else { return Ok(()) };
-        if place.elements != shape.iter().product::<usize>() {
-            return Err(RunError::Obstacle(format!(
-                "a tensor came in another shape than planned: {shape:?}"
-            )));
+        if place.elements != tensor.len() {
+            let place = format!("a tensor of {:?}", tensor.shape());
+            return Err(RunError::Defect { place, what: "it came in another shape than planned" });
         }
         place.written = true;
         let place = *place;
         let path = self.target.join(TENSORS);
-        Ok(self.write(place, values).map_err(TraceError::io(&path))?)
+        Ok(self.write(place, tensor.values()).map_err(TraceError::io(&path))?)
     }
 }
 

@@ -1,18 +1,19 @@
 //! What is wrong with a model.
 
+use attnscope_checkpoint::Remedy;
 use attnscope_diagnose as diagnose;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Answer, SCHEMA};
+use super::{SCHEMA, answer_by_document};
 
 /// What was found, measured and not checked, and on what.
 #[derive(Debug)]
 pub struct Diagnosis {
     /// The model as it was named.
     pub model: String,
-    /// What it is to a reader.
+    /// Its title for a reader.
     pub title: String,
     /// The family's id.
     pub family: String,
@@ -20,29 +21,13 @@ pub struct Diagnosis {
     pub basis: String,
     /// The findings.
     pub diagnosis: diagnose::Diagnosis,
+    /// How remedies are worded.
+    pub words: fn(&Remedy) -> String,
 }
 
-impl Answer for Diagnosis {
-    const NAME: &'static str = "doctor";
-}
+answer_by_document!(Diagnosis, Document, "doctor");
 
-impl Serialize for Diagnosis {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::of(self).serialize(serializer)
-    }
-}
-
-impl JsonSchema for Diagnosis {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Diagnosis".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Document::json_schema(generator)
-    }
-}
-
-/// The JSON of a diagnosis.
+/// What was found, measured and not checked, and on what.
 #[derive(Serialize, JsonSchema)]
 struct Document {
     /// 1
@@ -59,9 +44,9 @@ struct Document {
     counts: Counts,
     /// The rules that were checked.
     checked: Vec<&'static str>,
-    /// What the rules measured, whatever they found.
+    /// Every number that a rule computed, with or without a finding.
     measures: Vec<MeasureDocument>,
-    /// How the declared wiring and every other did, where that was looked at.
+    /// Where pairs were given: the scores of the declared wiring and of every other.
     wiring: Option<SearchDocument>,
     /// The rules that were not checked, and why.
     not_checked: Vec<NotChecked>,
@@ -70,12 +55,15 @@ struct Document {
 /// How many findings there are of each severity.
 #[derive(Serialize, JsonSchema)]
 struct Counts {
+    /// Findings that make the model unusable.
     error: usize,
+    /// What may.
     warning: usize,
+    /// Findings that are worth knowing.
     info: usize,
 }
 
-/// A finding. A rule may add keys of its own.
+/// A finding. What does not apply is `null`. A rule may add keys: [below](#keys-of-rules).
 #[derive(Serialize, JsonSchema)]
 pub struct FindingDocument {
     /// The rule's id.
@@ -88,7 +76,7 @@ pub struct FindingDocument {
     slice: Option<String>,
     /// What was measured.
     number: Option<f64>,
-    /// What it was measured against.
+    /// The threshold.
     threshold: Option<f64>,
     /// What was seen, in a sentence.
     evidence: String,
@@ -101,7 +89,9 @@ pub struct FindingDocument {
     extra: Map<String, Value>,
 }
 
-/// A number that a rule measured. A rule may add keys of its own.
+/// A number that a rule measured. A rule may add keys: `repair_gain` has `hypotheses` and `tried` (repairs that apply to the
+/// model, and those that were tried in time) and, where the best repair is not accepted, `refused` (a repair as in findings)
+/// and `why_refused`.
 #[derive(Serialize, JsonSchema)]
 struct MeasureDocument {
     /// The rule's id.
@@ -115,54 +105,54 @@ struct MeasureDocument {
     /// The number.
     #[schemars(with = "Option<f64>")]
     number: f64,
-    /// What the rule holds it against.
+    /// The rule's threshold.
     threshold: Option<f64>,
-    /// The same in words, for the one measure of a rule that a report prints.
+    /// The line that a report prints; `null` for the others, one per head or sublayer.
     words: Option<String>,
     /// More, under keys of the rule's own.
     #[serde(flatten)]
     fields: Map<String, Value>,
 }
 
-/// How the declared wiring and every other did on pairs.
+/// The scores of the declared wiring and of every other on the pairs.
 #[derive(Serialize, JsonSchema)]
 struct SearchDocument {
     /// Distinct sentence pairs.
     pairs: usize,
-    /// Nats a token as declared.
+    /// NLL per token as declared.
     #[schemars(with = "Option<f64>")]
     nll: f64,
     /// How well the pairs fit the declared model.
     fit: FitDocument,
-    /// Every hypothesis that was tried, further rounds included.
+    /// How many hypotheses were tried in all, further rounds included: p-values are corrected for them.
     hypotheses: usize,
     /// Every single edit, the best first.
     trials: Vec<TrialDocument>,
 }
 
-/// How well pairs fit a model, in nats a token.
+/// How well pairs fit a model, in nats per token.
 #[derive(Serialize, JsonSchema)]
 struct FitDocument {
     /// Distinct pairs.
     pairs: usize,
     /// Their labels.
     tokens: usize,
-    /// What the targets cost.
+    /// The NLL of the targets.
     #[schemars(with = "Option<f64>")]
     nll: f64,
-    /// What the model itself expects them to cost.
+    /// The NLL that the model itself expects: the entropy of its predictions.
     #[schemars(with = "Option<f64>")]
     expected: f64,
     /// The share of labels that are the model's first choice.
     #[schemars(with = "Option<f64>")]
     right: f64,
-    /// What they cost whoever finds every token alike.
+    /// The NLL of the uniform distribution: ln V.
     #[schemars(with = "Option<f64>")]
     uniform: f64,
-    /// What they cost whoever knows only how often each token occurs in the other targets.
+    /// The NLL of the unigram distribution of the other targets.
     #[schemars(with = "Option<f64>")]
     unigram: f64,
-    /// What they cost behind another pair's source; `null` where all sources are the same.
+    /// The NLL with another pair's source; `null` where all sources are the same.
     swapped: Option<f64>,
 }
 
@@ -175,19 +165,19 @@ struct TrialDocument {
     value: Value,
     /// The same in words.
     what: String,
-    /// Nats a token as declared, on the same rows.
+    /// NLL per token as declared, on the same rows.
     #[schemars(with = "Option<f64>")]
     nll_declared: f64,
-    /// Nats a token with the edit.
+    /// NLL per token with the edit.
     #[schemars(with = "Option<f64>")]
     nll: f64,
-    /// Nats a token that it gains, each at the temperature that suits it best.
+    /// Nats per token that it gains, each at its best temperature.
     #[schemars(with = "Option<f64>")]
     gain: f64,
     /// The share of labels that are then the model's first choice.
     #[schemars(with = "Option<f64>")]
     right: f64,
-    /// Pairs that it was tried on.
+    /// Pairs that it was run on: an edit that clearly loses on a few is not run on all.
     pairs: usize,
 }
 
@@ -208,7 +198,7 @@ impl Document {
         let not_checked = |(rule, reason): &(&'static str, diagnose::NotChecked)| NotChecked {
             rule,
             why: reason.why.clone(),
-            how: reason.how.clone(),
+            how: (answer.words)(&reason.how),
         };
         Self {
             schema: SCHEMA,

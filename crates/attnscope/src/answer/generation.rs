@@ -1,4 +1,4 @@
-//! What a model writes by itself.
+//! What a model generates.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,27 +6,27 @@ use serde::Serialize;
 use super::Answer;
 use crate::note::Note;
 
-/// What a model wrote from each sentence, recording or row of features.
+/// What a model generated from each sentence, recording or row of features.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Generation {
     /// 1
     pub schema: u32,
     /// The model as it was named.
     pub model: String,
-    /// What it is to a reader.
+    /// Its title for a reader.
     #[serde(skip)]
     pub title: String,
     /// The family's id.
     pub family: String,
     /// How it was searched.
     pub search: Search,
-    /// The recording, where there is one.
+    /// With `--audio`: the recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audio: Option<Recorded>,
-    /// The transcript of all windows of a recording.
+    /// With `--audio`: the transcript of all windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The heads of the alignment, where one was asked for.
+    /// With `--align`: the heads of the alignment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alignment_heads: Option<AlignmentHeads>,
     /// One for each sentence, window or row of features.
@@ -38,7 +38,6 @@ pub struct Generation {
     #[serde(skip)]
     pub timestamps: bool,
     /// What a user may not expect.
-    #[serde(skip)]
     pub notes: Vec<Note>,
 }
 
@@ -50,11 +49,11 @@ pub struct Search {
     /// A score is the log-probability over the number of tokens to this power.
     #[schemars(with = "Option<f64>")]
     pub length_penalty: f64,
-    /// The most tokens that may be written.
+    /// The most tokens that may be generated.
     pub max_new_tokens: usize,
     /// Tokens that end a sentence.
     pub end_tokens: Vec<u32>,
-    /// What the model's documents ask for and is not done.
+    /// Settings of the model's documents that are not applied.
     pub not_done: Vec<String>,
 }
 
@@ -65,27 +64,27 @@ pub struct Recorded {
     pub file: String,
     /// Its length.
     pub seconds: f64,
-    /// What the model hears at once.
+    /// The model's window.
     pub window_seconds: f64,
 }
 
-/// The heads that alignments are read off.
+/// The heads that alignments are computed from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AlignmentHeads {
     /// Layer and head, from 0.
     pub heads: Vec<[usize; 2]>,
-    /// Who says so.
+    /// Where these heads come from.
     pub because: String,
 }
 
-/// What was written from one source.
+/// What was generated from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Output {
-    /// What it was written from; `null` for a model that continues a prompt.
+    /// Its source; `null` for a model that continues a prompt.
     pub source: Option<From>,
-    /// What the decoder began with.
+    /// Ids that the decoder began with.
     pub start: Vec<u32>,
-    /// The pieces of the same, where a tokenizer knows them.
+    /// Their texts, where the tokenizer has them.
     #[serde(skip)]
     pub start_pieces: Vec<Option<String>>,
     /// Sentences, best first.
@@ -93,16 +92,16 @@ pub struct Output {
     /// What a decoder alone continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Prompt>,
-    /// The best sentence without a segment that is not whole and is heard again in the next window.
+    /// The best sentence without an incomplete segment, which is transcribed again in the next window.
     #[serde(skip)]
     pub said: Option<String>,
-    /// Segments of a transcript with times.
+    /// With `--timestamps`: the segments of the transcript.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segments: Option<Vec<TimedSegment>>,
-    /// Which source word each word came from.
+    /// With `--align`: which source word each word came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alignment: Option<WordAlignment>,
-    /// When each word of a recording was said.
+    /// With `--align`, for audio: when each word was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Vec<TimedWord>>,
 }
@@ -119,7 +118,7 @@ pub struct Prompt {
     pub tokens: Vec<Piece>,
 }
 
-/// What a sentence was written from.
+/// The source of a sentence.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum From {
@@ -131,23 +130,24 @@ pub enum From {
         tokens: Vec<Piece>,
     },
     /// A window of a recording, or a row of features.
-    Window(HeardWindow),
+    Window(SpeechWindow),
 }
 
-/// A window of a recording and what was heard in it before anything was written.
+/// A window of a recording, with its language and no-speech probability.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct HeardWindow {
+pub struct SpeechWindow {
     /// In seconds.
     pub start: f64,
     /// In seconds.
     pub end: f64,
-    /// The language's code; `null` for a model that knows English only.
+    /// The language's code; `null` for an English-only model.
     pub language: Option<String>,
     /// Its probability among languages; `null` where it was given.
     pub language_probability: Option<f64>,
-    /// The probability that nothing is said.
+    /// The no-speech probability.
     pub no_speech: Option<f64>,
-    /// Whether nothing is said: it is then left out of the transcript.
+    /// Whether the window is silent: `zeros`, or `no_speech` is above 0.6 and the mean log-probability below −1, which are
+    /// OpenAI's thresholds. It is then left out of the transcript.
     pub silent: bool,
     /// Whether every sample is 0.
     pub zeros: bool,
@@ -165,7 +165,7 @@ pub struct Piece {
 /// A sentence that was found.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Sentence {
-    /// Its text; `null` without a tokenizer.
+    /// Its text; `null` without a tokenizer; with `--tgt-ids` it begins with those.
     pub text: Option<String>,
     /// `log_prob` over the number of tokens to the power of `length_penalty`.
     #[schemars(with = "Option<f64>")]
@@ -173,23 +173,23 @@ pub struct Sentence {
     /// The sum over its tokens.
     #[schemars(with = "Option<f64>")]
     pub log_prob: f64,
-    /// Why it is over.
+    /// Why it ended.
     pub ended_by: EndedBy,
     /// Its tokens, the end token included.
     pub tokens: Vec<WrittenToken>,
 }
 
-/// Why a sentence is over.
+/// Why a sentence ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBy {
-    /// The model wrote an end token.
+    /// The model generated an end token.
     End,
     /// The limit was reached, also where an end token was forced there.
     Limit,
 }
 
-/// A token that was written.
+/// A generated token.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WrittenToken {
     /// Its number.
@@ -221,7 +221,9 @@ pub struct WordAlignment {
     pub source_words: Vec<AlignedWord>,
     /// Words of the target.
     pub target_words: Vec<AlignedWord>,
-    /// How much each target word looked at each source word.
+    /// A row for each target word: the mean over the heads of the cross-attention weights at the queries that predicted its
+    /// tokens,
+    /// summed over the tokens of each source word.
     pub weights: Vec<Vec<f64>>,
     /// For each target word the source word whose weight deviates most from its mean over the target.
     pub links: Vec<Link>,
@@ -234,7 +236,7 @@ pub struct AlignedWord {
     pub text: String,
     /// First and end among the sentence's tokens.
     pub tokens: [usize; 2],
-    /// A token that is no text: it is not linked.
+    /// A special token: it is not linked.
     pub special: bool,
 }
 
@@ -252,7 +254,7 @@ pub struct Link {
 /// A word of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TimedWord {
-    /// With the space before it and the signs at it.
+    /// With the space before it and its punctuation.
     pub word: String,
     /// When it begins, in seconds.
     pub start: f64,
@@ -269,12 +271,12 @@ impl Answer for Generation {
 }
 
 impl Output {
-    /// The best sentence; none where the limit left no room for a token.
+    /// The best sentence; none where the limit allowed no token.
     pub fn best(&self) -> Option<&Sentence> {
         self.hypotheses.first()
     }
 
-    /// Whether nothing was said.
+    /// Whether the recording is silent.
     pub fn is_silent(&self) -> bool {
         matches!(&self.source, Some(From::Window(window)) if window.silent)
     }

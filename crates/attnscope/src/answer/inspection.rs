@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Answer;
 
-/// What a checkpoint holds, what it was recognised as, who says so, and what is missing.
+/// What a checkpoint holds, what it was recognised as, the source of each fact, and what is missing.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Inspection {
     /// 1
@@ -32,7 +32,7 @@ pub struct Inspection {
     /// What the tensors are.
     #[serde(flatten)]
     pub recognition: Recognition,
-    /// Every tensor, where they are asked for.
+    /// With `--tensors` or `--stats`: every tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensors: Option<Vec<TensorEntry>>,
     /// How many tensors there are of each type, the most first.
@@ -61,7 +61,7 @@ pub struct Check {
     pub state: CheckState,
 }
 
-/// What is known of a checksum; one that is wrong is an error.
+/// The state of a checksum; a wrong one is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
@@ -69,7 +69,7 @@ pub enum CheckState {
     Verified,
     /// The file has none.
     Absent,
-    /// Not computed: that takes reading the whole of a large file.
+    /// Not computed, because it would read the whole of a large file.
     NotComputed,
 }
 
@@ -97,18 +97,18 @@ pub struct TypeCount {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Recognition {
-    /// A model that is drawn, and runs where nothing stands in the way.
+    /// A model that can be drawn, and run if there are no obstacles.
     Model(Box<RecognisedModel>),
     /// Something else.
     Other(OtherModel),
 }
 
-/// What is not drawn.
+/// Something that cannot be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OtherModel {
-    /// `decoder-only`, `encoder-only`, `encoder-decoder` (of an unknown family), `adapter`, `unknown`.
+    /// `decoder-only`, `encoder-only`, `encoder-decoder` (of an unknown family), `adapter` (LoRA), `unknown`.
     pub kind: String,
-    /// What says so.
+    /// The reason; nothing below is known then.
     pub because: String,
 }
 
@@ -124,19 +124,19 @@ pub struct RecognisedModel {
     pub title: String,
     /// The naming scheme of its tensors.
     pub names: String,
-    /// What stands before those names.
+    /// The prefix of those names.
     pub prefix: String,
     /// Each tied weight once.
     pub parameters: u64,
-    /// Values in constants of the file that are no parameters.
+    /// Values in constants of the file, which are not parameters.
     pub buffers: u64,
     /// Every degree of freedom of the family by its name.
     pub wiring: Map<String, Value>,
-    /// Every fact and who says so.
+    /// Every fact and its source.
     pub facts: Vec<FactSaid>,
     /// Which tensor each weight is.
     pub binding: Binding,
-    /// Why the model does not run; empty when nothing stands in the way.
+    /// Why the model cannot be run; empty when it can.
     pub obstacles: Vec<String>,
     /// A head for another task, which is not run.
     #[serde(skip)]
@@ -152,9 +152,9 @@ pub struct FactSaid {
     pub name: String,
     /// What holds.
     pub value: Value,
-    /// Who says so.
+    /// The source of the fact.
     pub source: String,
-    /// Who says something else.
+    /// Sources that say something else.
     pub disagree: Vec<Disagreement>,
 }
 
@@ -252,7 +252,7 @@ pub struct NamedShape {
 pub struct Head {
     /// Its tensors.
     pub tensors: Vec<NamedShape>,
-    /// What a reader must know of it.
+    /// A sentence about it.
     pub sentence: String,
 }
 
@@ -267,7 +267,7 @@ pub struct TensorEntry {
     pub shape: Vec<usize>,
     /// Its size.
     pub bytes: u64,
-    /// What its values are, where that is asked for; `null` for a type that is not read.
+    /// Statistics of its values, on request; `null` for a type that is not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<Option<TensorStats>>,
 }

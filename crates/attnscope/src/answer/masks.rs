@@ -1,11 +1,11 @@
-//! The masks of a model for an input, and the proofs that nothing gets past them.
+//! The masks of a model for an input, and the proofs that nothing leaks through them.
 
-use attnscope_diagnose::masks::{Compared, Leak, Mask, NotFinite, Proof, Shut, Verdict};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Serialize, Serializer};
+use attnscope_diagnose::masks::{Compared, Leak, Mask, MaskReason, NotFinite, Proof, Verdict};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::tokens::InputTokens;
-use super::{Answer, SCHEMA};
+use super::{SCHEMA, answer_by_document};
 use crate::note::Note;
 
 /// Masks and proofs.
@@ -13,7 +13,7 @@ use crate::note::Note;
 pub struct MaskProof {
     /// The model as it was named.
     pub model: String,
-    /// What it is to a reader.
+    /// Its title for a reader.
     pub title: String,
     /// The family's id.
     pub family: String,
@@ -33,11 +33,11 @@ pub struct MaskProof {
     pub proofs: Vec<Proof>,
     /// The mistakes that were asked for.
     pub wrong: Vec<ShownMistake>,
-    /// What a user may not expect.
+    /// Notes: what a user may not expect.
     pub notes: Vec<Note>,
 }
 
-/// A mistake beside what is right, on the model's own scores.
+/// A mistake compared with the right mask, on the model's own scores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShownMistake {
     /// The right weights and the wrong ones.
@@ -48,40 +48,22 @@ pub struct ShownMistake {
     pub head: usize,
     /// Which row of the batch.
     pub row: usize,
-    /// Padding that a source without any was given to show it.
+    /// Padding that was added to a source without any, to show it.
     pub added_padding: usize,
     /// The one row that it is shown on.
     pub tokens: InputTokens,
 }
 
 impl MaskProof {
-    /// Whether a proof fails, or the model gives what is no number.
+    /// Whether a proof fails, or the model's output is not finite.
     pub fn fails(&self) -> bool {
         self.not_finite.is_some() || self.proofs.iter().any(Proof::fails)
     }
 }
 
-impl Answer for MaskProof {
-    const NAME: &'static str = "masks";
-}
+answer_by_document!(MaskProof, Document, "masks");
 
-impl Serialize for MaskProof {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::of(self).serialize(serializer)
-    }
-}
-
-impl JsonSchema for MaskProof {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "MaskProof".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Document::json_schema(generator)
-    }
-}
-
-/// The JSON of masks and proofs.
+/// The masks for an input, and the proofs that nothing leaks through them.
 #[derive(Serialize, JsonSchema)]
 struct Document {
     /// 1
@@ -96,20 +78,24 @@ struct Document {
     masks: Vec<MaskDocument>,
     /// On how many rows of the batch, the first, the proofs were run.
     proved_rows: usize,
-    /// Padding that the proofs add.
+    /// Padding that the proofs about padding add.
     added_padding: AddedPadding,
-    /// The first value that is not finite; no proof is then run.
+    /// The first value of the unperturbed run that is not finite; no proof is then run, and the exit code is 1.
     not_finite: Option<NotFiniteDocument>,
-    /// The proofs.
+    /// In the order in which they were tried. If one fails, the exit code is 1; else, if one is inconclusive, 2.
     proofs: Vec<ProofDocument>,
-    /// The mistakes that were asked for.
+    /// The mistakes that `--wrong` asks for.
     wrong: Vec<MistakeDocument>,
+    /// What a user may not expect.
+    notes: Vec<Note>,
 }
 
 /// Positions of padding that are added to each row of a side that has none.
 #[derive(Serialize, JsonSchema)]
 struct AddedPadding {
+    /// Of the source.
     source: usize,
+    /// Of the target.
     target: usize,
 }
 
@@ -132,13 +118,15 @@ struct MaskDocument {
     heads: usize,
     /// Layers that share it.
     layers: usize,
-    /// A sentence a rule.
+    /// One sentence per rule.
     reasons: Vec<String>,
-    /// For every row of the batch a string a query with a letter a key: `o` visible, `f` masked as future, `p` as padding,
+    /// For every row of the batch one string per query, with one letter per key: `o` visible, `f` masked as future, `p` as
+    /// padding,
     /// `b` as both.
     rows: Vec<Vec<String>>,
     /// For every row the queries without a visible key; their weights are 0 by definition.
-    blind: Vec<Vec<usize>>,
+    #[serde(rename = "blind")]
+    fully_masked: Vec<Vec<usize>>,
 }
 
 /// The first value that is not finite.
@@ -155,7 +143,8 @@ struct NotFiniteDocument {
 /// A proof.
 #[derive(Serialize, JsonSchema)]
 struct ProofDocument {
-    /// What is proved.
+    /// What is proved: `causal`, `padding-alone`, `padding-embeddings`, `padding-states`, `cross-future`, `cross-reach`,
+    /// `source-reach` or `all-padding`.
     claim: &'static str,
     /// What was changed.
     perturbed: &'static str,
@@ -165,16 +154,17 @@ struct ProofDocument {
     verdict: &'static str,
     /// Runs of the model.
     runs: usize,
-    /// Pairs of a query and a key that were tried.
+    /// Pairs of a query and a key that were tried: of a long input only some positions are tried.
     cells: usize,
     /// Of how many.
     cells_in_all: usize,
-    /// The largest movement where all must stay, the smallest where all must move.
+    /// The largest where all must stay, the smallest where all must move. Movements are shares of the largest value of the
+    /// tensor.
     #[schemars(with = "Option<f64>")]
     movement: f64,
-    /// The largest where something may move; `null` where nothing may.
+    /// The largest where something may move, which shows that the perturbation had an effect; `null` where nothing may.
     felt: Option<f64>,
-    /// From where on a movement counts.
+    /// The threshold of a movement.
     #[schemars(with = "Option<f64>")]
     threshold: f64,
     /// Of a proof that fails: the first tensor that moves and must not, or stays and must move.
@@ -185,12 +175,12 @@ struct ProofDocument {
     why: Option<String>,
 }
 
-/// What gets past a mask.
+/// What leaks through a mask.
 #[derive(Serialize, JsonSchema)]
 struct LeakDocument {
-    /// The tensor.
+    /// The tensor, the first in the order of computation.
     node: String,
-    /// Its cell that moves most.
+    /// Its cell that moves most; where all must move: row, target position, source position.
     at: Vec<usize>,
     /// By how much of its largest value.
     #[schemars(with = "Option<f64>")]
@@ -199,7 +189,7 @@ struct LeakDocument {
     cause: String,
 }
 
-/// A mistake beside what is right.
+/// A mistake compared with the right mask.
 #[derive(Serialize, JsonSchema)]
 struct MistakeDocument {
     /// Which.
@@ -210,7 +200,7 @@ struct MistakeDocument {
     head: usize,
     /// Which row of the batch.
     row: usize,
-    /// Positions that a source without padding was given to show it.
+    /// Positions of padding that were added to a source without any, to show it.
     added_padding: usize,
     /// What is computed.
     formula: &'static str,
@@ -218,7 +208,7 @@ struct MistakeDocument {
     right: Vec<Vec<Option<f64>>>,
     /// The wrong ones.
     wrong: Vec<Vec<Option<f64>>>,
-    /// Of the wrong ones, a query each.
+    /// Sums of the wrong weights, one entry per query.
     rows: Vec<WrongRow>,
     /// What differs, in words.
     difference: String,
@@ -257,17 +247,18 @@ impl Document {
             not_finite: answer.not_finite.as_ref().map(not_finite),
             proofs: answer.proofs.iter().map(ProofDocument::of).collect(),
             wrong: answer.wrong.iter().map(MistakeDocument::of).collect(),
+            notes: answer.notes.clone(),
         }
     }
 }
 
 impl MaskDocument {
     fn of(mask: &Mask) -> Self {
-        let letter = |cell: &Option<Shut>| match cell {
+        let letter = |cell: &Option<MaskReason>| match cell {
             None => 'o',
-            Some(Shut::Future) => 'f',
-            Some(Shut::Padding) => 'p',
-            Some(Shut::FuturePadding) => 'b',
+            Some(MaskReason::Future) => 'f',
+            Some(MaskReason::Padding) => 'p',
+            Some(MaskReason::FuturePadding) => 'b',
         };
         let [batch, _, _, keys] = mask.shape;
         let row = |row: usize| {
@@ -285,7 +276,7 @@ impl MaskDocument {
             layers: mask.layers,
             reasons: mask.reasons.clone(),
             rows: (0..batch).map(row).collect(),
-            blind: (0..batch).map(|row| mask.blind(row)).collect(),
+            fully_masked: (0..batch).map(|row| mask.fully_masked_queries(row)).collect(),
         }
     }
 }

@@ -13,17 +13,19 @@ pub struct Summary {
     pub schema: u32,
     /// The model as it was named.
     pub model: String,
-    /// What it is to a reader.
+    /// Its title for a reader.
     #[serde(skip)]
     pub title: String,
     /// The sizes of the input that costs are of.
     pub input: SummaryInput,
-    /// Layers, and the modules that hold them before them.
+    /// Layers, each after the module that contains it.
     pub layers: Vec<Layer>,
     /// Of the whole model.
     pub totals: Totals,
+    /// What torch-summary prints of a classifier; `null` for other models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torch_summary: Option<TorchSummary>,
     /// What a user may not expect.
-    #[serde(skip)]
     pub notes: Vec<Note>,
 }
 
@@ -52,13 +54,13 @@ pub struct Layer {
     pub index: usize,
     /// Of its output; `null` for a module.
     pub shape: Option<Vec<usize>>,
-    /// Own parameters; for a module, of everything in it. A tied weight counts where it first stands.
+    /// Own parameters; for a module, those of everything in it. A tied weight counts where it occurs first.
     pub parameters: u64,
     /// Whether all its weights were counted before.
     pub tied: bool,
     /// Multiply-adds as torchinfo counts them.
     pub mult_adds: u64,
-    /// Multiply-adds as they are.
+    /// The actual multiply-adds.
     pub macs: u64,
     /// Of its output in f32.
     pub bytes: u64,
@@ -69,7 +71,7 @@ pub struct Layer {
 pub struct Totals {
     /// Each tied weight once.
     pub parameters: u64,
-    /// Constants in the file that are no parameters.
+    /// Constants in the file, which are not parameters.
     pub buffers: u64,
     /// Multiply-adds as torchinfo counts them: the sequence length is left out.
     pub mult_adds: u64,
@@ -83,6 +85,26 @@ pub struct Totals {
     pub parameter_bytes: u64,
     /// Every tensor of a traced run kept, in f32.
     pub forward_bytes: u64,
+}
+
+/// The totals that torch-summary prints: of one row of the batch, but for the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TorchSummary {
+    /// The parameters of each layer once, those of a convolution (without biases) once for every position.
+    pub mult_adds: u64,
+    /// The ids of the batch, at 8 bytes.
+    pub input_bytes: u64,
+    /// Twice the outputs of layers with parameters.
+    pub forward_backward_bytes: u64,
+    /// In f32.
+    pub parameter_bytes: u64,
+}
+
+impl TorchSummary {
+    /// Input, outputs and parameters.
+    pub fn estimated_bytes(&self) -> u64 {
+        self.input_bytes.saturating_add(self.forward_backward_bytes).saturating_add(self.parameter_bytes)
+    }
 }
 
 impl Answer for Summary {

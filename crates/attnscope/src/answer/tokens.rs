@@ -10,13 +10,13 @@ use crate::ready::{Ready, Token};
 /// Every row of every side, with ids and pieces.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct InputTokens {
-    /// A list a row; `null` for audio and for a model without an encoder.
+    /// One list per row; `null` for audio and for a model without an encoder.
     pub source: Option<Vec<Vec<Token>>>,
-    /// A list a row; `null` for a model without a decoder.
+    /// One list per row; `null` for a model without a decoder.
     pub target: Option<Vec<Vec<Token>>>,
-    /// Whether the model wrote the target itself.
+    /// Whether the model generated the target itself.
     pub generated: bool,
-    /// The recording that was read.
+    /// With `--audio`: the recording that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<ReadRecording>,
     /// Rows of the batch.
@@ -74,7 +74,7 @@ impl InputTokens {
         }
     }
 
-    /// What stands at the positions of a side in one row: tokens, or the numbers of an audio model's positions.
+    /// The labels of a side's positions in one row: tokens, or the numbers of an audio model's positions.
     pub fn labels(&self, side: Side, row: usize) -> Vec<String> {
         let label = |token: &Token| if token.padding { "(pad)".to_owned() } else { token.label() };
         let rows = match side {

@@ -1,30 +1,31 @@
-//! What the doctor runs a model on: sentences that were given, pairs, or tokens made up where there are none.
+//! What the doctor runs a model on: given sentences, pairs, or random tokens.
 
 mod pairs;
 
-use attnscope_diagnose::{Corpus, PairSource, Sample, TooLong};
+use attnscope_diagnose::{Corpus, LEAST_PAIRS, PairSource, Sample, TooLong};
 use attnscope_graph::{Dim, Model, Side};
 use attnscope_run::{
-    Features, Input, Rows, Sequence, Shift, SplitMix, Tokenizer, Weights, parse_pairs, position_room,
+    Features, Input, Prepared, Rows, Sequence, Shift, SplitMix, Tokenizer, parse_pairs, position_limit,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Argument, Failure};
+use crate::figures::counted;
 use crate::ready::Ready;
 pub use pairs::PairLines;
 use pairs::ReadPairs;
 
-/// Pairs in the manner of captions, written for the built-in model.
+/// Pairs in the style of captions, written for the built-in model.
 const DEMO_PAIRS: &[u8] = include_bytes!("../../data/demo-pairs.tsv");
-/// Pairs that one run shows tensors of.
+/// How many pairs are run at once to measure tensors.
 const SAMPLED: usize = 8;
 /// And clips, whose attention weights take 54 MB each in Whisper's smallest model.
 const SAMPLED_CLIPS: usize = 2;
-/// Rows and tokens of an input that is made up: T5's buckets hide a leak from shorter ones.
+/// Rows and tokens of a random input: shorter ones would not show a leak through T5's buckets.
 const MADE_UP: [usize; 2] = [14, 10];
-/// Where what is made up begins: the same in every run.
+/// The seed of random inputs: the same in every run.
 const SEED: u64 = 1;
 
-/// A model that is ready, and what it is to be run on.
+/// A prepared model, and what it is run on.
 #[derive(Debug)]
 pub struct Judged<'a> {
     ready: Option<Ready<'a>>,
@@ -34,11 +35,11 @@ pub struct Judged<'a> {
     pub sample: Option<Sample>,
     /// Many pairs.
     pub corpus: Option<Corpus>,
-    /// Pairs that have no room in the model's positions.
+    /// Pairs that are longer than the model's positions.
     pub too_long: Vec<TooLong>,
-    /// Pairs that were left out since a side of them is empty.
+    /// Pairs that were left out because a side is empty.
     empty: usize,
-    /// Clips that were left out since there is no memory for more.
+    /// Clips that were left out for lack of memory.
     beyond_memory: usize,
 }
 
@@ -82,19 +83,19 @@ impl<'a> Judged<'a> {
         Self { ready: Some(ready), shift, sample, ..Self::at_rest() }
     }
 
-    /// A source of the user's, for which the model writes the target.
+    /// A source of the user's, for which the model generates the target.
     pub fn on_source(ready: Ready<'a>, source: Sequence) -> Result<Self, Failure> {
-        // A broken model writes nothing; tokens that are made up show where it breaks.
-        let target = match ready.written(&source) {
+        // A broken model generates nothing; random tokens show where it breaks.
+        let target = match ready.generated_target(&source) {
             Ok(target) => target,
             Err(_) => made_up_target(&ready, ready.shift().ok().as_ref(), source.batch()),
         };
         Ok(Self::on_input(ready, Input::pair(source, target)))
     }
 
-    /// The weights, where the model runs.
-    pub fn weights(&self) -> Option<&Weights> {
-        self.ready.as_ref().map(|ready| &ready.weights)
+    /// The model ready to run, where it runs.
+    pub fn prepared(&self) -> Option<&dyn Prepared> {
+        self.ready.as_ref().map(|ready| &*ready.prepared)
     }
 
     /// What fills the shorter rows of a batch.
@@ -107,45 +108,50 @@ impl<'a> Judged<'a> {
         self.ready.as_ref().and_then(|ready| ready.tokenizer.as_ref())
     }
 
-    /// What findings rest on, in a few words.
+    /// What findings are based on, in a few words.
     pub fn basis(&self) -> String {
-        let rows = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
         match (&self.corpus, &self.sample) {
             (Some(corpus), _) => {
                 let mut basis = match corpus.sources.first() {
-                    Some(PairSource::Clip(_)) if corpus.len() == 1 => {
-                        "judged on 1 clip with its transcript".into()
-                    }
-                    Some(PairSource::Clip(_)) => {
-                        format!("judged on {} clips with their transcripts", corpus.len())
-                    }
-                    _ => format!("judged on {}", rows(corpus.len(), "sentence pair")),
+                    Some(PairSource::Clip(_)) if corpus.len() == 1 => "1 clip with its transcript".into(),
+                    Some(PairSource::Clip(_)) => format!("{} clips with their transcripts", corpus.len()),
+                    _ => counted(corpus.len(), "sentence pair"),
+                };
+                let distinct = corpus.distinct().len();
+                if distinct < corpus.len() {
+                    basis += &format!(", {distinct} of them distinct");
+                }
+                basis = match distinct < LEAST_PAIRS {
+                    true => format!(
+                        "run on {basis}; at least {LEAST_PAIRS} are needed to judge wiring and weights"
+                    ),
+                    false => format!("judged on {basis}"),
                 };
                 if self.empty > 0 {
-                    basis += &format!("; {} with an empty side left out", rows(self.empty, "pair"));
+                    basis += &format!("; {} with an empty side left out", counted(self.empty, "pair"));
                 }
                 if self.beyond_memory > 0 {
                     basis += &format!(
-                        "; the last {} left out for want of memory",
-                        rows(self.beyond_memory, "clip")
+                        "; the last {} left out for lack of memory",
+                        counted(self.beyond_memory, "clip")
                     );
                 }
                 basis
             }
             (None, Some(sample)) if sample.real => {
-                format!("run on {}", rows(sample.input.batch(), "row"))
+                format!("run on {}", counted(sample.input.batch(), "row"))
             }
             (None, Some(sample)) => {
-                format!("run on {} made up of random tokens", rows(sample.input.batch(), "row"))
+                format!("run on {} of random tokens", counted(sample.input.batch(), "row"))
             }
-            (None, None) => "not run: only weights are looked at".into(),
+            (None, None) => "not run: only weights are checked".into(),
         }
     }
 }
 
-/// Positions that a side has: no end to those that are computed.
+/// The positions of a side; computed ones have no limit.
 fn room(model: &Model, side: Side) -> usize {
-    position_room(model, side).unwrap_or(usize::MAX)
+    position_limit(model, side).unwrap_or(usize::MAX)
 }
 
 /// The first pairs as one batch.
@@ -166,7 +172,7 @@ fn made_up(ready: &Ready<'_>, shift: Option<&Shift>) -> Sample {
     let mut input: Option<Input> = None;
     for side in model.architecture.sides() {
         let rows = input.as_ref().map_or(MADE_UP.len(), Input::batch);
-        let sequence = match (side, ready.window("")) {
+        let sequence = match (side, ready.window(Argument::Audio)) {
             (Side::Source, Ok((mels, frames))) => Sequence::Features(noise(mels, frames)),
             (Side::Source, Err(_)) => {
                 Sequence::Tokens(Rows::new(&random_rows(model, Side::Source, &MADE_UP), ready.pad))

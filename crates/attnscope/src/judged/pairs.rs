@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use attnscope_diagnose::{Corpus, PairSource, TooLong};
-use attnscope_graph::{Front, Side};
-use attnscope_run::{Pair, Shift, audio, check_rows, computed_positions, position_room, read_pairs};
+use attnscope_checkpoint::Remedy;
+use attnscope_diagnose::{Corpus, PairSource, PairText, TooLong};
+use attnscope_graph::Side;
+use attnscope_run::{Pair, Shift, audio, check_rows, computed_positions, position_limit, read_pairs};
 
-use crate::failure::Failure;
+use crate::failure::{Argument, Failure};
 use crate::ready::Ready;
 
 /// Memory for the features of clips: 30 s in 80 bands take 0.96 MB.
@@ -15,14 +16,14 @@ const MOST_CLIP_BYTES: usize = 512 << 20;
 /// The lines of a file of pairs.
 #[derive(Debug, Clone, Default)]
 pub struct PairLines {
-    /// Source and target; for an audio model, the name of a file and what is said in it.
+    /// Source and target; for an audio model, the name of a file and its transcript.
     pub lines: Vec<Pair>,
     /// The file itself: names of clips are relative to its folder.
     pub file: PathBuf,
 }
 
 impl PairLines {
-    /// Pairs of a source and what the model should write.
+    /// Pairs of a source and a target.
     pub fn of<S: Into<String>, T: Into<String>>(pairs: impl IntoIterator<Item = (S, T)>) -> Self {
         let pair = |(i, (source, target)): (usize, (S, T))| Pair {
             line: i + 1,
@@ -32,7 +33,7 @@ impl PairLines {
         Self { lines: pairs.into_iter().enumerate().map(pair).collect(), file: PathBuf::new() }
     }
 
-    /// The pairs of a file: a source, a tab and its target a line.
+    /// The pairs of a file: one source, a tab and its target per line.
     ///
     /// # Errors
     /// Where it cannot be read, or a line has no tab.
@@ -46,7 +47,7 @@ impl PairLines {
 pub(super) struct ReadPairs {
     pub(super) corpus: Corpus,
     pub(super) too_long: Vec<TooLong>,
-    /// Pairs with nothing to read or nothing to write.
+    /// Pairs with an empty side.
     pub(super) empty: usize,
     /// Clips beyond the memory that there is for them.
     pub(super) beyond_memory: usize,
@@ -63,8 +64,13 @@ impl ReadPairs {
     /// Every pair but those that are empty or too long.
     pub(super) fn new(ready: &Ready<'_>, pairs: &PairLines) -> Result<Self, Failure> {
         ready.tokenizer()?;
-        let corpus =
-            Corpus { sources: Vec::new(), targets: Vec::new(), shift: ready.shift()?, pad: ready.pad };
+        let corpus = Corpus {
+            sources: Vec::new(),
+            targets: Vec::new(),
+            texts: Vec::new(),
+            shift: ready.shift()?,
+            pad: ready.pad,
+        };
         let mut kept = Self { corpus, too_long: Vec::new(), empty: 0, beyond_memory: 0 };
         let most = most_clips(ready);
         for (i, pair) in pairs.lines.iter().enumerate() {
@@ -81,11 +87,21 @@ impl ReadPairs {
     }
 
     fn add(&mut self, ready: &Ready<'_>, pairs: &PairLines, pair: &Pair) -> Result<(), Failure> {
-        let (target, source) = match ready.model.wiring.front {
-            Front::Tokens => (target(ready, &pair.target)?, sentence(ready, pair)?),
-            Front::Audio => (transcript(ready, &pair.target)?, clip(ready, pairs, pair)?),
+        let (text, source) = match ready.model.graph.reads_audio() {
+            false => {
+                let text = PairText { source: Some(pair.source.clone()), target: pair.target.clone() };
+                (text, sentence(ready, pair)?)
+            }
+            true => {
+                let text = PairText { source: None, target: transcript(&pair.target) };
+                (text, clip(ready, pairs, pair)?)
+            }
         };
-        // A target of a start and nothing to write is none.
+        let target = match text.target.as_str() {
+            "" if text.source.is_none() => Vec::new(),
+            text => ready.tokenizer()?.encode_target(text)?,
+        };
+        // A target with nothing after its start is empty.
         let starts = usize::from(self.corpus.shift == Shift::AsIs);
         let Some(source) = source.filter(|_| target.len() > starts) else {
             self.empty += 1;
@@ -93,7 +109,7 @@ impl ReadPairs {
         };
         let read = self.corpus.shift.apply(&target);
         let written = read.len().max(target.len());
-        let target_room = position_room(ready.model, Side::Target).unwrap_or(usize::MAX);
+        let target_room = position_limit(ready.model, Side::Target).unwrap_or(usize::MAX);
         let sides = [(Side::Source, source.length, source.room), (Side::Target, written, target_room)];
         let long = sides.into_iter().filter_map(|(side, length, room)| {
             let long = |room, computed| TooLong { line: pair.line, side, length, room, computed };
@@ -111,47 +127,44 @@ impl ReadPairs {
         }
         self.corpus.sources.push(source.source);
         self.corpus.targets.push(target);
+        self.corpus.texts.push(text);
         Ok(())
     }
 }
 
-fn target(ready: &Ready<'_>, text: &str) -> Result<Vec<u32>, Failure> {
-    Ok(ready.tokenizer()?.encode_target(text)?)
-}
-
-/// A transcript as Whisper was trained to write it: with a space before its first word.
-fn transcript(ready: &Ready<'_>, text: &str) -> Result<Vec<u32>, Failure> {
+/// A transcript as in Whisper's training: with a space before its first word. `None` where it has no words.
+fn transcript(text: &str) -> String {
     match text.trim() {
-        "" => Ok(Vec::new()),
-        text => target(ready, &format!(" {text}")),
+        "" => String::new(),
+        text => format!(" {text}"),
     }
 }
 
-/// A sentence in ids; nothing where it has none.
+/// A sentence in ids; `None` where it is empty.
 fn sentence(ready: &Ready<'_>, pair: &Pair) -> Result<Option<Measured>, Failure> {
     let ids = ready.tokenizer()?.encode_source(&pair.source)?;
-    let (length, room) = (ids.len(), position_room(ready.model, Side::Source).unwrap_or(usize::MAX));
+    let (length, room) = (ids.len(), position_limit(ready.model, Side::Source).unwrap_or(usize::MAX));
     if length > 0 && length <= room {
         check_rows(ready.model, Side::Source, std::slice::from_ref(&ids))?;
     }
     Ok((length > 0).then(|| Measured { source: ids.into(), length, room }))
 }
 
-/// The clip that a pair names, from its beginning. Its length is that of the whole file: a clip that is longer than the
-/// model's window has a transcript of more than the model reads.
+/// The clip that a pair names, from its beginning. Its length is that of the whole file: the transcript of a clip that is
+/// longer than the model's window covers more than the model reads.
 fn clip(ready: &Ready<'_>, pairs: &PairLines, pair: &Pair) -> Result<Option<Measured>, Failure> {
     let name = pair.source.trim();
     if name.is_empty() {
         return Ok(None);
     }
-    let (mels, frames) = ready.window("--pairs")?;
+    let (mels, frames) = ready.window(Argument::Pairs)?;
     let path = pairs.file.parent().map_or_else(|| name.into(), |folder| folder.join(name));
     let (features, seconds) = audio::features_from_file(&path, mels, frames).map_err(|e| {
         Failure::new(
             format!("{}: line {}: {e}", pairs.file.display(), pair.line),
-            format!(
-                "{}; an audio model's pairs are a file (wav, flac, mp3), a tab and what is said in it a line",
-                e.help()
+            Remedy::Noting(
+                Box::new(e.remedy()),
+                "for an audio model, give one file (wav, flac, mp3), a tab and its transcript per line",
             ),
         )
     })?;
@@ -161,19 +174,20 @@ fn clip(ready: &Ready<'_>, pairs: &PairLines, pair: &Pair) -> Result<Option<Meas
 
 /// How many clips there is memory for; `None` where the model reads tokens.
 fn most_clips(ready: &Ready<'_>) -> Option<usize> {
-    let (mels, frames) = ready.window("").ok()?;
+    let (mels, frames) = ready.window(Argument::Pairs).ok()?;
     Some(MOST_CLIP_BYTES / (mels * frames * size_of::<f32>()).max(1))
 }
 
 fn none_left(audio: bool) -> Failure {
-    match audio {
+    let failure = match audio {
         false => Failure::new(
-            "--pairs: none of the pairs has words on both sides and fits the model's positions",
-            "give shorter sentences, a source, a tab and its target a line",
+            "none of the pairs has words on both sides and fits the model's positions",
+            "give shorter sentences, one source, a tab and its target per line",
         ),
         true => Failure::new(
-            "--pairs: none of the pairs has a clip that fits the model's window and a transcript",
-            "give shorter clips: a file (wav, flac, mp3), a tab and what is said in it a line",
+            "none of the pairs has a clip that fits the model's window and a transcript",
+            "give shorter clips: one file (wav, flac, mp3), a tab and its transcript per line",
         ),
-    }
+    };
+    failure.about(Argument::AllPairs)
 }

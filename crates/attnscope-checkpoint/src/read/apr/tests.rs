@@ -2,7 +2,7 @@ use super::*;
 use crate::read::hostile;
 use crate::values;
 
-/// Fields that a test may falsify; both sums are made right afterwards.
+/// Fields that a test may change; both checksums are computed again afterwards.
 struct Made {
     header: Vec<u8>,
     metadata: Vec<u8>,
@@ -130,7 +130,7 @@ fn mutants_with_right_sums() {
         }
         bytes
     }
-    // Otherwise every mutant would end at a sum.
+    // Otherwise every mutant would fail at a checksum.
     fn read_mended(source: &Source) -> Result<Listing, ErrorKind> {
         read(&Source::memory("mended", mend(&source.start(u64::MAX).unwrap())))
     }

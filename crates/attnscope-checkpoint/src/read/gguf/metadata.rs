@@ -19,14 +19,14 @@ const MAX_KEPT: u64 = 16 << 20;
 /// An array longer than this is kept as its length and its first few values.
 const SHORT_ARRAY: u64 = 64;
 const FIRST_FEW: u64 = 8;
-/// Arrays of arrays exist in the format and in no file seen; the depth bounds the recursion.
+/// The format allows arrays of arrays; no known file has them. The depth bounds the recursion.
 const MAX_DEPTH: u32 = 4;
-/// More pieces than any vocabulary has, and more bytes than any table of normalisation.
+/// More than the pieces of any vocabulary, and more than the bytes of any normalisation table.
 const MOST_ELEMENTS: u64 = 4_000_000;
-/// The format's numbers for the types of values that are told apart here.
+/// The format's numbers for the types that this reader distinguishes.
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
-/// The keys whose arrays may be asked for.
+/// The keys whose arrays can be read later.
 const TOKENIZER: &str = "tokenizer.";
 
 /// Reads `count` pairs. A long array becomes `{"length": n, "first": […]}`; where each array of the tokenizer lies is kept.
@@ -99,7 +99,7 @@ impl Budget {
     }
 }
 
-/// One value. Without a budget it is walked over, and `Null` is returned.
+/// One value. Without a budget it is skipped, and `Null` is returned.
 fn value(
     f: &mut Fields<'_>,
     kind: u32,
@@ -182,7 +182,7 @@ fn array(
     })
 }
 
-/// Walks over `count` elements: at once where they have one size, one by one where each says its own.
+/// Skips `count` elements: at once where they have a fixed size, else one by one.
 fn skip(
     f: &mut Fields<'_>,
     kind: u32,
@@ -200,7 +200,7 @@ fn skip(
     Ok(())
 }
 
-/// An f32 as the decimal that was meant: 1e-6 rather than 9.999999974752427e-7.
+/// An f32 as the shortest decimal that gives it: 1e-6 rather than 9.999999974752427e-7.
 fn decimal(value: f32) -> Value {
     value.to_string().parse::<f64>().unwrap_or(f64::from(value)).into()
 }

@@ -1,8 +1,8 @@
 //! llama.cpp's GGUF, versions 2 and 3.
 //!
 //! Hand-written: the crates that read it hold the tokenizer's arrays and every value in memory, or believe the
-//! counts in the header. Here long arrays are walked over and only described, and nothing is reserved before
-//! the bytes for it have been seen to exist.
+//! counts in the header. Here long arrays are skipped and only described, and memory is reserved only for bytes that the file
+//! has.
 
 mod metadata;
 
@@ -63,7 +63,7 @@ fn check_version(version: u32) -> Result<(), ErrorKind> {
     let (what, help) = match version {
         2 | 3 => return Ok(()),
         1 => ("GGUF version 1", "convert it with llama.cpp's gguf tools, which write version 3"),
-        // A small number whose low half is empty was written by the other kind of machine.
+        // A small number whose low half is empty was written by a big-endian machine.
         v if v & 0xffff == 0 && v != 0 => ("big-endian GGUF", "llama.cpp's gguf_convert_endian.py swaps it"),
         v => return Err(ErrorKind::invalid("version", "2 or 3", v)),
     };
@@ -131,7 +131,7 @@ impl Entry {
     fn place(mut self, data: u64, end: u64) -> Result<TensorInfo, ErrorKind> {
         let start = data.checked_add(self.offset);
         match start.and_then(|s| Some(s..s.checked_add(self.size)?)) {
-            // Nothing to be read, nothing to be missing.
+            // A tensor without elements needs no bytes.
             _ if self.size == 0 => Ok(self.info),
             Some(range) if range.end <= end => {
                 self.info.place.range = range;

@@ -13,8 +13,8 @@ use crate::error::ErrorKind;
 pub(crate) struct Pickle<'a> {
     pub(crate) arena: Arena<'a>,
     pub(crate) root: Id,
-    /// Every unknown global, and whether the pickle asks for it to be called. It is here even when its value was
-    /// thrown away: a pickle that only wants the effect does that.
+    /// Every unknown global, and whether the pickle asks for it to be called. It is listed even when its value was dropped: a
+    /// pickle that wants only the side effect does that.
     pub(crate) unknown: BTreeMap<Rc<str>, bool>,
     /// Bytes up to the end of the pickle. Others may follow it.
     pub(crate) end: usize,
@@ -25,7 +25,7 @@ pub(crate) fn load<'a>(name: &'a str, bytes: &'a [u8]) -> Result<Pickle<'a>, Err
     load_within(name, bytes, MAX_HELD)
 }
 
-/// As [`load`], for one whose values may take less than most: `most` bytes.
+/// As [`load`], with at most `most` bytes of values.
 pub(crate) fn load_within<'a>(name: &'a str, bytes: &'a [u8], most: usize) -> Result<Pickle<'a>, ErrorKind> {
     let mut machine = Machine {
         reader: Reader::new(name, bytes),
@@ -50,7 +50,7 @@ pub(crate) fn load_within<'a>(name: &'a str, bytes: &'a [u8], most: usize) -> Re
     }
 }
 
-/// Bytes of a module's or a class's name. A text in the memo can be named by two bytes, again and again.
+/// Bytes of a module's or a class's name. Two bytes can repeat a text from the memo many times.
 const MAX_NAME: usize = 256;
 
 struct Machine<'a> {
@@ -327,7 +327,7 @@ impl<'a> Machine<'a> {
         self.arena.push(Node::Tensor(Box::new(raw)))
     }
 
-    /// A tensor subclass: what its builder gives. The builder may not be of this kind again, so this ends.
+    /// A tensor subclass: what its builder gives. Its builder must not be of this kind again, so the recursion ends.
     fn subclass(&mut self, build: Id, args: Id) -> Result<Id, ErrorKind> {
         match self.arena.get(build) {
             Node::Global(Global::Known(Known::FromType)) => {
@@ -394,7 +394,7 @@ impl<'a> Machine<'a> {
         self.stack.push(id);
     }
 
-    /// Where the innermost mark is: what is below belongs to somebody else.
+    /// Where the innermost mark is: values below it belong to outer containers.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -448,7 +448,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Bytes that everything here takes, about.
+    /// About how many bytes all of this takes.
     fn held(&self) -> usize {
         // A hash table is at worst a little less than half full; a tree's node holds eleven entries, half of them used.
         const MEMO: usize = 40;

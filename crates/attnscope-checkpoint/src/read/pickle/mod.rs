@@ -3,10 +3,10 @@
 //! Written by hand because a pickle is a program and the crates that read it either build only serde values, without
 //! persistent ids and globals, or resolve globals by a call. This one knows a closed list of globals
 //! ([`Known`]), builds plain values, containers, tensors and storages from them, and turns every other
-//! global into an inert [`Object`] that keeps what it would have been called with.
+//! global into an inert [`Object`] that keeps the arguments of the call.
 //!
-//! Values live in an [`Arena`] and refer to one another by number: a value that contains itself needs no care to
-//! drop, and nothing here recurses. Opcodes are counted and so are the bytes of what they build, so that time and
+//! Values live in an [`Arena`] and refer to one another by number: a value that contains itself is dropped without special
+//! care, and nothing here recurses. Opcodes are counted and so are the bytes of what they build, so that time and
 //! memory are bounded by [`MAX_STEPS`] and [`MAX_HELD`] whatever the file says.
 
 mod global;

@@ -6,8 +6,8 @@ use super::Node;
 use crate::error::ErrorKind;
 use crate::read::clip;
 
-/// Text that must be decoded is copied, so that a long one may cost several times its bytes. Nothing that is wanted is
-/// so long; Python 2 writes bytes as text.
+/// Text that must be decoded is copied, so that a long one may cost several times its bytes. No text that is needed is so long;
+/// Python 2 writes bytes as text.
 const MAX_DECODED: usize = 64 << 10;
 
 /// A place in the pickle. Nothing is read past the end.

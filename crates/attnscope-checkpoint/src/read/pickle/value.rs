@@ -19,9 +19,9 @@ pub(crate) enum Node<'a> {
     Long(&'a [u8]),
     Float(f64),
     Str(Cow<'a, str>),
-    /// Never a fact and never a weight, so they are not kept.
+    /// These are neither facts nor weights, so they are not kept.
     Bytes,
-    /// Lists and sets: nothing here asks which.
+    /// Lists and sets; the difference does not matter here.
     List(Vec<Id>),
     Tuple(Vec<Id>),
     Dict(Vec<(Id, Id)>),
@@ -36,7 +36,7 @@ pub(crate) enum Node<'a> {
 #[derive(Debug, Clone)]
 pub(crate) enum Global {
     Known(Known),
-    /// Its whole name. A pickle can name one again with a few bytes; that must not copy it.
+    /// Its whole name. A pickle can repeat it with a few bytes, so it is not copied.
     Unknown(Rc<str>),
 }
 
@@ -86,7 +86,7 @@ impl<'a> Arena<'a> {
         id
     }
 
-    /// Bytes that the values take, about.
+    /// About how many bytes the values take.
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -96,7 +96,7 @@ impl<'a> Arena<'a> {
         self.held += items * size_of::<(Id, Id)>();
     }
 
-    /// What persistent ids there are, whether or not the pickle kept what they were for.
+    /// All persistent ids, also those whose value the pickle dropped.
     pub(crate) fn persistent(&self) -> impl Iterator<Item = Id> {
         self.nodes.iter().filter_map(|node| match node {
             Node::Persistent(id) => Some(*id),

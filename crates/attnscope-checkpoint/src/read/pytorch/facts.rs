@@ -9,7 +9,7 @@ use crate::read::pickle::{Arena, Id, Node, Object, Pickle};
 /// Deeper than any configuration; this is the recursion of [`Facts::value`].
 const MAX_DEPTH: usize = 32;
 
-/// Values and bytes of text in all facts of a file. What is beyond is left out.
+/// Limits of the values and of the bytes of text in all facts of a file. The rest is left out.
 const MAX_VALUES: usize = 200_000;
 const MAX_TEXT: usize = 16 << 20;
 
@@ -71,7 +71,7 @@ impl<'p> Facts<'p, '_> {
 
     fn list(&mut self, items: &'p [Id], depth: usize) -> Option<Value> {
         let values: Vec<Value> = items.iter().map_while(|&item| self.value(item, depth + 1)).collect();
-        // A list of tensors is not a fact, nor is half a list.
+        // A list with tensors in it is not a fact, not even in part.
         (values.len() == items.len()).then_some(Value::Array(values))
     }
 
@@ -83,7 +83,7 @@ impl<'p> Facts<'p, '_> {
             }
             let was_empty = self.arena.dict(value).is_some_and(<[_]>::is_empty);
             let Some(value) = self.value(value, depth + 1) else { continue };
-            // A dictionary of nothing but tensors says nothing; one that was empty in the file does.
+            // A dictionary of tensors alone is not a fact; one that is empty in the file is.
             let told = was_empty || value.as_object().is_none_or(|facts| !facts.is_empty());
             if let Some(key) = self.key(key).filter(|_| told) {
                 map.insert(key, value);

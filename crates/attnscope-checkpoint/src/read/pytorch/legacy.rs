@@ -1,8 +1,8 @@
 //! What `torch.save` wrote before version 1.6, and still writes on request: five pickles and then the storages.
 //!
 //! The pickles are a magic number, a version, facts about the machine, the saved value, and the keys of its
-//! storages in the order in which they follow. A storage is a count of elements and their bytes; how wide an element
-//! is stands in the saved value alone.
+//! storages in the order in which they follow. A storage is a count of elements and their bytes; the size of an element is
+//! given only in the saved value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::source::Source;
 /// 0x1950a86a20f9469cfc6c.
 const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
-/// Bytes that the values of the other pickles may take: they are plain, and the keys are kept beside the saved value.
+/// Bytes that the values of the other pickles may take: they are small, and kept in addition to the saved value.
 const MAX_PLAIN: usize = 32 << 20;
 
 /// More than the pickle of the magic number takes in any protocol.
@@ -28,10 +28,10 @@ pub(crate) const MAGIC_PICKLE: u64 = 64;
 /// What is read of the file at first in search of the end of a pickle.
 const FIRST_WINDOW: u64 = 1 << 20;
 
-/// The only one there was.
+/// The only version that exists.
 const VERSION: i64 = 1001;
 
-/// Bytes of C's types, which torch wrote down as constants; a few writers of its format say what their machine has.
+/// Sizes of C's types. torch writes constants; a few other writers of the format write the sizes of their machine.
 const TYPE_SIZES: [(&str, &[i64]); 3] = [("short", &[2]), ("int", &[4]), ("long", &[4, 8])];
 
 /// Whether the file begins with the pickle of torch's magic number.
@@ -44,7 +44,7 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
 /// Lists the file.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let mut at = 0;
-    // One that holds a few plain values.
+    // A pickle with a few plain values.
     let plain = |at: u64| Window::read(source, at, MAX_PLAIN);
     for (name, check) in [
         ("magic number", None),
@@ -56,7 +56,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
         check.map_or(Ok(()), |check| check(&pickle))?;
         at += pickle.end as u64;
     }
-    // The one that holds the model.
+    // The pickle that holds the model.
     let window = Window::read(source, at, pickle::MAX_HELD)?;
     let value = window.load("saved value")?;
     at += value.end as u64;
@@ -64,7 +64,7 @@ pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     let keys = window.load("storage keys")?;
     at += keys.end as u64;
     let table = storages(source, at, &claims(&value.arena)?, &keys)?;
-    // What follows is not looked at: several values may be saved in one file, and torch.load takes the first.
+    // What follows is ignored: a file may hold several saved values, and torch.load reads the first.
     listing(&value, Storages::of_table(table))
 }
 
@@ -76,7 +76,7 @@ struct Window<'s> {
 }
 
 impl<'s> Window<'s> {
-    /// Nothing says where a pickle ends but the pickle: more is read until it does, up to a cap.
+    /// Only the pickle itself says where it ends: more is read until it ends, up to a limit.
     fn read(source: &'s Source, at: u64, most: usize) -> Result<Self, ErrorKind> {
         let longest = source.len().saturating_sub(at).min(MAX_PICKLE);
         let mut length = FIRST_WINDOW.min(longest);
@@ -104,7 +104,7 @@ fn check_version(pickle: &Pickle<'_>) -> Result<(), ErrorKind> {
     }
 }
 
-/// Refuses a file of a machine whose numbers lie in another way.
+/// Refuses a file of a machine with another byte order or other sizes of numbers.
 fn check_machine(pickle: &Pickle<'_>) -> Result<(), ErrorKind> {
     let arena = &pickle.arena;
     let describe = |id: Option<Id>| id.map_or("nothing".into(), |id| arena.describe(id));
@@ -130,8 +130,8 @@ fn check_machine(pickle: &Pickle<'_>) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-/// Every storage that the value speaks of, also where the pickle threw away what it is for: the next one's place
-/// depends on it.
+/// Every storage that the value refers to, also where the pickle dropped its tensor: the position of the next storage depends
+/// on it.
 fn claims<'p>(arena: &'p Arena<'_>) -> Result<HashMap<&'p str, Claim<'p>>, ErrorKind> {
     let mut claims: HashMap<&str, Claim<'_>> = HashMap::new();
     for id in arena.persistent() {
@@ -189,7 +189,7 @@ fn storage(fields: &mut Fields<'_>, claim: &Claim<'_>) -> Result<Storage, ErrorK
         return Err(ErrorKind::invalid(place, expected, count.cast_signed()));
     }
     let start = fields.position();
-    // More than there can be where the product is.
+    // The product overflows, so it is more than the file has.
     let size = count.saturating_mul(claim.width());
     fields.skip(size, place)?;
     Ok(Storage { range: start..fields.position(), size, deflated: false })

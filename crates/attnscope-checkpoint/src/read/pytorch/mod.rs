@@ -23,10 +23,10 @@ const MAX_PICKLE: u64 = 64 << 20;
 /// One that must be inflated costs its bytes in memory; torch itself does not deflate.
 const MAX_INFLATED: u64 = 32 << 20;
 
-/// Where a placeholder is whose value the pickle built and did not keep.
-const NOT_KEPT: &str = "(built and thrown away)";
+/// The path shown for a placeholder whose value the pickle built and dropped.
+const NOT_KEPT: &str = "(built and dropped)";
 
-/// Lists the file, of whichever kind.
+/// Lists a PyTorch file of any kind.
 pub(crate) fn read(source: &Source) -> Result<Listing, ErrorKind> {
     if legacy::is(&source.start(legacy::MAGIC_PICKLE)?) { legacy::read(source) } else { read_zip(source) }
 }

@@ -1,4 +1,4 @@
-//! A tensor out of what the pickle says of it, checked against the storage it points into.
+//! Makes a tensor from the pickle's description, checked against the storage that it points into.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::tensor::{Packing, Place, TensorInfo};
 /// torch itself has 64.
 const MAX_RANK: usize = 64;
 
-/// Tensors may be larger than their storages (`expand` repeats one with a stride of 0), but not without end: the bytes
-/// of all such tensors of a file.
+/// Tensors may be larger than their storages (`expand` repeats one with a stride of 0), but only up to a limit on the bytes of
+/// all such tensors of a file.
 const MAX_EXPANDED: u64 = 1 << 30;
 
 /// Bytes of a storage's key: torch numbers storages or gives them an address.
@@ -24,7 +24,7 @@ const MAX_KEY: usize = 256;
 /// The storages of one file.
 pub(super) struct Storages<'s> {
     located: HashMap<String, Storage>,
-    /// Where others may be. Each is looked up once, when a tensor first needs it.
+    /// Where storages can be found. Each is looked up once, when a tensor first needs it.
     archive: Option<Archive<'s>>,
     /// Bytes of the tensors so far that are larger than their storages.
     expanded: u64,
@@ -53,7 +53,7 @@ pub(super) struct Claim<'p> {
     dtype: Option<DType>,
     /// Elements in it.
     pub(super) length: u64,
-    /// The elements that a tensor's offset and strides are about, where they are not all.
+    /// The view of the storage to which a tensor's offset and strides refer, where it is not the whole storage.
     view: Option<Range<u64>>,
 }
 
@@ -147,7 +147,7 @@ impl<'s> Storages<'s> {
 }
 
 impl Storage {
-    /// The part of it that a claim is about.
+    /// The field that an error is about.
     fn part(self, name: &str, claim: &Claim<'_>) -> Result<Self, ErrorKind> {
         let Some(view) = &claim.view else { return Ok(self) };
         let (start, end) = (view.start.saturating_mul(claim.width()), view.end.saturating_mul(claim.width()));

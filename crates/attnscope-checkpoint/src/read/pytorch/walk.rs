@@ -12,8 +12,8 @@ use crate::tensor::TensorInfo;
 /// Levels of nesting. Whole pickled modules come to a few dozen.
 const MAX_DEPTH: usize = 256;
 
-/// Values visited. A value that is reachable by many paths is visited by each, and a few dozen pairs of pairs have
-/// more paths than can be counted.
+/// Values visited. A value that is reachable by many paths is visited on each of them, and a few dozen nested pairs have
+/// astronomically many paths.
 const MAX_VISITS: u64 = 4 << 20;
 
 /// Bytes of one name.

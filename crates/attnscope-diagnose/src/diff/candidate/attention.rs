@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Factor, MaskKind, Node, NodeId, Op, Squash, Stack};
+use attnscope_graph::{Factor, MaskKind, Node, NodeId, Normaliser, Op, Stack};
 use attnscope_run::{Kept, relative_bucket as bucket, used_buckets};
 
 use super::{CLOSER_IN_HALF, Candidate, SHORTER, Shorten, Steps, of_whole, read, then, with_inputs, with_op};
 use crate::diff::lab::{Edit, Extent, Made, Test, Trial};
 use crate::diff::relation::{OtherBucket, Relation};
 
-/// The furthest distance that relative positions tell apart, in models that are around.
+/// The largest distances with a bucket of their own in common models.
 const MAX_DISTANCES: [usize; 8] = [128, 64, 256, 32, 512, 1024, 20, 16];
 
 /// The row of a relative bias table for a query's and a key's position.
 type BucketRow = Box<dyn Fn(usize, usize) -> usize>;
 
-/// The order in which heads lie among the features.
+/// The order of heads among the features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeadLayout {
     /// Neighbouring features belong to neighbouring heads.
@@ -162,13 +162,13 @@ impl<'a> Steps<'_, 'a> {
     /// Another function from scores to weights, another axis, a mask that comes too late.
     pub(super) fn normalisers(&self, step: usize) -> Vec<Candidate<'a>> {
         let node = self.node(step);
-        let mut found: Vec<Candidate<'a>> = [Squash::Sigmoid, Squash::Softmax]
+        let mut found: Vec<Candidate<'a>> = [Normaliser::Sigmoid, Normaliser::Softmax]
             .into_iter()
-            .filter(|squash| node.op != Op::Squash(*squash))
-            .map(|squash| {
+            .filter(|normaliser| node.op != Op::Normalise(*normaliser))
+            .map(|normaliser| {
                 Candidate::new(
-                    Relation::OtherSquash { squash },
-                    vec![with_op(node, step, Op::Squash(squash))],
+                    Relation::OtherNormaliser { normaliser },
+                    vec![with_op(node, step, Op::Normalise(normaliser))],
                 )
             })
             .collect();

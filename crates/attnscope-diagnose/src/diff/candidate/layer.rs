@@ -125,19 +125,19 @@ impl<'a> Steps<'_, 'a> {
         others
             .filter_map(|(factor, word)| {
                 let ratio = factor.value(sizes)? / own.value(sizes)?;
-                let known = Some(format!("what {word} gives in the place of {}", own.text(sizes, true)));
+                let known = Some(format!("{word} in place of {}", own.text(sizes, true)));
                 let edit = with_op(self.node(step), step, op(factor));
                 Some(Candidate::new(Relation::Scale { factor: ratio, known }, vec![edit]))
             })
             .collect()
     }
 
-    /// A lookup that was dumped without its factor, and went on without it, too.
+    /// A lookup that was dumped without its factor, which later steps do not apply either.
     pub(in crate::diff) fn not_scaled(&self) -> Vec<Candidate<'a>> {
         let sizes = self.judge.formula.sizes();
         let candidate = |&(step, scale): &(usize, f64)| {
             let Op::Embed { scale: own } = self.node(step).op else { return None };
-            let known = Some(format!("what no scale gives in the place of {}", own.text(sizes, true)));
+            let known = Some(format!("no scale in place of {}", own.text(sizes, true)));
             let make = move |trial: &Trial<'_, '_, '_>, extent: Extent| {
                 let scaled = trial.lab.unedited(step, extent)?;
                 Ok(scaled.map(|made| made.map(|_, x, e| (x / scale, e / scale))))
@@ -151,7 +151,7 @@ impl<'a> Steps<'_, 'a> {
     pub(super) fn missing_bias(&self, step: usize) -> Option<Candidate<'a>> {
         let (weight, own) = (self.weight_path(step, 1)?, self.judge.weights_of(self.node(step))?);
         let (matrix, length) = (*own.first()?, own.get(1)?.len());
-        // Zeros are as good as none.
+        // Zeros add nothing.
         let without = move || vec![Cow::Borrowed(matrix), Cow::Owned(vec![0.0; length])];
         let edit = with_weights(self.node(step), step, without);
         Some(Candidate::new(Relation::MissingBias { weight }, vec![edit]))
@@ -185,11 +185,11 @@ impl<'a> Steps<'_, 'a> {
         found
     }
 
-    /// A step that hands its input on.
+    /// A step that returns its input.
     pub(super) fn not_applied(&self, step: usize) -> Option<Candidate<'a>> {
         let node = self.node(step);
         let first = *node.inputs.first()?;
-        // A sum without its addend has a relation of its own.
+        // A sum without an addend is another relation.
         if self.graph().node(first).dims != node.dims
             || matches!(node.op, Op::Same | Op::Residual { .. } | Op::AddMask { .. })
         {
@@ -199,7 +199,7 @@ impl<'a> Steps<'_, 'a> {
         Some(Candidate::new(Relation::NotApplied, vec![edit]))
     }
 
-    /// The target computed from another tensor: one that a norm was to make something of, the stream.
+    /// The node computed from another tensor: the one before a norm, or the stream.
     pub(in crate::diff) fn other_inputs(&self) -> Vec<Candidate<'a>> {
         let target = self.target();
         let node = self.node(target);
@@ -223,7 +223,7 @@ impl<'a> Steps<'_, 'a> {
         self.nearby(first).into_iter().map(candidate).collect()
     }
 
-    /// Nodes of the same shape that are read by, or read, the one that should have been read.
+    /// Nodes of the same shape next to the one that should have been read.
     fn nearby(&self, input: NodeId) -> Vec<NodeId> {
         let graph = self.graph();
         let dims = &graph.node(input).dims;
@@ -236,7 +236,7 @@ impl<'a> Steps<'_, 'a> {
             last = before;
         }
         near.extend(graph.iter().filter(|(_, n)| n.inputs.contains(&input)).map(|(id, _)| id));
-        // What another layer gives: a memory that is taken too early.
+        // The output of another layer, such as an encoder output that is taken too early.
         near.extend(graph.iter().filter(|(_, n)| n.path.within_layer() == "out").map(|(id, _)| id));
         near.retain(|&id| id != input && id.index() < self.target() && graph.node(id).dims == *dims);
         near.dedup();
@@ -245,7 +245,7 @@ impl<'a> Steps<'_, 'a> {
 }
 
 impl<'a> Steps<'_, 'a> {
-    /// A projection alone in a shorter type: what enters it and what comes out are rounded.
+    /// A single projection in a shorter type: its input and its output are rounded.
     pub(super) fn short_projection(&self, step: usize) -> Vec<Candidate<'a>> {
         let node = self.node(step);
         let (Op::Linear, Some(&input)) = (node.op, node.inputs.first()) else { return Vec::new() };
@@ -266,10 +266,10 @@ impl<'a> Steps<'_, 'a> {
     }
 }
 
-/// What dropout leaves of a tensor: some cells are 0, the others are larger by the same factor. The probability that fits.
-/// Each cell may be off by what is allowed there.
+/// The probability of dropout that explains a tensor: some cells are 0, the others are larger by the same factor, each within
+/// its bound.
 pub(in crate::diff) fn dropout(expected: &[f64], found: &[f64], allowed: &[f64]) -> Option<f64> {
-    // Cells that rounding alone could have made 0 tell nothing.
+    // Cells that rounding alone could make 0 are no evidence.
     let telling = |i: &usize| expected[*i].is_finite() && expected[*i].abs() > 4.0 * allowed[*i];
     let cells: Vec<usize> = (0..expected.len().min(found.len())).filter(telling).collect();
     let (zero, kept): (Vec<usize>, Vec<usize>) = cells.iter().partition(|&&i| found[i].abs() <= allowed[i]);
@@ -284,13 +284,13 @@ pub(in crate::diff) fn dropout(expected: &[f64], found: &[f64], allowed: &[f64])
     if factor <= 1.0 || !kept.iter().all(fits) {
         return None;
     }
-    // The factor is 1/(1 − p); so many zeros have to be within chance of it.
+    // The factor is 1/(1 − p), and the number of zeros must fit p within chance.
     let (p, n) = (1.0 - 1.0 / factor, cells.len() as f64);
     let likely = 5.0 * (p * (1.0 - p) / n).sqrt() + 1.0 / n;
     ((zero.len() as f64 / n - p).abs() <= likely).then_some(p)
 }
 
-/// What may be off where dropout is left on: a cell may be larger than the one that was expected, and its rounding with it.
+/// The bound with dropout: a cell may be larger than expected, and its rounding with it.
 pub(in crate::diff) fn dropout_rounding(allowed: &[f64], found: &[f64]) -> Vec<f64> {
     allowed.iter().zip(found).map(|(a, f)| a + f64::from(f32::EPSILON) * f.abs()).collect()
 }
@@ -305,7 +305,7 @@ mod tests {
         (0..n).map(|_| f64::from(random.unit())).collect()
     }
 
-    /// Dropout as it is defined: an independent coin for each cell.
+    /// Dropout by its definition: an independent draw for each cell.
     fn dropped(values: &[f64], p: f64) -> Vec<f64> {
         let coins = noise(7, values.len());
         values.iter().zip(coins).map(|(x, c)| if (c + 1.0) / 2.0 < p { 0.0 } else { x / (1.0 - p) }).collect()

@@ -1,4 +1,4 @@
-//! Explanations of a node that does not follow from its inputs: usual mistakes, each as edits of the steps that lead to it.
+//! Candidate explanations of a node that does not follow from its inputs: usual mistakes, each as edits of the steps before it.
 
 mod attention;
 mod layer;
@@ -16,7 +16,7 @@ use super::judge::Judge;
 use super::lab::{Edit, Extent, Made, Test, Trial};
 use super::relation::Relation;
 
-/// How much closer a tensor in half precision has to be to one that is rounded in the same places.
+/// How much closer a tensor must be to a half-precision computation to be explained by it.
 const CLOSER_IN_HALF: f64 = 0.5;
 
 /// A mistake that may explain a node.
@@ -26,7 +26,7 @@ pub(super) struct Candidate<'c> {
     pub(super) step: usize,
     pub(super) edits: Vec<Edit<'c>>,
     pub(super) test: Test,
-    /// Tried only where nothing cheaper fits.
+    /// Tried only where no cheaper candidate fits.
     pub(super) costly: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Steps<'s, 'a> {
     pub(super) judge: &'s Judge<'a>,
     /// The node first, then the nearest.
     pub(super) all: Vec<usize>,
-    /// Dumped tensors that the steps read, and that were taken for what comes before a factor: with that factor.
+    /// Dumped tensors that the steps read and that were dumped before a factor, with that factor.
     pub(super) rescaled: Vec<(usize, f64)>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Steps<'_, 'a> {
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.buckets(step, stack, buckets, max_distance)
             }
-            Op::Squash(_) => self.normalisers(step),
+            Op::Normalise(_) => self.normalisers(step),
             Op::Context => self.contexts(step),
             Op::MergeHeads(stack) => self.head_layouts(step, stack),
             Op::SplitHeads(stack) => self.split_layouts(step, stack),
@@ -143,7 +143,7 @@ fn with_inputs<'c>(node: &Node, step: usize, inputs: Vec<NodeId>) -> Edit<'c> {
     Edit { step, make: Box::new(move |trial, extent| trial.computed(&edited, None, extent)) }
 }
 
-/// A step with other weights, which are made when they are needed: a table of words is large.
+/// A step with other weights, which are made only when needed, because embedding tables are large.
 fn with_weights<'c>(node: &Node, step: usize, weights: impl Fn() -> Vec<Cow<'c, [f32]>> + 'c) -> Edit<'c> {
     let node = node.clone();
     Edit {
@@ -156,7 +156,7 @@ fn with_weights<'c>(node: &Node, step: usize, weights: impl Fn() -> Vec<Cow<'c, 
     }
 }
 
-/// A step with something done to the first of its weights.
+/// A step with its first weight edited.
 fn with_matrix<'c>(
     node: &Node,
     step: usize,
@@ -173,13 +173,13 @@ fn with_matrix<'c>(
     })
 }
 
-/// A step with something done to what it gives.
+/// A step with its output edited.
 fn then<'c>(node: &Node, step: usize, done: impl Fn(Made) -> Made + 'c) -> Edit<'c> {
     let node = node.clone();
     Edit { step, make: Box::new(move |trial, extent| Ok(trial.computed(&node, None, extent)?.map(&done))) }
 }
 
-/// A step that is made of its first input alone, which is read whole, and then cut to the positions asked for.
+/// A step computed from its whole first input, then cut to the chosen positions.
 fn of_whole<'c>(input: NodeId, step: usize, done: impl Fn(Made) -> Option<Made> + 'c) -> Edit<'c> {
     Edit {
         step,
@@ -195,7 +195,7 @@ fn read(trial: &Trial<'_, '_, '_>, id: NodeId, extent: Extent) -> Result<Option<
     trial.value(id.index(), extent)
 }
 
-/// What a type makes of a number.
+/// A number rounded to a type.
 type Shorten = fn(f64) -> f64;
 
 /// Types that are shorter than f32.

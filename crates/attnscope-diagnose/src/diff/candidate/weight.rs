@@ -8,12 +8,12 @@ use super::{Candidate, SHORTER, Steps, with_matrix, with_weights};
 use crate::diff::lab::{Edit, Made, Test};
 use crate::diff::relation::Relation;
 
-/// How much closer what came out has to be to a computation in 8-bit integers than to one without: a weight half-way
-/// between two integers is rounded up by some programs, and to the even one by others.
+/// How much closer the output must be to a computation in 8-bit integers: programs differ in how they round a weight half-way
+/// between two integers.
 const CLOSER_IN_8_BITS: f64 = 0.1;
 /// The same where the input is in 8 bits, too.
 const CLOSER_WITH_INPUT: f64 = 0.2;
-/// More heads than this are not tried in every order of two: each order is a product of its own.
+/// With more heads than this, not every pair is tried: each order costs a matrix product.
 const MANY_HEADS: usize = 64;
 /// Weights that share a scale, as in GGUF's Q8_0.
 const BLOCK: usize = 32;
@@ -92,12 +92,14 @@ impl<'a> Steps<'_, 'a> {
         found
     }
 
-    /// Nodes whose weights would fit: of the same layer first, then of the same place in other layers.
+    /// Nodes whose weights have the same shape: those of the same layer first, then the same node of other layers.
     fn alike(&self, node: &Node) -> Vec<&'a Node> {
         let graph = self.graph();
         let matrix = |node: &Node| node.weights.first().map(|&w| &graph.weight(w).dims);
         let is_alike = |other: &&Node| {
-            other.path != node.path && other.op.name() == node.op.name() && matrix(other) == matrix(node)
+            other.path != node.path
+                && other.op.facets().name == node.op.facets().name
+                && matrix(other) == matrix(node)
         };
         let mut others: Vec<&Node> = graph.nodes().iter().filter(is_alike).collect();
         let (layer, within) = (node.path.layer(), node.path.within_layer());
@@ -105,7 +107,7 @@ impl<'a> Steps<'_, 'a> {
         others
     }
 
-    /// For the map out of the heads: two heads exchanged, all turned by some places, or all in reverse.
+    /// For the output projection: two heads exchanged, all rotated by some places, or all reversed.
     fn permuted_columns(&self, step: usize, own: &[&'a [f32]]) -> Vec<Candidate<'a>> {
         let node = self.node(step);
         let Some(heads) = self.heads(step) else { return Vec::new() };
@@ -196,14 +198,15 @@ fn short_input(made: &Made) -> Made {
 fn eight_bits(matrix: &[f32], share: usize, steps: f32) -> Vec<f32> {
     let round = |share: &[f32]| -> Vec<f32> {
         let most = share.iter().fold(0.0f32, |most, w| most.max(w.abs()));
-        // All zero stays so.
+        // All zeros stay zeros.
         let scale = if most > 0.0 { most / steps } else { 1.0 };
         share.iter().map(|w| (w / scale).round_ties_even().clamp(-128.0, 127.0) * scale).collect()
     };
     matrix.chunks(share.max(1)).flat_map(round).collect()
 }
 
-/// Two heads exchanged, all turned by some places, all in reverse. Of many heads, neighbours are exchanged, and turned by one.
+/// Two heads exchanged, all rotated by some places, all reversed. With many heads, only neighbours are exchanged, and rotated
+/// by one.
 fn orders(heads: usize) -> Vec<Vec<usize>> {
     let plain: Vec<usize> = (0..heads).collect();
     let furthest = if heads > MANY_HEADS { 1 } else { heads };

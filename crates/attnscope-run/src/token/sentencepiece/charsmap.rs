@@ -8,7 +8,7 @@ use crate::token::error::TokenError;
 /// As many matches as SentencePiece itself looks at.
 const MOST_MATCHES: usize = 32;
 
-/// The longest replacement that is believed: Unicode's own longest is 18 characters.
+/// The longest replacement that is accepted: Unicode's longest is 18 characters.
 const MOST_REPLACEMENT: usize = 4096;
 
 #[derive(Debug)]
@@ -51,8 +51,8 @@ impl Charsmap {
         Ok(Some(Self { units: trie.chunks_exact(4).map(unit).collect(), replacements }))
     }
 
-    /// The longest beginning of `text` that is replaced: its length and what stands in its place. A table that leads
-    /// outside itself, or into the middle of a character, replaces nothing.
+    /// The longest beginning of `text` that is replaced: its length and its replacement. A table that points outside itself, or
+    /// into the middle of a character, replaces nothing.
     pub(super) fn longest(&self, text: &str) -> Option<(usize, &str)> {
         let mut node = offset(*self.units.first()?);
         let mut found = None;

@@ -1,4 +1,4 @@
-//! Models of many languages, each with a token of its own before the text.
+//! Multilingual models, with a token for the language before the text.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const WMT21: [&str; 8] = ["en", "ha", "is", "ja", "cs", "ru", "zh", "de"];
 #[derive(Debug)]
 pub(super) struct Languages {
     pub(super) source: u32,
-    /// Nobody but the user knows it.
+    /// Only the user knows it.
     pub(super) target: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Languages {
         let codes: &[&str] = if wmt21 { &WMT21 } else { &M2M100 };
         let first = u32::try_from(rows.len()).ok()?;
         rows.extend(codes.iter().zip(first..).map(|(code, id)| (token(code), id)));
-        // What Hugging Face reads where nothing is said.
+        // Hugging Face's default.
         let source = *rows.get(&token("en"))?;
         Some(Self { source, target: None })
     }

@@ -23,7 +23,7 @@ pub(super) struct SentencePiece {
     /// Where the target has pieces of its own.
     target: Option<Pieces>,
     ids: Ids,
-    /// What comes before a text that no language does.
+    /// What comes before a text, other than a language.
     bos: Option<u32>,
     eos: Option<u32>,
     /// Where each text begins with its language: M2M100.
@@ -152,14 +152,14 @@ impl SentencePiece {
     fn encode(&self, pieces: &Pieces, language: Option<u32>, text: &str) -> Vec<u32> {
         let found = pieces.encode(text).into_iter();
         let rows = found.map(|(id, unknown)| match (&self.ids, unknown) {
-            // What this side's model does not know, the list may have from the other side's.
+            // A piece that this side's model lacks may be in the list for the other side.
             (Ids::Listed { rows, unknown, .. }, Some(text)) => rows.get(&text).copied().unwrap_or(*unknown),
             _ => self.row(pieces, id),
         });
         language.or(self.bos).into_iter().chain(rows).chain(self.eos).collect()
     }
 
-    /// Marian's models of several languages are told which one by `>>fra<<` before the text.
+    /// Marian's multilingual models get the language as `>>fra<<` before the text.
     fn language<'a>(&self, text: &'a str) -> (Option<u32>, &'a str) {
         let end = text.find("<<").map(|at| at + 2);
         match (&self.ids, end) {
@@ -232,7 +232,7 @@ impl SentencePiece {
         out + &text.finish()
     }
 
-    /// How many rows the numbering speaks of.
+    /// How many rows the numbering has.
     pub(super) fn len(&self) -> usize {
         match &self.ids {
             Ids::Own { extra } => self.source.all.len() + *extra as usize,

@@ -1,21 +1,21 @@
-//! From what the user wrote to what is cut into pieces.
+//! Normalises text before it is cut into pieces.
 
 use super::charsmap::Charsmap;
 use super::prefix::Prefixes;
 use super::proto::NormaliserSpec;
 
-/// What stands for a space inside pieces.
+/// The character for a space inside pieces.
 pub(super) const SPACE: &str = "▁";
 
 #[derive(Debug)]
-pub(super) struct Normaliser {
+pub(super) struct TextNormaliser {
     pub(super) spec: NormaliserSpec,
     pub(super) charsmap: Option<Charsmap>,
     pub(super) whitespace_as_suffix: bool,
 }
 
-impl Normaliser {
-    /// `keep` are the pieces that no rule may touch.
+impl TextNormaliser {
+    /// `keep` are the pieces that no rule changes.
     pub(super) fn normalise(&self, text: &str, keep: &Prefixes) -> String {
         let mut rest = text;
         if self.spec.remove_extra_whitespaces {

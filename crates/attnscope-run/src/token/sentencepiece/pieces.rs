@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::charsmap::Charsmap;
-use super::normalise::{Normaliser, SPACE};
+use super::normalise::{SPACE, TextNormaliser};
 use super::prefix::Prefixes;
 use super::proto::{Algorithm, Kind, ModelProto, Piece};
 use super::segment;
@@ -15,7 +15,7 @@ pub(super) struct Pieces {
     pub(super) all: Vec<Piece>,
     /// Pieces that text can be cut into.
     pub(super) usable: Prefixes,
-    /// Pieces that stand in the text as they are, whatever the rules say.
+    /// Pieces that are never normalised or cut.
     pub(super) fixed: Prefixes,
     /// Pieces that text is never cut into: `</s>`, `<unk>`, `<0x0A>`.
     reserved: HashMap<String, u32>,
@@ -23,7 +23,7 @@ pub(super) struct Pieces {
     /// The piece of each byte, where the model has them.
     bytes: Option<Box<[u32; 256]>>,
     algorithm: Algorithm,
-    normaliser: Normaliser,
+    normaliser: TextNormaliser,
 }
 
 impl Pieces {
@@ -70,7 +70,7 @@ impl Pieces {
             unknown,
             bytes,
             algorithm: proto.algorithm,
-            normaliser: Normaliser {
+            normaliser: TextNormaliser {
                 charsmap: Charsmap::read(file, &proto.normaliser.charsmap)?,
                 spec: proto.normaliser,
                 whitespace_as_suffix: proto.whitespace_as_suffix,
@@ -126,7 +126,7 @@ impl Pieces {
         text.space_taken = false;
         if let (true, Some(rest)) = (at_start && drops, shown.strip_prefix(SPACE)) {
             shown = rest;
-            // Only the space that was put there is taken off, unless the model keeps no spaces at the start at all.
+            // Only the space that was added is removed, unless the model removes all spaces at the start.
             text.space_taken = !spec.remove_extra_whitespaces;
         }
         text.done.push_str(&shown.replace(SPACE, " "));

@@ -1,7 +1,7 @@
 //! Which pieces a text begins with.
 
-/// Pieces in the order of their bytes. Those that begin alike lie together, so each further byte of a text narrows
-/// a range, and nothing is stored but the pieces.
+/// Pieces sorted by their bytes. Pieces with a common prefix are adjacent, so each further byte of a text narrows a range, and
+/// only the pieces are stored.
 #[derive(Debug)]
 pub(super) struct Prefixes(Vec<(Box<str>, u32)>);
 
@@ -24,7 +24,7 @@ impl Prefixes {
             .iter()
             .enumerate()
             .map_while(move |(i, &byte)| {
-                // The piece that ends here sorts before all that go on.
+                // The piece that ends here sorts before all longer ones.
                 let at = |p: &(Box<str>, u32)| p.0.as_bytes().get(i).copied();
                 let start = range.partition_point(|p| at(p) < Some(byte));
                 let end = range.partition_point(|p| at(p) <= Some(byte));

@@ -70,7 +70,7 @@ enum Value<'a> {
     Varint(u64),
     Fixed32([u8; 4]),
     Bytes(&'a [u8]),
-    /// Eight bytes, which no field here is made of.
+    /// Eight bytes; no field that is read has this type.
     Fixed64,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
             }
             2 => {
                 let length = self.varint()?;
-                // A length that no memory holds is more than is left, too.
+                // A length beyond the address space is also more than is left.
                 Value::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
             }
             5 => {

@@ -1,4 +1,4 @@
-//! Cutting normalised text into pieces: the likeliest way, or by merging pairs.
+//! Cuts normalised text into pieces: the most likely segmentation, or by merging pairs.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::token::merge::{Symbol, merge};
 /// How much less likely than the rarest piece an unknown character is.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
-/// The best way to reach a place in the text.
+/// The best segmentation up to a position in the text.
 #[derive(Clone, Copy)]
 struct Best {
     score: f32,
@@ -89,7 +89,7 @@ pub(super) fn bpe(pieces: &Pieces, text: &str) -> Vec<(Range<usize>, u32)> {
         symbols.push(Symbol { range: at..at + length, frozen: fixed.is_some() });
         at += length;
     }
-    // Pieces that only lead to others are taken apart again, where they were put together.
+    // Unused pieces are only intermediate: they are split again where they were merged.
     let mut seams: HashMap<&str, usize> = HashMap::new();
     let ranges = merge(symbols, |left, right| {
         let joined = &text[left.start..right.end];

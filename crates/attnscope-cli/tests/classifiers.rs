@@ -1,0 +1,223 @@
+//! Text classifiers: every tensor against torch's own modules, every cell from the tensors before it, and every command.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use attnscope::diagnose::cell::Cells;
+use attnscope::diagnose::rounding::Precision;
+use attnscope::graph::{Architecture, Model, Side, build, snapshots};
+use attnscope::run::{CheckedInput, Input, Kept, Rows, Sequence, Weights};
+use common::run::{Keep, run, run_reference};
+use common::{attnscope, fixture, open, stderr, stdout};
+use safetensors::SafeTensors;
+
+const CLASSIFIERS: [&str; 6] = ["rnn", "bilstm", "mlp", "conv", "conv-maxpool", "attention"];
+const PAD: u32 = 0;
+
+/// What torch computed, by node.
+fn expected(name: &str) -> BTreeMap<String, (Vec<usize>, Vec<f64>)> {
+    let bytes = std::fs::read(fixture(&format!("classifiers/{name}/expected.safetensors"))).unwrap();
+    let tensor = |(path, view): (String, safetensors::tensor::TensorView<'_>)| {
+        let values = match view.dtype() {
+            safetensors::Dtype::F32 => {
+                view.data().chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
+            }
+            _ => view.data().chunks(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect(),
+        };
+        (path, (view.shape().to_vec(), values))
+    };
+    SafeTensors::deserialize(&bytes).unwrap().tensors().into_iter().map(tensor).collect()
+}
+
+/// The texts of a fixture: ids up to the padding.
+fn texts(expected: &BTreeMap<String, (Vec<usize>, Vec<f64>)>) -> Vec<Vec<u32>> {
+    let (shape, ids) = &expected["src.ids"];
+    let row = |row: &[f64]| row.iter().map(|&id| id as u32).take_while(|&id| id != PAD).collect();
+    ids.chunks(shape[1]).map(row).collect()
+}
+
+fn input(expected: &BTreeMap<String, (Vec<usize>, Vec<f64>)>) -> Input {
+    Input::of(Side::Source, Sequence::Tokens(Rows::new(&texts(expected), PAD)))
+}
+
+fn worst(ours: &Kept, theirs: &[f64]) -> f64 {
+    let largest = theirs.iter().fold(1e-3_f64, |most, x| most.max(x.abs()));
+    ours.values.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
+}
+
+#[test]
+fn every_tensor_is_torchs() {
+    for name in CLASSIFIERS {
+        let expected = expected(name);
+        let opened = open(&fixture(&format!("classifiers/{name}")), None);
+        let model = opened.model().unwrap();
+        assert!(model.obstacles.is_empty(), "{name}: {:?}", model.obstacles);
+        assert!(model.binding.unused.is_empty(), "{name}: {:?}", model.binding.unused);
+        assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{name}");
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let input = input(&expected);
+        let (mut native, mut reference) = (Keep::new(|_| true), Keep::new(|_| true));
+        run(model, &weights, &input, &mut native).unwrap();
+        run_reference(model, &weights, &input, &mut reference).unwrap();
+        for (path, (shape, values)) in &expected {
+            let node = model.graph.find(path).unwrap_or_else(|| panic!("{name} has no {path}"));
+            for (which, kept) in
+                [("native", &native.tensors[&node]), ("reference", &reference.tensors[&node])]
+            {
+                assert_eq!(&kept.shape, shape, "{name}: {path}, {which}");
+                let off = worst(kept, values);
+                assert!(off < 2e-6, "{name}: {path}, {which}: off by {off:e}");
+            }
+        }
+        for (id, node) in model.graph.iter() {
+            let off = worst(&native.tensors[&id], &reference.tensors[&id].values);
+            assert!(off < 2e-6, "{name}: {}: off by {off:e}", node.path);
+        }
+    }
+}
+
+#[test]
+fn every_cell_follows_from_the_tensors_before_it() {
+    for name in CLASSIFIERS {
+        let expected = expected(name);
+        let opened = open(&fixture(&format!("classifiers/{name}")), None);
+        let model = opened.model().unwrap();
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let checked = CheckedInput::new(model, input(&expected)).unwrap();
+        let mut kept = Keep::new(|_| true);
+        run(model, &weights, checked.input(), &mut kept).unwrap();
+        let cells = Cells {
+            model,
+            weights: &weights,
+            input: checked.input(),
+            sizes: checked.sizes(),
+            precision: Precision::F32,
+            tensors: &kept.tensors,
+        };
+        for (id, node) in model.graph.iter() {
+            let shape = &kept.tensors[&id].shape;
+            let size: usize = shape.iter().product();
+            // The ends and some between.
+            for n in [0, size / 3, size / 2, size - 1] {
+                let mut rest = n;
+                let mut at: Vec<usize> = shape.iter().rev().map(|&d| (rest % d, rest /= d).0).collect();
+                at.reverse();
+                let told = cells.arithmetic(id, &at).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert!(told.agrees(), "{name}: {}{at:?}: {told:?}", node.path);
+                assert!(
+                    told.bound < 1e-4 * (1.0 + told.stored.abs()),
+                    "{name}: {}: {}",
+                    node.path,
+                    told.bound
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_walk_of_a_classifier_is_in_the_order_of_computation() {
+    for name in CLASSIFIERS {
+        let opened = open(&fixture(&format!("classifiers/{name}")), None);
+        let model: &Model = opened.model().unwrap();
+        let walk = snapshots(&model.graph, 0);
+        let numbers: Vec<usize> = walk.iter().map(|stop| stop.number).collect();
+        assert_eq!(numbers, (1..=walk.len()).collect::<Vec<_>>(), "{name}");
+        assert_eq!(attnscope::graph::order_note(&model.graph, &walk), None, "{name}");
+        let last = walk.last().unwrap();
+        assert_eq!(last.view.path(&model.graph), "logits", "{name}");
+        assert!(walk.len() > 5, "{name}: {walk:?}");
+        assert_eq!(model.architecture.kind() == "classifier", name != "attention", "{name}");
+        assert!(Architecture::classifier(&model.architecture).is_some(), "{name}");
+    }
+}
+
+/// A row of ids as the command line takes them.
+fn ids(row: &[u32]) -> String {
+    row.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn commands_work_on_classifiers_or_say_why_not() {
+    for name in CLASSIFIERS {
+        let model = fixture(&format!("classifiers/{name}"));
+        let expected = expected(name);
+        let text = ids(&texts(&expected)[1]);
+        for args in [
+            vec!["inspect", &model],
+            vec!["flow", &model],
+            vec!["flow", &model, "--format", "json"],
+            vec!["flow", &model, "--format", "svg"],
+            vec!["summary", &model],
+            vec!["trace", &model, "--src-ids", &text],
+            vec!["trace", &model, "--src-ids", &text, "--payload"],
+            vec!["trace", &model, "--src-ids", &text, "--format", "json"],
+            vec!["explain", "logits", &model, "--src-ids", &text, "--at", "0,1"],
+            vec!["doctor", &model, "--src-ids", &text],
+        ] {
+            let output = attnscope(&args);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {said}{}", stdout(&output));
+        }
+        for args in [
+            vec!["generate", &model, "--src-ids", &text],
+            vec!["trace", &model, "--src-ids", &ids(&[5; 31])],
+            vec!["trace", &model, "--src-ids", "5,6", "--tgt-ids", "7"],
+            vec!["masks", &model, "--src-ids", &text],
+        ] {
+            let output = attnscope(&args);
+            let works = match args[..] {
+                // Only what is flattened has a length of its own.
+                ["trace", _, _, _] => !["mlp", "conv"].contains(&name),
+                ["masks", ..] => name == "attention",
+                _ => false,
+            };
+            let code = if works { 0 } else { 2 };
+            assert_eq!(output.status.code(), Some(code), "{name} {args:?}: {}", stderr(&output));
+        }
+    }
+}
+
+/// Models of Hugging Face that classify: their own heads, on texts that Hugging Face has scored. A decoder that classifies reads
+/// its source once more.
+#[test]
+fn class_scores_are_hugging_faces() {
+    for (name, pooled) in [("bart-classifier", "last-token"), ("bert-classifier", "first-token")] {
+        let path = fixture(name);
+        let opened = open(&path, None);
+        let model = opened.model().unwrap();
+        assert!(model.obstacles.is_empty() && model.binding.unused.is_empty(), "{name}: {:?}", model.binding);
+        assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{name}");
+        assert_eq!(model.architecture.classifier().unwrap().blocks[0].name(), pooled);
+        let scores = std::fs::read_to_string(fixture(&format!("{name}/scores.json"))).unwrap();
+        let scores: serde_json::Value = serde_json::from_str(&scores).unwrap();
+        let texts: Vec<Vec<u32>> = serde_json::from_value(scores["texts"].clone()).unwrap();
+        let expected: Vec<Vec<f64>> = serde_json::from_value(scores["scores"].clone()).unwrap();
+        let both = texts.iter().map(|row| ids(row)).collect::<Vec<_>>().join(";");
+        for device in ["cpu", "reference"] {
+            let args = ["trace", &path, "--src-ids", &both, "--layer", "logits", "--payload", "--full"];
+            let output = attnscope(&[&args[..], &["--format", "json", "--device", device]].concat());
+            assert!(output.status.success(), "{}", stderr(&output));
+            let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let values: Vec<f64> = serde_json::from_value(said["nodes"][0]["values"].clone()).unwrap();
+            let expected: Vec<f64> = expected.iter().flatten().copied().collect();
+            assert_eq!(values.len(), expected.len(), "{said}");
+            let off = values.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(off < 1e-5, "{name} on {device}: off by {off:e}");
+        }
+        let drawn = attnscope(&["flow", &path]);
+        assert!(stdout(&drawn).contains("classifier.1.linear"), "{}", stdout(&drawn));
+        assert!(stderr(&drawn).is_empty(), "{}", stderr(&drawn));
+        for args in
+            [vec!["inspect", &path], vec!["summary", &path], vec!["doctor", &path, "--src-ids", &both]]
+        {
+            let output = attnscope(&args);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {}{}", stderr(&output), stdout(&output));
+        }
+        let refused = attnscope(&["generate", &path, "--src-ids", "5,2"]);
+        assert!(stderr(&refused).contains("does not generate"), "{}", stderr(&refused));
+    }
+}

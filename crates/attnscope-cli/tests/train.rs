@@ -1,0 +1,138 @@
+//! `train`, `evaluate` and `predict`, and other commands on what they leave behind.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use common::{attnscope, command, root, stderr, stdout};
+use serde_json::Value;
+
+fn fine(args: &[&str]) -> Output {
+    let output = attnscope(args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    output
+}
+
+/// What a command prints for programs, held against its schema.
+fn json(schema: &str, args: &[&str]) -> Value {
+    let output = fine(&[args, &["--format", "json"]].concat());
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let file = root().join("schema").join(format!("{schema}.json"));
+    let schema: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{args:?}: {errors:#?}");
+    value
+}
+
+#[test]
+fn the_toy_is_trained_judged_and_opened_by_every_other_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run").display().to_string();
+    let training = json("train", &["train", "toy", "--out", &out]);
+    assert_eq!((&training["ended"], &training["steps"]), (&"finished".into(), &60.into()));
+    assert_eq!(training["best"]["accuracy"], 1.0);
+    assert!(fs::read_to_string(format!("{out}/curves.svg")).unwrap().starts_with("<svg "));
+    let judged = json("evaluate", &["evaluate", &out]);
+    assert_eq!((&judged["accuracy"], &judged["examples"]), (&1.0.into(), &1.into()));
+    assert!(judged["bleu"]["score"].as_f64().unwrap() > 99.9);
+    let source = "hello from cairo egypt team project";
+    let made = json("predict", &["predict", &out, "--text", source]);
+    assert_eq!(made["rows"][0]["generated"], "we are debugging transformer today");
+    let text = stdout(&fine(&["predict", &out, "--text", source]));
+    assert_eq!(text, "we are debugging transformer today\n");
+    let best = format!("{out}/best");
+    assert!(
+        stdout(&fine(&["generate", &best, "--src", source])).contains("we are debugging transformer today")
+    );
+    assert!(stdout(&fine(&["inspect", &best])).contains("Marian"));
+    fine(&["trace", &best, "--src", source]);
+    fine(&["masks", &best, "--src", source]);
+    // A second run does not go over the first.
+    let again = attnscope(&["train", "toy", "--out", &out]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(stderr(&again).contains("--resume"), "{}", stderr(&again));
+    // What was trained is something to begin with.
+    let more = dir.path().join("more").display().to_string();
+    let further = json("train", &["train", "toy", "--init", &best, "--steps", "3", "--out", &more]);
+    assert!(further["best"]["nll"].as_f64().unwrap() < 0.1, "{}", further["best"]);
+}
+
+#[test]
+fn a_dry_run_trains_nothing() {
+    let plan = json("train-plan", &["train", "toy", "--dry-run"]);
+    assert_eq!((&plan["steps"], &plan["model"]), (&60.into(), &"encoder-decoder".into()));
+    let text = stdout(&fine(&["train", "toy", "--dry-run"]));
+    assert!(text.contains("60 steps at ") && text.contains("the largest is [1, 7] and [1, 6]"), "{text}");
+}
+
+fn refused(args: &[&str], what: &str) {
+    let output = attnscope(args);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(said.contains(what), "{args:?}: {said}");
+    assert!(said.contains("\nhelp: "), "{said}");
+}
+
+#[test]
+fn what_cannot_be_trained_says_why_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let out = dir.path().join("run").display().to_string();
+    refused(&["train", "imdb", "--out", &out], "imdb: No such file");
+    refused(&["train", "multi30k-en-de", "--out", &out], "no data is given");
+    let bad = file("bad.toml", "seed = 1\nsead = 2\n");
+    refused(&["train", &bad, "--out", &out], "bad.toml:2:1: unknown field `sead`");
+    let rows = file("rows.tsv", "a dog\tein Hund\nno tab\na cat\teine Katze\n");
+    let recipe = file("words.toml", &fs::read_to_string(root().join("recipes/toy.toml")).unwrap());
+    refused(
+        &["train", &recipe, "--data", &rows, "--out", &out],
+        "rows.tsv:2: expected a source, a tab and a target",
+    );
+    refused(&["evaluate", &out], "recipe.toml");
+    fs::remove_dir_all(&out).ok();
+    let training =
+        json("train", &["train", &recipe, "--data", &rows, "--out", &out, "--skip-bad", "--steps", "2"]);
+    assert_eq!(training["data"]["bad_rows"], 1);
+    assert!(training["data"]["first_bad_row"].as_str().unwrap().contains("rows.tsv:2: "));
+    refused(&["train", &recipe, "--data", &rows, "--out", &out, "--resume", "--skip-bad"], "another recipe");
+}
+
+/// The first signal ends the step under way and saves; the run can be resumed.
+#[cfg(unix)]
+#[test]
+#[allow(unsafe_code)]
+fn a_signal_saves_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let steps = "1000000";
+    let path = out.display().to_string();
+    let args = ["train", "toy", "--steps", steps, "--out", &path, "--format", "json"];
+    let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It learns as soon as something was validated.
+    wait_for(&out.join("best/model.safetensors"));
+    // SAFETY: a signal to a process that this test has started and not yet waited for.
+    unsafe { libc::kill(i32::try_from(child.id()).unwrap(), libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let training: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(training["ended"], "interrupted");
+    assert!(out.join("state.safetensors").is_file() && out.join("checkpoint/model.safetensors").is_file());
+}
+
+fn wait_for(file: &Path) {
+    for _ in 0..6000 {
+        if file.is_file() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} was not written within a minute", file.display());
+}

@@ -1,0 +1,79 @@
+//! Lines of a file, plain or compressed, with their numbers.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use attnscope_checkpoint::open_input;
+use flate2::bufread::MultiGzDecoder;
+
+use super::error::{DataError, RowFault};
+
+/// No example is longer. A compressed file may hold a line without end.
+const MOST_LINE: u64 = 16 << 20;
+
+/// What gzip files begin with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The bytes of a file, plain or compressed: which, its first bytes say.
+pub(super) fn open(file: &Path) -> Result<Box<dyn BufRead>, DataError> {
+    let io = |why| DataError::Io { file: file.to_owned(), why };
+    let mut reader = BufReader::with_capacity(1 << 16, open_input(file).map_err(io)?);
+    let compressed = reader.fill_buf().map_err(io)?.starts_with(&GZIP);
+    Ok(match compressed {
+        true => Box::new(BufReader::new(MultiGzDecoder::<BufReader<File>>::new(reader))),
+        false => Box::new(reader),
+    })
+}
+
+/// The lines of a file, without their ends. A byte order mark is no part of the first.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    file: PathBuf,
+    number: usize,
+}
+
+impl Lines {
+    pub(super) fn open(file: &Path) -> Result<Self, DataError> {
+        Ok(Self { reader: open(file)?, file: file.to_owned(), number: 0 })
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The next line, or nothing at the end.
+    fn line(&mut self) -> Result<Option<(usize, String)>, DataError> {
+        let mut bytes = Vec::new();
+        let read = (&mut self.reader).take(MOST_LINE).read_until(b'\n', &mut bytes);
+        if read.map_err(|why| DataError::Io { file: self.file.clone(), why })? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let ended = bytes.pop_if(|last| *last == b'\n').is_some();
+        if !ended && bytes.len() as u64 == MOST_LINE {
+            return Err(DataError::Layout {
+                place: self.file.clone(),
+                expected: "lines of at most 16 MiB",
+                found: format!("a longer one, line {}", self.number),
+            });
+        }
+        bytes.pop_if(|last| *last == b'\r');
+        if self.number == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let found = format!("other bytes at byte {}", e.utf8_error().valid_up_to() + 1);
+            RowFault::new(&self.file, self.number, "UTF-8", found)
+        })?;
+        Ok(Some((self.number, text)))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<(usize, String), DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.line().transpose()
+    }
+}

@@ -1,0 +1,118 @@
+//! Why a run cannot begin, or cannot go on.
+
+use std::path::PathBuf;
+
+use attnscope_checkpoint::Remedy;
+
+use crate::data::DataError;
+use crate::recipe::RecipeError;
+use crate::tokens::VocabularyError;
+
+/// Why a run cannot begin, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The recipe.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The vocabulary.
+    #[error(transparent)]
+    Vocabulary(#[from] VocabularyError),
+    /// A text that the tokenizer fails on.
+    #[error(transparent)]
+    Tokens(#[from] attnscope_run::TokenError),
+    /// A file that cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] attnscope_checkpoint::Error),
+    /// A model that cannot be built from the recipe.
+    #[error("the recipe's model cannot be built: {why}")]
+    Model {
+        /// Why.
+        why: String,
+    },
+    /// A model that learning cannot begin with.
+    #[error("{}: learning cannot begin with it: {why}", place.display())]
+    Init {
+        /// Where it is.
+        place: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A tokenizer without a token that the task needs.
+    #[error("the tokenizer has no token {token}")]
+    NoToken {
+        /// The token.
+        token: &'static str,
+    },
+    /// A folder that holds a run already.
+    #[error("{}: expected a new or empty folder, found {found}", folder.display())]
+    Occupied {
+        /// The folder.
+        folder: PathBuf,
+        /// What is in it.
+        found: String,
+    },
+    /// A run that cannot be gone on with.
+    #[error("{}: the run cannot be resumed: {why}", place.display())]
+    Resume {
+        /// The file or folder.
+        place: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A file of a run that cannot be read or written.
+    #[error("{}: {why}", place.display())]
+    Io {
+        /// The file or folder.
+        place: PathBuf,
+        /// What the operating system said.
+        why: std::io::Error,
+    },
+    /// A model that has left the numbers behind.
+    #[error("step {step}: the loss is {loss}; learning cannot go on")]
+    NotFinite {
+        /// The step, from 1.
+        step: u64,
+        /// The loss.
+        loss: f64,
+    },
+    /// How the decoder begins.
+    #[error(transparent)]
+    Shift(#[from] attnscope_run::ShiftError),
+    /// A setting of generation.
+    #[error(transparent)]
+    Settings(#[from] attnscope_run::generate::SettingsError),
+    /// A run of the model.
+    #[error(transparent)]
+    Run(#[from] attnscope_run::RunError),
+}
+
+impl TrainError {
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::Recipe(e) => e.remedy(),
+            Self::Data(e) => e.remedy(),
+            Self::Vocabulary(e) => e.remedy(),
+            Self::Tokens(e) => e.remedy(),
+            Self::Checkpoint(e) => e.remedy(),
+            Self::Run(e) => e.remedy(),
+            Self::Shift(e) => e.remedy(),
+            Self::Settings(e) => e.remedy(),
+            Self::Model { .. } => "correct the recipe's [model] table".into(),
+            Self::Init { .. } => "give a folder with weights, config.json and tokenizer.json".into(),
+            Self::NoToken { .. } => "name it under tokens.specials of the recipe".into(),
+            Self::Occupied { .. } => Remedy::OtherRunFolder,
+            Self::Resume { .. } => Remedy::BeginAnew,
+            Self::Io { why, .. } => {
+                attnscope_checkpoint::limit_help(why).unwrap_or("give a folder that you can write to").into()
+            }
+            Self::NotFinite { .. } => {
+                "lower optimiser.learning_rate, warm up for longer, or set optimiser.clip_norm".into()
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A text that is no recipe, and the place in it.
+
+use std::fmt;
+
+use attnscope_checkpoint::Remedy;
+use toml::de::{DeTable, DeValue};
+
+/// A text that is no recipe.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{}{why}", Place(*.place))]
+pub struct RecipeError {
+    /// The file, or the name of a shipped recipe.
+    pub file: String,
+    /// Line and column, from 1, of what is wrong.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// `3:14: `, or nothing.
+struct Place(Option<(usize, usize)>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some((line, column)) => write!(f, "{line}:{column}: "),
+            None => f.write_str(" "),
+        }
+    }
+}
+
+impl RecipeError {
+    pub(super) fn at(file: &str, text: &str, byte: Option<usize>, why: String) -> Self {
+        let place = |at: usize| {
+            let before = text.get(..at).unwrap_or(text);
+            let line = before.matches('\n').count() + 1;
+            (line, before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
+        };
+        Self { file: file.to_owned(), place: byte.map(place), why }
+    }
+
+    /// What the user can do next.
+    pub fn remedy(&self) -> Remedy {
+        "the shipped recipes are examples of every table: toy, imdb-conv, multi30k-en-de".into()
+    }
+}
+
+/// Where the value of a key stands, or the innermost table on the way to it. A number in a key counts items of a list.
+pub(super) fn span_of(text: &str, key: &[String]) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let (first, rest) = key.split_first()?;
+    let entry = document.get_ref().iter().find(|(name, _)| &**name.get_ref() == first.as_str());
+    let (_, mut value) = entry?;
+    for part in rest {
+        let inner = match value.get_ref() {
+            DeValue::Table(table) => {
+                table.iter().find(|(name, _)| &**name.get_ref() == part.as_str()).map(|(_, value)| value)
+            }
+            DeValue::Array(items) => part.parse::<usize>().ok().and_then(|i| items.get(i)),
+            _ => None,
+        };
+        match inner {
+            Some(inner) => value = inner,
+            None => break,
+        }
+    }
+    Some(value.span().start)
+}

@@ -1,0 +1,216 @@
+//! A run's folder: what others open (checkpoint/, best/), and what the run goes on with (state.safetensors).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use attnscope_checkpoint::{Checkpoint, DType, Entry, Target, write};
+use attnscope_graph::{Model, Slot, WeightId};
+use attnscope_run::{OptimiserState, Weights};
+use serde_json::{Map, Value, json};
+
+use crate::error::TrainError;
+use crate::metrics::write_whole;
+use crate::progress::Progress;
+
+/// Where a run keeps everything.
+#[derive(Debug, Clone)]
+pub struct RunFolder(PathBuf);
+
+/// The key of the run's progress in the metadata of state.safetensors.
+const PROGRESS: &str = "progress";
+
+impl RunFolder {
+    /// A folder that is not there yet, or is empty.
+    ///
+    /// # Errors
+    /// When there is something in it, or it cannot be made.
+    pub fn new(folder: &Path) -> Result<Self, TrainError> {
+        let io = |why| TrainError::Io { place: folder.to_owned(), why };
+        fs::create_dir_all(folder).map_err(io)?;
+        let mut entries = fs::read_dir(folder).map_err(io)?;
+        if let Some(entry) = entries.next() {
+            let found = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+            return Err(TrainError::Occupied { folder: folder.to_owned(), found });
+        }
+        Ok(Self(folder.to_owned()))
+    }
+
+    /// A folder in which a run was interrupted.
+    ///
+    /// # Errors
+    /// When there is no run in it.
+    pub fn existing(folder: &Path) -> Result<Self, TrainError> {
+        let own = Self(folder.to_owned());
+        if own.state().is_file() {
+            return Ok(own);
+        }
+        let why = "no state.safetensors is in it".to_owned();
+        Err(TrainError::Resume { place: folder.to_owned(), why })
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The recipe as it was used.
+    pub fn recipe(&self) -> PathBuf {
+        self.0.join("recipe.toml")
+    }
+
+    /// The latest weights, with everything that others need to open them.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.0.join("checkpoint")
+    }
+
+    /// The weights with the best validation.
+    pub fn best(&self) -> PathBuf {
+        self.0.join("best")
+    }
+
+    /// A line for everything that was measured.
+    pub fn metrics(&self) -> PathBuf {
+        self.0.join("metrics.jsonl")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("state.safetensors")
+    }
+
+    /// Writes a model where others can open it. Each file takes its name when it is whole.
+    pub(crate) fn save_model(
+        &self,
+        folder: &Path,
+        model: &Model,
+        weights: &Weights,
+        files: &[(String, Vec<u8>)],
+    ) -> Result<(), TrainError> {
+        fs::create_dir_all(folder).map_err(|why| TrainError::Io { place: folder.to_owned(), why })?;
+        for (name, bytes) in files {
+            let file = folder.join(name);
+            if fs::read(&file).ok().as_deref() != Some(bytes) {
+                write_whole(&file, bytes)?;
+            }
+        }
+        let metadata = Map::from_iter([("format".to_owned(), json!("pt"))]);
+        let tensors = file_tensors(model, weights);
+        let entries = tensors.iter().map(|(name, shape, values)| entry(name.clone(), shape.clone(), values));
+        Ok(write(Target::Safetensors, &folder.join("model.safetensors"), entries.collect(), &metadata)?)
+    }
+
+    /// Writes all that a run goes on with, in one file, so that no part of it can be of another step.
+    pub(crate) fn save_state(
+        &self,
+        model: &Model,
+        weights: &Weights,
+        optimiser: &OptimiserState,
+        progress: &Progress,
+    ) -> Result<(), TrainError> {
+        let state = self.state();
+        let values: Vec<_> = ids(model).map(|(id, _)| weights.get(id)).collect();
+        let mut entries = Vec::new();
+        for (i, (_, path)) in ids(model).enumerate() {
+            let parts = [
+                ("weight", Some(&*values[i])),
+                ("first", part(&optimiser.first_moments, i)),
+                ("second", part(&optimiser.second_moments, i)),
+            ];
+            for (kind, values) in parts {
+                let Some(values) = values else { continue };
+                entries.push(entry(format!("{kind}/{path}"), vec![values.len()], values));
+            }
+        }
+        let mut said = serde_json::to_value(progress).unwrap_or_default();
+        said["optimiser_step"] = json!(optimiser.step);
+        let metadata = Map::from_iter([(PROGRESS.to_owned(), said)]);
+        Ok(write(Target::Safetensors, &state, entries, &metadata)?)
+    }
+
+    /// Reads it back.
+    pub(crate) fn load_state(
+        &self,
+        model: &Model,
+    ) -> Result<(Weights, OptimiserState, Progress), TrainError> {
+        let place = self.state();
+        let odd = |why: String| TrainError::Resume { place: place.clone(), why };
+        let file = Checkpoint::open(&place)?;
+        let source = format!("metadata {PROGRESS}");
+        let said = file.configs().iter().find(|config| config.source == source);
+        let said = said.ok_or_else(|| odd("its metadata does not say how far the run was".into()))?;
+        let progress: Progress =
+            serde_json::from_value(Value::Object(said.facts.clone())).map_err(|e| odd(e.to_string()))?;
+        let step = said.facts.get("optimiser_step").and_then(Value::as_u64).unwrap_or(progress.step);
+        let read = |kind: &str, path: &str, id: WeightId| {
+            let name = format!("{kind}/{path}");
+            let info = file.tensor(&name).ok_or_else(|| odd(format!("tensor {name:?} is missing")))?;
+            let expected = usize::try_from(model.elements(id)).unwrap_or(usize::MAX);
+            if info.elements() != expected {
+                return Err(odd(format!("{name}: expected {expected} values, found {}", info.elements())));
+            }
+            Ok(file.read_f32(info)?)
+        };
+        let all = |kind: &str| {
+            ids(model).map(|(id, path)| read(kind, path, id)).collect::<Result<Vec<_>, TrainError>>()
+        };
+        let optimiser = OptimiserState { step, first_moments: all("first")?, second_moments: all("second")? };
+        Ok((Weights::of(all("weight")?), optimiser, progress))
+    }
+}
+
+fn part(moments: &[Vec<f32>], i: usize) -> Option<&[f32]> {
+    moments.get(i).map(Vec::as_slice)
+}
+
+fn ids(model: &Model) -> impl Iterator<Item = (WeightId, &str)> {
+    model.binding.iter().map(|(id, _)| (id, model.graph.weight(id).path.as_str()))
+}
+
+fn entry(name: String, shape: Vec<usize>, values: &[f32]) -> Entry<'_> {
+    Entry {
+        name,
+        dtype: DType::F32,
+        shape,
+        bytes: Box::new(move |put| {
+            for part in values.chunks(1 << 14) {
+                put(&part.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())?;
+            }
+            Ok(())
+        }),
+    }
+}
+
+/// The tensors of the model's file with the values of its weights: packed ones are put together, and those that the file holds
+/// transposed are turned.
+fn file_tensors(model: &Model, weights: &Weights) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+    let mut tensors = Vec::new();
+    for (index, spec) in model.tensors.iter().enumerate() {
+        let bound: Vec<_> = model
+            .binding
+            .iter()
+            .filter_map(|(id, slot)| match slot {
+                Slot::Bound(found) if found.tensor == index => Some((id, found)),
+                _ => None,
+            })
+            .collect();
+        let Some((_, first)) = bound.first() else { continue };
+        let transposed = first.transposed;
+        let count: usize = spec.shape.iter().product();
+        let mut values = vec![0f32; count];
+        let rows = if transposed { spec.shape.last() } else { spec.shape.first() };
+        let width = count.checked_div(rows.copied().unwrap_or(1)).unwrap_or(0);
+        for (id, found) in &bound {
+            let from = found.rows.as_ref().map_or(0, |rows| rows.start * width);
+            let own = weights.get(*id);
+            if let Some(place) = values.get_mut(from..from + own.len()) {
+                place.copy_from_slice(&own);
+            }
+        }
+        if transposed {
+            values = (0..width)
+                .flat_map(|c| values.iter().skip(c).step_by(width.max(1)).copied().collect::<Vec<_>>())
+                .collect();
+        }
+        tensors.push((spec.name.clone(), spec.shape.clone(), values));
+    }
+    tensors
+}
