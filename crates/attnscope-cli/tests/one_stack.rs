@@ -99,7 +99,7 @@ fn an_encoder_without_a_head_runs_to_its_end() {
 
 #[test]
 fn a_cache_of_rotated_and_shared_keys_changes_nothing() {
-    for path in ["gpt2", "llama", "llama-bias"] {
+    for path in ["gpt2", "llama", "llama-bias", "mistral", "qwen2"] {
         let opened = open(&fixture(path), None);
         let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();
@@ -176,6 +176,10 @@ fn masks_are_proved_and_a_missing_one_is_found() {
         let claims: Vec<Claim> = whole.iter().map(|proof| proof.claim).collect();
         match family {
             "bert" => assert_eq!(claims, [Claim::PaddingAlone, Claim::PaddingEmbeddings], "{path}"),
+            "mistral" | "qwen2" => {
+                let padding = [Claim::PaddingAlone, Claim::PaddingEmbeddings];
+                assert_eq!(claims, [&[Claim::Causal, Claim::Window], &padding[..]].concat(), "{path}");
+            }
             _ => assert_eq!(claims, [Claim::Causal, Claim::PaddingAlone, Claim::PaddingEmbeddings], "{path}"),
         }
         assert!(whole.iter().all(|proof| proof.verdict == Verdict::Holds), "{path}: {whole:?}");
@@ -227,7 +231,7 @@ fn a_walk_stops_at_what_the_model_has_in_the_order_of_computation() {
         assert_eq!(numbers, (1..=walk.len()).collect::<Vec<_>>(), "{path}");
         assert_eq!(attnscope::graph::order_note(&model.graph, &walk), None, "{path}");
         let has = |name: &str| walk.iter().any(|stop| stop.view.path(&model.graph).ends_with(name));
-        assert_eq!(has("q_rot"), family == "llama", "{path}");
+        assert_eq!(has("q_rot"), !matches!(family, "gpt2" | "bert"), "{path}");
         assert_eq!(has("src.types"), family == "bert", "{path}");
     }
 }
@@ -251,7 +255,7 @@ fn diff_finds_another_rotary_base_and_no_difference_where_there_is_none() {
         let same = attnscope(&["diff", &at("ours"), &theirs]);
         assert_eq!(same.status.code(), Some(0), "{path}: {}", stdout(&same));
         assert!(stdout(&same).contains("no difference beyond rounding"), "{}", stdout(&same));
-        if path.starts_with("llama") {
+        if !matches!(path, "gpt2" | "bert") {
             save(&at("other"), &["--wiring", "rotary_base=700.0"]);
             let found = json(&["diff", &at("ours"), &at("other"), "--format", "json"]);
             assert_eq!(found["first_divergence"]["node"], "decoder.0.self_attn.q_rot", "{path}");
@@ -363,4 +367,58 @@ fn explanations_are_of_this_model() {
     assert!(feed_forward.contains("Three linear maps"), "{feed_forward}");
     assert!(stdout(&attnscope(&["explain", "ffn", &fixture("gpt2")])).contains("Two linear maps"));
     assert!(stdout(&attnscope(&["explain", "rotary", &llama])).contains("rotated by their position"));
+}
+
+/// A window is found in the config, layer by layer, drawn with its own sign, and a run without it is told apart.
+#[test]
+fn windows_are_read_drawn_and_compared() {
+    let cases = [("mistral", 5, None), ("qwen2", 4, Some([1, 2]))];
+    for (path, window, layers) in cases {
+        let (model, (option, ids)) = (fixture(path), given(path));
+        let masks = json(&["masks", &model, option, &ids, "--format", "json"])["masks"].clone();
+        let windowed = masks.as_array().unwrap().iter().find(|mask| mask["reach"].is_u64()).unwrap();
+        assert_eq!(windowed["reach"], window - 1, "{path}");
+        assert_eq!(
+            windowed["of_layers"].as_array().map(|all| all.len()),
+            layers.map(|all| all.len()),
+            "{path}"
+        );
+        let last = windowed["rows"][0].as_array().unwrap().last().unwrap().as_str().unwrap();
+        assert_eq!(last, format!("{}{}", "w".repeat(14 - window), "o".repeat(window)), "{path}");
+        let text = stdout(&attnscope(&["masks", &model, option, &ids]));
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("outside the window") && text.contains("window: a token sees"), "{text}");
+        let facts = json(&["inspect", &model, "--format", "json"]).to_string();
+        assert!(facts.contains("window"), "{facts}");
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        for (name, more) in [("ours", &[][..]), ("open", &["--wiring", "window=null"])] {
+            let output =
+                attnscope(&[&["trace", &model, option, &ids, "--save", &at(name), "-q"], more].concat());
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
+        let found = json(&["diff", &at("ours"), &at("open"), "--format", "json"]);
+        let first = layers.map_or(0, |all| all[0]);
+        let node = found["first_divergence"]["node"].as_str().unwrap();
+        assert!(node.starts_with(&format!("decoder.{first}.self_attn.mask")), "{path}: {node}");
+    }
+}
+
+#[test]
+fn a_window_that_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("sliding_window", "0", "a number of positions"),
+        ("sliding_window", "\"far\"", "a number of positions"),
+    ];
+    for (key, value, expected) in cases {
+        let text = std::fs::read_to_string(fixture("mistral/config.json")).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        config[key] = serde_json::from_str(value).unwrap();
+        std::fs::copy(fixture("mistral/model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let output = attnscope(&["inspect", folder.path().to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{value}");
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
 }

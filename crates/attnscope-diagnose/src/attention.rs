@@ -1,6 +1,8 @@
 //! What the weights of an attention look like, head by head. These are descriptions, not verdicts: a decoder that ignores its
 //! source can look like one that uses it.
 
+use attnscope_graph::MaskKind;
+
 /// The weights of one row of a batch: some queries, some keys, and which of the keys are tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
@@ -16,8 +18,8 @@ pub struct Weights<'a> {
     pub open: &'a [bool],
     /// Keys that end a sentence: many heads put unused weight there.
     pub end: &'a [usize],
-    /// A query sees no key after it.
-    pub causal: bool,
+    /// What a query does not see by its place.
+    pub mask: Option<MaskKind>,
 }
 
 /// What one head does with its keys, the mean over queries. S is the number of keys that a query sees.
@@ -77,14 +79,19 @@ pub(crate) fn normalised_entropy(row: impl Iterator<Item = f64>, visible: usize)
 impl Weights<'_> {
     /// How many keys a query sees.
     fn visible(&self, query: usize) -> usize {
-        let last = if self.causal { query + 1 } else { self.open.len() };
-        self.open.iter().take(last).filter(|&&open| open).count()
+        let in_view = |key: usize| self.mask.is_none_or(|mask| mask.is_in_view(query, key));
+        self.open.iter().enumerate().filter(|&(key, &open)| open && in_view(key)).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use attnscope_graph::Side;
+
     use super::*;
+
+    const CAUSAL: MaskKind =
+        MaskKind { queries: Side::Target, keys: Side::Target, causal: true, padding: false, reach: None };
 
     #[test]
     fn uniform_is_one_and_a_single_key_is_nought() {
@@ -92,15 +99,8 @@ mod tests {
         let single = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
         let values = [uniform, single].concat();
         let open = [true; 4];
-        let weights = Weights {
-            values: &values,
-            heads: 2,
-            queries: 2,
-            stride: 2,
-            open: &open,
-            end: &[3],
-            causal: false,
-        };
+        let weights =
+            Weights { values: &values, heads: 2, queries: 2, stride: 2, open: &open, end: &[3], mask: None };
         let [a, b] = head_measures(&weights)[..] else { panic!("two heads") };
         assert!((a.entropy.unwrap() - 1.0).abs() < 1e-12 && (a.peak - 1.0).abs() < 1e-12);
         assert_eq!((b.entropy, b.peak, b.end_share), (Some(0.0), 4.0, Some(0.5)));
@@ -112,15 +112,8 @@ mod tests {
         // Two of six keys are padding and one of two queries is.
         let values = [[0.25, 0.25, 0.25, 0.25, 0.0, 0.0], [9.0; 6]].concat();
         let open = [true, true, true, true, false, false];
-        let weights = Weights {
-            values: &values,
-            heads: 1,
-            queries: 1,
-            stride: 2,
-            open: &open,
-            end: &[],
-            causal: false,
-        };
+        let weights =
+            Weights { values: &values, heads: 1, queries: 1, stride: 2, open: &open, end: &[], mask: None };
         let measures = head_measures(&weights);
         assert!((measures[0].entropy.unwrap() - 1.0).abs() < 1e-12);
         assert_eq!((measures[0].peak, measures[0].end_share), (1.0, None));
@@ -140,11 +133,11 @@ mod tests {
             stride: 5,
             open: &[true; 5],
             end: &[],
-            causal: true,
+            mask: Some(CAUSAL),
         };
         let uniform = head_measures(&weights)[0];
         assert!((uniform.entropy.unwrap() - 1.0).abs() < 1e-12 && (uniform.peak - 1.0).abs() < 1e-12);
-        let taken_for_open = head_measures(&Weights { causal: false, ..weights })[0];
+        let taken_for_open = head_measures(&Weights { mask: None, ..weights })[0];
         assert!(taken_for_open.entropy.unwrap() < 0.7, "{taken_for_open:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! What the heads of an attention do, measured during a run.
 
+use attnscope_graph::MaskKind;
+
 use crate::attention::normalised_entropy;
 
 /// The sizes of an attention, and which of its positions are tokens.
@@ -8,8 +10,8 @@ pub(crate) struct Extent<'a> {
     pub(crate) heads: usize,
     pub(crate) queries: usize,
     pub(crate) keys: usize,
-    /// A query sees no key after it.
-    pub(crate) causal: bool,
+    /// What a query does not see by its place.
+    pub(crate) mask: Option<MaskKind>,
     /// [batch, query]; all where absent.
     pub(crate) query_open: Option<&'a [bool]>,
     /// [batch, key]; all where absent.
@@ -52,8 +54,9 @@ impl Extent<'_> {
 
     /// How many keys are visible to a query.
     fn visible(&self, b: usize, query: usize) -> usize {
-        let last = if self.causal { (query + 1).min(self.keys) } else { self.keys };
-        (0..last).filter(|&key| self.key_open.is_none_or(|open| open[b * self.keys + key])).count()
+        let in_view = |key: &usize| self.mask.is_none_or(|mask| mask.is_in_view(query, *key));
+        let is_open = |key: &usize| self.key_open.is_none_or(|open| open[b * self.keys + key]);
+        (0..self.keys).filter(in_view).filter(is_open).count()
     }
 }
 
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
 
     fn extent(heads: usize, queries: usize, keys: usize) -> Extent<'static> {
-        Extent { batch: 1, heads, queries, keys, causal: false, query_open: None, key_open: None }
+        Extent { batch: 1, heads, queries, keys, mask: None, query_open: None, key_open: None }
     }
 
     #[test]

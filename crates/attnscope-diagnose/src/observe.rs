@@ -167,14 +167,13 @@ impl Watch<'_> {
         let &[batch, heads, queries, _] = shape else { return None };
         // Visible keys are those of the model's own masks, not those of the right masks.
         let mask = graph.mask_of(place);
-        let causal = mask.is_some_and(|mask| mask.causal);
         let masked = mask.is_some_and(|mask| mask.padding);
         Some(Extent {
             batch,
             heads,
             queries,
             keys,
-            causal,
+            mask,
             query_open: self.is_token(stack.side()),
             key_open: self.is_token(key_side).filter(|_| masked),
         })

@@ -251,7 +251,7 @@ impl Builder<'_> {
         if !has_rotary || place.kind != AttentionKind::SelfAttention {
             return x;
         }
-        let base = self.wiring.rotary_base.unwrap_or(Wiring::ROTARY_BASE);
+        let base = self.wiring.rotary_base_of(place.layer);
         let pairs = self.wiring.rotary_pairs.unwrap_or(RotaryPairs::Halves);
         self.graph.add(place.step(step), Op::Rotate { side, base, pairs }, &[x], &[])
     }
@@ -283,11 +283,17 @@ impl Builder<'_> {
             keys,
             causal: causal && (is_cross || self.wiring.causal_mask == Switch::On),
             padding: self.wiring.padding_mask == Switch::On,
+            reach: self.wiring.window_of(place.layer).filter(|_| !is_cross).map(|window| match causal {
+                // A query sees itself and those before it.
+                true => window.saturating_sub(1),
+                // Half of the window lies on each side.
+                false => window / 2,
+            }),
         };
-        if mask.causal || mask.padding {
+        if mask.masks() {
             sum.push(self.graph.add(place.step(AttentionStep::Mask), Op::Mask(mask), &[], &[]));
         }
-        let op = Op::AddMask { bias: has_bias, mask: mask.causal || mask.padding };
+        let op = Op::AddMask { bias: has_bias, mask: mask.masks() };
         self.graph.add(place.step(AttentionStep::MaskedScores), op, &sum, &[])
     }
 

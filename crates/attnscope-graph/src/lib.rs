@@ -25,6 +25,7 @@ mod family;
 pub mod figures;
 mod graph;
 mod identify;
+mod layer_set;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 mod listing;
@@ -56,6 +57,7 @@ pub use facets::{Facets, Layout, OpKind, WeightUse, Whole};
 pub use facts::{Config, Fact, FactError, Topic, token_keys};
 pub use family::{CLASSIFIER, Evidence, FAMILIES, Family, Meant, Sets, Setting, Start};
 pub use graph::{AddedPositions, Graph, Node, NodeId, NodePath, Weight, WeightId};
+pub use layer_set::LayerSet;
 pub use names::{Found, NameScheme, Row, TensorSpec};
 pub use op::{Factor, MaskKind, Op, Pooling, kv_head};
 pub use other::{Other, OtherKind};

@@ -9,6 +9,7 @@ use crate::block::Block;
 use crate::dim::{Side, Stack};
 use crate::facts::{Configs, FactError};
 use crate::family::{Family, Sets};
+use crate::layer_set::LayerSet;
 use crate::names::Lookup;
 use crate::role::{BlockStep, FeedForwardStep, HeadStep, LayerStep, Role};
 use crate::wiring::{
@@ -65,6 +66,25 @@ pub(crate) fn configure(
     Ok(w)
 }
 
+/// How configs call a layer that has the window, and one that has not.
+const SLIDING: &str = "sliding_attention";
+const FULL: &str = "full_attention";
+
+/// A window of layers that the model does not have is none, and one of all its layers needs no list of them.
+pub(crate) fn settle_window(architecture: &Architecture, w: &mut Wiring) {
+    let deepest = architecture.stacks().map(|stack| architecture.layers(stack)).max().unwrap_or(0);
+    let Some(layers) = w.window_layers.filter(|_| w.window.is_some()) else {
+        w.window_layers = None;
+        return;
+    };
+    let own: Vec<usize> = layers.iter().take_while(|layer| *layer < deepest).collect();
+    match own.len() {
+        0 => (w.window, w.window_layers) = (None, None),
+        n if n == deepest => w.window_layers = None,
+        _ => w.window_layers = LayerSet::of(own),
+    }
+}
+
 /// Why a value cannot be used.
 enum Wrong {
     /// It has the wrong type.
@@ -111,6 +131,34 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             let base = value.as_f64().filter(|base| *base > 1.0 && base.is_finite());
             w.rotary_base = Some(base.ok_or(Wrong::Type("a number above 1"))?);
             &["rotary_base"]
+        }
+        Sets::Window if value.is_null() => &[],
+        Sets::Window => {
+            let window = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|window| *window > 0);
+            w.window = Some(window.ok_or(Wrong::Type("a number of positions, or null"))?);
+            &["window"]
+        }
+        Sets::UsesWindow if flag()? => &[],
+        Sets::UsesWindow => {
+            w.window = None;
+            &["window"]
+        }
+        Sets::FirstWindowLayer => {
+            let first = value.as_u64().and_then(|n| usize::try_from(n).ok());
+            let first = first.ok_or(Wrong::Type("the number of a layer"))?;
+            w.window_layers = LayerSet::of(first..LayerSet::MOST);
+            &["window_layers"]
+        }
+        Sets::LayerTypes if value.is_null() => &[],
+        Sets::LayerTypes => {
+            let types = value.as_array().ok_or(Wrong::Type("a list with a word for each layer"))?;
+            let known = |word: &Value| word == SLIDING || word == FULL;
+            if !types.iter().all(known) {
+                return Err(Wrong::Unknown(format!("{SLIDING}, {FULL}")));
+            }
+            let with = types.iter().enumerate().filter(|(_, word)| **word == SLIDING).map(|(layer, _)| layer);
+            w.window_layers = Some(LayerSet::of(with).ok_or(Wrong::Type("fewer layers"))?);
+            &["window_layers"]
         }
         Sets::AttentionBiases => {
             let on = flag()?;

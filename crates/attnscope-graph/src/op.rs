@@ -164,7 +164,7 @@ pub enum Pooling {
 }
 
 /// Which cells of a score matrix are masked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MaskKind {
     /// The queries.
     pub queries: Side,
@@ -174,16 +174,31 @@ pub struct MaskKind {
     pub causal: bool,
     /// Keys that are padding are masked.
     pub padding: bool,
+    /// Keys further from the query than this are masked: the window of local attention.
+    pub reach: Option<usize>,
+}
+
+impl MaskKind {
+    /// Whether it masks anything at all.
+    pub fn masks(self) -> bool {
+        self.causal || self.padding || self.reach.is_some()
+    }
+
+    /// Whether a query sees a key by their places alone, padding aside.
+    pub fn is_in_view(self, query: usize, key: usize) -> bool {
+        let is_future = self.causal && key > query;
+        !is_future && self.reach.is_none_or(|reach| query.abs_diff(key) <= reach)
+    }
 }
 
 impl fmt::Display for MaskKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.causal, self.padding) {
-            (true, true) => write!(f, "causal + {} padding", self.keys.word()),
-            (true, false) => write!(f, "causal"),
-            (false, true) => write!(f, "{} padding", self.keys.word()),
-            (false, false) => write!(f, "none"),
-        }
+        let causal = self.causal.then(|| "causal".to_owned());
+        let reach = self.reach.map(|reach| format!("distance ≤ {reach}"));
+        let padding = self.padding.then(|| format!("{} padding", self.keys.word()));
+        let parts: Vec<String> = [causal, reach, padding].into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "none" } else { "" })?;
+        f.write_str(&parts.join(" + "))
     }
 }
 

@@ -73,6 +73,7 @@ pub fn recognise(
     let mut obstacles = Vec::new();
     let mut wiring = observe::configure(found.family, &configs, found.named, &mut sources, &mut obstacles)?;
     observe::observe(found.family, &lookup, &found.architecture, &mut wiring, &mut sources);
+    observe::settle_window(&found.architecture, &mut wiring);
     let mut graph = build(&found.architecture, &wiring);
     let mut facts = found.facts.clone();
     let sizes = measure(&graph, &lookup, &configs, &found.architecture, &wiring, heads, &mut facts)?;

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dim::{Side, Stack};
+use crate::layer_set::LayerSet;
 
 /// How the parts of a model are joined. [`crate::build`] turns it into a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -82,6 +83,16 @@ pub struct Wiring {
     /// Which features are a pair for rotary positions, where the model has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary_pairs: Option<RotaryPairs>,
+    /// How many positions self-attention sees, where it does not see all: a causal one the query and those before it, another
+    /// one half of them on each side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<usize>,
+    /// The layers that have the window, where not all have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_layers: Option<LayerSet>,
+    /// The base of rotary positions in those layers, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_rotary_base: Option<f64>,
     /// A vector for each token's type is added to its embedding.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub token_types: bool,
@@ -387,6 +398,9 @@ impl Wiring {
         grouped: false,
         rotary_base: None,
         rotary_pairs: None,
+        window: None,
+        window_layers: None,
+        window_rotary_base: None,
         token_types: false,
         dropout: 0.0,
     };
@@ -400,6 +414,9 @@ impl Wiring {
             grouped: true,
             rotary_base: Some(Self::ROTARY_BASE),
             rotary_pairs: Some(RotaryPairs::Halves),
+            window: Some(1),
+            window_layers: Some(LayerSet::default()),
+            window_rotary_base: Some(Self::ROTARY_BASE),
             token_types: true,
             dropout: 0.1,
             ..Self::VASWANI
@@ -408,6 +425,17 @@ impl Wiring {
             Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// The window of a layer's self-attention; `None` where it sees everything.
+    pub fn window_of(&self, layer: usize) -> Option<usize> {
+        self.window.filter(|_| self.window_layers.is_none_or(|layers| layers.has(layer)))
+    }
+
+    /// The base of a layer's rotary positions.
+    pub fn rotary_base_of(&self, layer: usize) -> f64 {
+        let of_window = self.window_rotary_base.filter(|_| self.window_of(layer).is_some());
+        of_window.or(self.rotary_base).unwrap_or(Self::ROTARY_BASE)
     }
 
     /// Where a side's positions come from.

@@ -4,7 +4,7 @@ use attnscope_graph::{AddedPositions, Dim, MaskKind, Model, Node, Op, Side, Size
 
 use crate::error::RunError;
 use crate::input::{Input, Rows, Sequence, SideLimits, check_padded};
-use crate::mask::masked_by;
+use crate::mask::{masked_by, padding_without_keys};
 
 /// An input that a model can read, and the sizes that follow. It is checked once, when it is made.
 #[derive(Debug, Clone)]
@@ -130,6 +130,18 @@ impl SizedInput<'_> {
             None => true,
         };
         masked_by(kind, query, key, is_token).is_none()
+    }
+
+    /// How many rows of scores, [batch, head, query, key], belong to padding whose window holds no token.
+    pub(crate) fn padding_without_keys(&self, kind: MaskKind, shape: &[usize]) -> usize {
+        let &[batch, heads, queries, keys] = shape else { return 0 };
+        let rows = self.rows(kind.queries);
+        let is_padding =
+            |row: usize, query: usize| rows.is_some_and(|rows| !rows.open()[row * rows.length() + query]);
+        heads
+            * padding_without_keys(kind, [batch, queries, keys], is_padding, |row, query, key| {
+                self.is_visible(kind, row, query, key)
+            })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use attnscope_diagnose::{HeadMeasures, Weights, head_measures};
-use attnscope_graph::{AttentionKind, AttentionStep, Dim, Graph, Node, NodeId, Op, Side};
+use attnscope_graph::{AttentionKind, AttentionStep, Dim, Graph, NodeId, Side};
 use attnscope_run::audio::POSITION_SECONDS;
 use attnscope_run::{Input, Tensor};
 
@@ -92,7 +92,7 @@ impl Batch<'_> {
             stride,
             open: &columns.open,
             end: &self.ends(key_dim),
-            causal: is_causal(graph, node),
+            mask: node.role.attention().and_then(|(place, _)| graph.mask_of(place)),
         };
         let weight = |head: usize, t: usize, s: usize| values[(head * stride + t) * keys + s];
         let mean =
@@ -145,12 +145,6 @@ pub(crate) fn steps(row: &[Token]) -> Vec<String> {
         None => format!("{} ⇒ …", read[t]),
     };
     (0..read.len()).map(step).collect()
-}
-
-/// Whether the queries of an attention see no key after them.
-fn is_causal(graph: &Graph, weights: &Node) -> bool {
-    let masks = weights.inputs.iter().flat_map(|&scores| &graph.node(scores).inputs);
-    masks.into_iter().any(|&id| matches!(graph.node(id).op, Op::Mask(kind) if kind.causal))
 }
 
 /// The positions along one side of a matrix, and where they are drawn.

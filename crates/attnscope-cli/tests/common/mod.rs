@@ -63,8 +63,14 @@ pub const VARIANTS: &[(&str, &str, Option<usize>)] =
     &[("m2m100-pad0", "m2m_100", None), ("plbart", "plbart", None)];
 
 /// Models of one stack: language models, and an encoder with a head for masked words.
-pub const ONE_STACK: &[(&str, &str)] =
-    &[("gpt2", "gpt2"), ("llama", "llama"), ("llama-bias", "llama"), ("bert", "bert")];
+pub const ONE_STACK: &[(&str, &str)] = &[
+    ("gpt2", "gpt2"),
+    ("llama", "llama"),
+    ("llama-bias", "llama"),
+    ("mistral", "mistral"),
+    ("qwen2", "qwen2"),
+    ("bert", "bert"),
+];
 
 /// Both.
 pub fn models_and_variants() -> impl Iterator<Item = (&'static str, &'static str, Option<usize>)> {

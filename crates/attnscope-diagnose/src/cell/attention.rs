@@ -77,10 +77,13 @@ impl Cell<'_> {
     pub(super) fn mask(&self, kind: MaskKind) -> Result<Step, CellError> {
         let derived = self.derived()?;
         let (t, s) = (self.at.get(2).copied().unwrap_or(0), self.at.get(3).copied().unwrap_or(0));
-        let reason = match (derived == 0.0, kind.causal && s > t) {
-            (true, _) => format!("query {t} sees key {s}"),
-            (false, true) => format!("key {s} is after query {t}"),
-            (false, false) => format!("key {s} is padding"),
+        let reason = match (derived == 0.0, kind.causal && s > t, kind.reach) {
+            (true, ..) => format!("query {t} sees key {s}"),
+            (false, true, _) => format!("key {s} is after query {t}"),
+            (false, false, Some(reach)) if t.abs_diff(s) > reach => {
+                format!("key {s} is {} positions from query {t}; it sees {reach}", t.abs_diff(s))
+            }
+            (false, false, _) => format!("key {s} is padding"),
         };
         Ok(Step::plain(self.leaf(), &reason, derived))
     }

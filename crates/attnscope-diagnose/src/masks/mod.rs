@@ -11,6 +11,7 @@ mod place;
 mod proof;
 mod reach;
 mod scores;
+mod window;
 mod wrong;
 
 use attnscope_graph::{Architecture, AttentionKind, AttentionPlace, Dim, MaskKind, Model, Side, Stack};
@@ -100,7 +101,7 @@ impl Attention {
     /// What it must mask: padding, and in the decoder's self-attention the future.
     pub fn right(self) -> MaskKind {
         let causal = self == Self::Decoder;
-        MaskKind { queries: self.queries(), keys: self.keys(), causal, padding: true }
+        MaskKind { queries: self.queries(), keys: self.keys(), causal, padding: true, reach: None }
     }
 }
 
@@ -111,8 +112,10 @@ pub struct Mask {
     pub attention: Attention,
     /// What it masks by the model's wiring; `None` where the attention has no mask.
     pub kind: Option<MaskKind>,
-    /// How many layers use it.
-    pub layers: usize,
+    /// The layers that use it.
+    pub layers: Vec<usize>,
+    /// Whether those are all layers of the stack.
+    pub in_all_layers: bool,
     /// How many heads share it.
     pub heads: usize,
     /// [batch, 1, query, key]
@@ -130,10 +133,17 @@ impl Mask {
         self.cells.get(row * size..(row + 1) * size).unwrap_or_default()
     }
 
-    /// Queries of a row of the batch with no visible key.
+    /// Queries of a row of the batch with no visible key, but for padding whose window holds no token: nobody reads that.
     pub fn fully_masked_queries(&self, row: usize) -> Vec<usize> {
         let rows = self.of_row(row).chunks(self.shape[3].max(1)).enumerate();
-        rows.filter(|(_, keys)| keys.iter().all(Option::is_some)).map(|(query, _)| query).collect()
+        let has_window = self.kind.is_some_and(|kind| kind.reach.is_some());
+        // Self-attention: a query that is padding is hidden from itself as a key.
+        let is_padding = |query: usize, keys: &[Option<MaskReason>]| {
+            has_window && keys.get(query).copied().flatten() == Some(MaskReason::Padding)
+        };
+        let fully_masked =
+            rows.filter(|(query, keys)| keys.iter().all(Option::is_some) && !is_padding(*query, keys));
+        fully_masked.map(|(query, _)| query).collect()
     }
 }
 
@@ -145,8 +155,7 @@ pub fn masks(model: &Model, input: &Input) -> Result<Vec<Mask>, RunError> {
     let checked = CheckedInput::new(model, input.clone())?;
     let sizes = checked.sizes();
     let size = |dim| sizes.get(dim).unwrap_or(0);
-    let mask = |attention: Attention| {
-        let kind = kind_of(model, attention);
+    let mask = |(attention, kind, layers): (Attention, Option<MaskKind>, Vec<usize>)| {
         let (queries, keys) = (size(attention.queries().length()), size(attention.keys().length()));
         let batch = size(Dim::Batch);
         let cell = |at: usize| {
@@ -157,19 +166,30 @@ pub fn masks(model: &Model, input: &Input) -> Result<Vec<Mask>, RunError> {
         Mask {
             attention,
             kind,
-            layers: model.graph.layers(attention.stack()),
+            in_all_layers: layers.len() == model.graph.layers(attention.stack()),
+            layers,
             heads: size(Dim::Heads(attention.stack())),
             shape: [batch, 1, queries, keys],
             cells: (0..batch * queries * keys).map(cell).collect(),
             reasons: reasons(model, input, attention, kind),
         }
     };
-    Ok(Attention::of(&model.architecture).into_iter().map(mask).collect())
+    let attentions = Attention::of(&model.architecture).into_iter();
+    Ok(attentions.flat_map(|attention| kinds_of(model, attention)).map(mask).collect())
 }
 
-/// What the graph masks in an attention; all layers are like the first.
-fn kind_of(model: &Model, attention: Attention) -> Option<MaskKind> {
-    model.graph.mask_of(AttentionPlace { stack: attention.stack(), layer: 0, kind: attention.kind() })
+/// What the graph masks in an attention, and in which layers: most models mask the same in all.
+fn kinds_of(model: &Model, attention: Attention) -> Vec<(Attention, Option<MaskKind>, Vec<usize>)> {
+    let mut kinds: Vec<(Attention, Option<MaskKind>, Vec<usize>)> = Vec::new();
+    for layer in 0..model.graph.layers(attention.stack()) {
+        let place = AttentionPlace { stack: attention.stack(), layer, kind: attention.kind() };
+        let kind = model.graph.mask_of(place);
+        match kinds.iter_mut().find(|(_, known, _)| *known == kind) {
+            Some((.., layers)) => layers.push(layer),
+            None => kinds.push((attention, kind, vec![layer])),
+        }
+    }
+    kinds
 }
 
 /// Whether a position of an input is a token. Audio has no padding.
@@ -181,6 +201,14 @@ pub(crate) fn is_token(input: &Input, side: Side, row: usize, position: usize) -
 fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<MaskKind>) -> Vec<String> {
     let (causal, padding) = kind.map_or((false, false), |kind| (kind.causal, kind.padding));
     let keys = attention.keys().word();
+    let window = kind.and_then(|kind| kind.reach).map(|reach| match causal {
+        true => format!(
+            "window: a token sees {reach} before it and itself; further ones reach it through other layers"
+        ),
+        false => {
+            format!("window: a token sees {reach} on each side; further ones reach it through other layers")
+        }
+    });
     let position = match (attention, causal) {
         (Attention::Encoder, false) => "position: the whole source is known, so every token sees every other",
         (Attention::Encoder, true) => "position: masked by mistake: the whole source is known from the start",
@@ -211,5 +239,5 @@ fn reasons(model: &Model, input: &Input, attention: Attention, kind: Option<Mask
         }
         (false, _) => format!("padding: no mask: {keys} padding is read as if it were tokens"),
     };
-    vec![position.to_owned(), padding]
+    [Some(position.to_owned()), window, Some(padding)].into_iter().flatten().collect()
 }

@@ -160,6 +160,7 @@ impl<'a> PerturbationRig<'a> {
     pub fn claims(&self) -> Vec<Claim> {
         let applies = |claim: &Claim| match claim {
             Claim::Causal => self.nodes.target.is_some(),
+            Claim::Window => !self.windows().is_empty(),
             claim if claim.is_about_cross_attention() => self.nodes.memory.is_some(),
             _ => true,
         };
@@ -192,6 +193,7 @@ impl<'a> PerturbationRig<'a> {
         self.runs = 0;
         let proof = match claim {
             Claim::Causal => self.causal(),
+            Claim::Window => self.window(),
             Claim::PaddingAlone => self.padding_alone(),
             Claim::PaddingEmbeddings => self.padding_embeddings(),
             Claim::PaddingStates => self.padding_states(),

@@ -5,6 +5,8 @@
 pub enum Claim {
     /// The decoder does not see later tokens.
     Causal,
+    /// An attention with a window does not see keys outside of it.
+    Window,
     /// A row alone equals the same row with padding.
     PaddingAlone,
     /// The embedding of padding does not matter.
@@ -23,8 +25,9 @@ pub enum Claim {
 
 impl Claim {
     /// Every claim, in the order in which they are proved.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Causal,
+        Self::Window,
         Self::PaddingAlone,
         Self::PaddingEmbeddings,
         Self::PaddingStates,
@@ -38,6 +41,7 @@ impl Claim {
     pub fn id(self) -> &'static str {
         match self {
             Self::Causal => "causal",
+            Self::Window => "window",
             Self::PaddingAlone => "padding-alone",
             Self::PaddingEmbeddings => "padding-embeddings",
             Self::PaddingStates => "padding-states",
@@ -52,6 +56,7 @@ impl Claim {
     pub fn perturbed(self) -> &'static str {
         match self {
             Self::Causal => "a target token",
+            Self::Window => "a key and its value",
             Self::PaddingAlone => "padding, taken away",
             Self::PaddingEmbeddings => "padding's embeddings",
             Self::PaddingStates => "encoder.out at padding",
@@ -66,6 +71,7 @@ impl Claim {
     pub fn expected(self) -> &'static str {
         match self {
             Self::Causal => "earlier logits stay",
+            Self::Window => "contexts further off stay",
             Self::PaddingAlone | Self::PaddingEmbeddings => "rows of tokens stay",
             Self::PaddingStates => "logits stay",
             Self::CrossFuture => "the source's side stays",
@@ -82,7 +88,7 @@ impl Claim {
     /// Whether it is about cross-attention, which a model of one stack does not have.
     pub fn is_about_cross_attention(self) -> bool {
         match self {
-            Self::Causal | Self::PaddingAlone | Self::PaddingEmbeddings => false,
+            Self::Causal | Self::Window | Self::PaddingAlone | Self::PaddingEmbeddings => false,
             Self::PaddingStates
             | Self::CrossFuture
             | Self::CrossReach

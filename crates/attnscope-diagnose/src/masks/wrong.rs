@@ -100,8 +100,8 @@ impl Compared {
         let hides = |cell: usize| match (mistake, masked.get(cell).copied().flatten()) {
             (Mistake::CausalCross, why) => why.is_some() || is_future(cell),
             (Mistake::MultiplyAfter | Mistake::MultiplyBefore, _) => false,
-            (Mistake::NoPadding, why) => matches!(why, Some(MaskReason::Future | MaskReason::FuturePadding)),
-            (Mistake::NoCausal, why) => matches!(why, Some(MaskReason::Padding | MaskReason::FuturePadding)),
+            (Mistake::NoPadding, why) => why.and_then(MaskReason::without_padding).is_some(),
+            (Mistake::NoCausal, why) => why.and_then(MaskReason::without_future).is_some(),
         };
         let factor = |cell: usize| if visible(cell) { 1.0 } else { 0.0 };
         let before = |cell: usize| if mistake == Mistake::MultiplyBefore { factor(cell) } else { 1.0 };

@@ -7,6 +7,41 @@ use crate::wiring::{
     Activation, Biases, EmbeddingScale, NormKind, NormPlace, Positions, RotaryPairs, Wiring,
 };
 
+/// How Llama and its descendants are joined.
+pub(super) const WIRING: Wiring = Wiring {
+    activation: Activation::Swish,
+    gated: true,
+    norm: NormKind::Rms,
+    norm_place: NormPlace::Pre,
+    norm_eps: 1e-6,
+    decoder_final_norm: true,
+    source_positions: Positions::None,
+    target_positions: Positions::Rotary,
+    rotary_base: Some(Wiring::ROTARY_BASE),
+    rotary_pairs: Some(RotaryPairs::Halves),
+    embedding_scale: EmbeddingScale::None,
+    shared_embeddings: false,
+    grouped: true,
+    biases: Biases::NONE,
+    ..Wiring::VASWANI
+};
+
+/// The keys that its descendants share.
+pub(super) const ACTIVATION: Setting =
+    Setting { keys: &["hidden_act"], sets: Sets::Activation, absent: Some("silu") };
+pub(super) const NORM_EPS: Setting =
+    Setting { keys: &["rms_norm_eps"], sets: Sets::NormEps, absent: Some("1e-6") };
+pub(super) const ROTARY_BASE: Setting = Setting {
+    keys: &["rope_parameters.rope_theta", "rope_theta"],
+    sets: Sets::RotaryBase,
+    absent: Some("10000"),
+};
+pub(super) const ROTARY_TYPE: Setting = Setting {
+    keys: &["rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"],
+    sets: Sets::Unsupported("\"default\""),
+    absent: None,
+};
+
 /// Llama 1 to 3, and models with the same names and config.
 pub(super) const FAMILY: Family = Family {
     id: "llama",
@@ -16,36 +51,12 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[],
     stacks: DECODER_ONLY,
     head: Head::Projection,
-    wiring: Wiring {
-        activation: Activation::Swish,
-        gated: true,
-        norm: NormKind::Rms,
-        norm_place: NormPlace::Pre,
-        norm_eps: 1e-6,
-        decoder_final_norm: true,
-        source_positions: Positions::None,
-        target_positions: Positions::Rotary,
-        rotary_base: Some(Wiring::ROTARY_BASE),
-        rotary_pairs: Some(RotaryPairs::Halves),
-        embedding_scale: EmbeddingScale::None,
-        shared_embeddings: false,
-        grouped: true,
-        biases: Biases::NONE,
-        ..Wiring::VASWANI
-    },
+    wiring: WIRING,
     settings: &[
-        Setting { keys: &["hidden_act"], sets: Sets::Activation, absent: Some("silu") },
-        Setting { keys: &["rms_norm_eps"], sets: Sets::NormEps, absent: Some("1e-6") },
-        Setting {
-            keys: &["rope_parameters.rope_theta", "rope_theta"],
-            sets: Sets::RotaryBase,
-            absent: Some("10000"),
-        },
-        Setting {
-            keys: &["rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"],
-            sets: Sets::Unsupported("\"default\""),
-            absent: None,
-        },
+        ACTIVATION,
+        NORM_EPS,
+        ROTARY_BASE,
+        ROTARY_TYPE,
         Setting { keys: &["attention_bias"], sets: Sets::AttentionBiases, absent: Some("false") },
         Setting { keys: &["mlp_bias"], sets: Sets::FeedForwardBiases, absent: Some("false") },
     ],

@@ -11,9 +11,11 @@ mod llama;
 mod m2m100;
 mod marian;
 mod mbart;
+mod mistral;
 mod mt5;
 mod pegasus;
 mod plbart;
+mod qwen2;
 mod t5;
 mod t5_v1_1;
 mod tiny_transformer;
@@ -47,6 +49,8 @@ pub const FAMILIES: &[&Family] = &[
     &torch_nn::FAMILY,
     &tiny_transformer::FAMILY,
     &gpt2::FAMILY,
+    &mistral::FAMILY,
+    &qwen2::FAMILY,
     &llama::FAMILY,
     &bert::FAMILY,
 ];
@@ -199,6 +203,14 @@ pub enum Sets {
     AttentionBiases,
     /// true: the maps of the feed-forward add biases.
     FeedForwardBiases,
+    /// How many positions self-attention sees; null for all.
+    Window,
+    /// false: whatever the window is, it is not used.
+    UsesWindow,
+    /// The first layer that has the window.
+    FirstWindowLayer,
+    /// A word for each layer: those that are called `sliding_attention` have the window.
+    LayerTypes,
     /// A setting of which only one value, given as JSON, can be run.
     Unsupported(&'static str),
 }

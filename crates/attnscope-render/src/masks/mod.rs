@@ -77,7 +77,8 @@ fn look(cell: Option<MaskReason>) -> (char, char, u8) {
     match cell {
         None => ('█', '#', 72),
         Some(MaskReason::Future) => ('·', '.', 240),
-        Some(MaskReason::Padding | MaskReason::FuturePadding) => ('×', 'x', 168),
+        Some(MaskReason::Padding | MaskReason::FuturePadding | MaskReason::WindowPadding) => ('×', 'x', 168),
+        Some(MaskReason::Window) => ('-', '-', 110),
     }
 }
 
@@ -88,12 +89,17 @@ fn glyph(cell: Option<MaskReason>, glyphs: Glyphs) -> char {
 
 /// What the cells of a mask mean, and the words for padding that stand at its sides: what was added, and the name of the
 /// model's pad id where that was given as a token.
-fn legend(added: bool, given: Option<&str>, options: Options) -> String {
-    let [visible, future, padding] =
-        [None, Some(MaskReason::Future), Some(MaskReason::Padding)].map(|cell| glyph(cell, options.glyphs));
+fn legend(masks: &[Mask], added: bool, given: Option<&str>, options: Options) -> String {
+    let [visible, future, padding, window] =
+        [None, Some(MaskReason::Future), Some(MaskReason::Padding), Some(MaskReason::Window)]
+            .map(|cell| glyph(cell, options.glyphs));
     let mut text = format!(
-        "Queries down, keys across: {visible} visible, {future} masked: future, {padding} masked: padding."
+        "Queries down, keys across: {visible} visible, {future} masked: future, {padding} masked: padding"
     );
+    if masks.iter().any(|mask| mask.kind.is_some_and(|kind| kind.reach.is_some())) {
+        text += &format!(", {window} masked: outside the window");
+    }
+    text += ".";
     if added {
         text += " (pad) was added to fill its row: masked.";
     }
@@ -108,14 +114,20 @@ fn mask_heading(mask: &Mask, options: Options) -> String {
     let attention = mask.attention;
     let title = format!("{}  {}", attention.symbol(), attention.title());
     let whole = vec![mask.shape[0], mask.heads, mask.shape[2], mask.shape[3]];
+    let layers = match (mask.in_all_layers, mask.layers[..].iter().map(usize::to_string).collect::<Vec<_>>())
+    {
+        (true, layers) => format!("the same in {}", counted(layers.len(), "layer")),
+        (false, layers) if layers.len() == 1 => format!("in layer {}", layers[0]),
+        (false, layers) => format!("in layers {}", layers.join(", ")),
+    };
     let shape = match mask.kind {
         Some(_) => format!(
-            "  {} of shape {}, broadcast to {}: one for {}, the same in {}",
+            "  {} of shape {}, broadcast to {}: one for {}, {}",
             attention.path("*", "mask"),
             shape_text(&mask.shape),
             shape_text(&whole),
             counted(mask.heads, "head"),
-            counted(mask.layers, "layer")
+            layers
         ),
         None => format!("  no mask: every cell of the scores, {}, is visible", shape_text(&whole)),
     };

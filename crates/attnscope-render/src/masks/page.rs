@@ -67,7 +67,7 @@ fn answer_legend(answer: &MaskProof, options: Options) -> String {
     let tokens: Vec<&Token> = sides.into_iter().flatten().flatten().flatten().collect();
     let given = tokens.iter().find(|token| Some(token.id) == answer.pad && !token.padding);
     let given = given.map(|token| token.label());
-    legend(tokens.iter().any(|token| token.padding), given.as_deref(), options)
+    legend(&answer.masks, tokens.iter().any(|token| token.padding), given.as_deref(), options)
 }
 
 fn shown_mistake(shown: &ShownMistake, options: Options, style: Style) -> String {

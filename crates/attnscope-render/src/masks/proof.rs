@@ -127,7 +127,12 @@ pub(super) fn measure_note(proofs: &[Proof], options: Options) -> String {
         )
     });
     let has_cross = proofs.iter().any(|proof| proof.claim.is_about_cross_attention());
-    let tensors = if has_cross { "encoder.out or of the logits" } else { "the logits" };
+    let has_window = proofs.iter().any(|proof| proof.claim == Claim::Window);
+    let tensors = match (has_cross, has_window) {
+        (true, _) => "encoder.out or of the logits",
+        (false, true) => "the logits, with a window of its attention's context",
+        (false, false) => "the logits",
+    };
     let text = format!(
         "Cells are pairs of a query and a key. A movement is a share of the largest value of {tensors}; what stays is equal \
          to the bit.{}",

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use attnscope_graph::{Layout, NodeId, Op};
 
-use super::ops::mask_key;
 use super::pass::{Pass, cached_extent};
 use crate::error::RunError;
 use crate::sink::Sink;
@@ -29,7 +28,7 @@ impl Pass<'_> {
                 Op::SplitHeads(_) => (if sink.wants(id) { bytes } else { 0 }, 0),
                 Op::Rotate { .. } => (if sink.wants(id) { bytes } else { 0 }, bytes),
                 Op::MergeHeads(_) => (self.stages(id, sink)?, bytes),
-                Op::Mask(kind) => (0, if tables.insert(Some(mask_key(kind))) { bytes } else { 0 }),
+                Op::Mask(kind) => (0, if tables.insert(Some(kind)) { bytes } else { 0 }),
                 Op::RelativeBias { .. } => (0, if tables.insert(None) { bytes } else { 0 }),
                 _ => (0, bytes),
             };

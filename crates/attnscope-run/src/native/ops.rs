@@ -170,7 +170,7 @@ impl Pass<'_> {
 
     /// One mask per kind, shared by all layers.
     pub(super) fn mask(&mut self, kind: MaskKind, shape: &[usize]) {
-        if self.masks.contains_key(&mask_key(kind)) {
+        if self.masks.contains_key(&kind) {
             return;
         }
         let (queries, keys) = (shape[2], shape[3]);
@@ -180,7 +180,7 @@ impl Pass<'_> {
                 *cell = f32::NEG_INFINITY;
             }
         }
-        self.masks.insert(mask_key(kind), Shared::new(mask));
+        self.masks.insert(kind, Shared::new(mask));
     }
 
     /// One bias per stack, shared by all layers.
@@ -205,11 +205,6 @@ impl Pass<'_> {
         }
         self.biases.insert(stack, Shared::new(bias));
     }
-}
-
-pub(super) fn mask_key(kind: MaskKind) -> (bool, bool, bool, bool) {
-    let source = Side::Source;
-    (kind.queries == source, kind.keys == source, kind.causal, kind.padding)
 }
 
 /// [b, l, h · k] → [b, h, l, k], only for a sink: attention reads the heads where they are.

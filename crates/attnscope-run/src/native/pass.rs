@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Layout, Model, Node, NodeId, Op, Stack};
+use attnscope_graph::{Layout, MaskKind, Model, Node, NodeId, Op, Stack};
 
 use super::attention::{AttentionInputs, Extent, Keys, Stages, attend};
 use super::cache::Cache;
 use super::dropout::Dropout;
-use super::ops::{mask_key, split_heads};
+use super::ops::split_heads;
 use super::plan::{Attention, Plan};
 use super::product::Machine;
 use super::rotary::Rotations;
@@ -49,7 +49,7 @@ pub(super) struct Pass<'a> {
     pub(super) caches: Option<&'a mut [Cache]>,
     /// Where a pass over the target puts the logits of each row's last position.
     pub(super) last_logits: &'a mut Vec<f32>,
-    pub(super) masks: HashMap<(bool, bool, bool, bool), Shared>,
+    pub(super) masks: HashMap<MaskKind, Shared>,
     pub(super) biases: HashMap<Stack, Shared>,
     pub(super) report: &'a mut Report,
     /// What dropout's masks follow from; nothing is dropped without one.
@@ -154,10 +154,10 @@ impl Pass<'_> {
             }
             Op::Mask(kind) => {
                 self.mask(kind, &shape);
-                let shared = self.masks.get(&mask_key(kind));
+                let shared = self.masks.get(&kind);
                 self.values[id.index()] = changed_copy(self.interventions, id, shared);
                 if sink.wants(id) {
-                    let mask = self.own_or(id, self.masks.get(&mask_key(kind)));
+                    let mask = self.own_or(id, self.masks.get(&kind));
                     self.hand_over(
                         sink,
                         id,
@@ -304,7 +304,7 @@ impl Pass<'_> {
         let extent = self.extent(parts)?;
         let Extent { batch, heads, queries, keys, size, .. } = extent;
         let bias = parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack)));
-        let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&mask_key(kind))));
+        let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&kind)));
         // Where nothing is added, the masked scores are the scores.
         let same = bias.is_none() && mask.is_none() && !self.interventions.intervenes_on(parts.masked);
         let wants_masked = sink.wants(parts.masked);
@@ -330,7 +330,10 @@ impl Pass<'_> {
         let [scores, masked, weights] = &mut stages;
         let fully_masked =
             attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
-        self.report.add(parts.weights, fully_masked);
+        let of_padding = parts
+            .mask
+            .map_or(0, |(_, kind)| heads * self.window.padding_without_keys(kind, [batch, queries, keys]));
+        self.report.add(parts.weights, fully_masked.saturating_sub(of_padding));
         self.interventions.apply(parts.context, 0, &mut context);
         let merged = self.buffer(sink, id, batch * heads * queries * size);
         let mut merged = self.merge(&context, &[batch, heads, queries, size], merged);

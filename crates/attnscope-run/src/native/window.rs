@@ -5,7 +5,7 @@ use attnscope_graph::{Dim, MaskKind, Node, PositionCount, Side, Sizes};
 
 use crate::error::RunError;
 use crate::input::{Input, Rows, Sequence};
-use crate::mask::masked_by;
+use crate::mask::{masked_by, padding_without_keys};
 use crate::position::{Place, places};
 
 /// The positions of a pass, and what it reads.
@@ -103,12 +103,28 @@ impl Window<'_> {
         }
     }
 
-    /// Whether a key is visible to a query of a row, counted from the window's start.
-    pub(super) fn is_visible(&self, kind: MaskKind, row: usize, query: usize, key: usize) -> bool {
-        let (open, length) = match kind.keys {
+    /// How many queries of this pass are padding whose window holds no token.
+    pub(super) fn padding_without_keys(&self, kind: MaskKind, extent: [usize; 3]) -> usize {
+        let (open, length) = self.open(kind.queries);
+        let first = self.first(kind.queries);
+        let is_padding =
+            |row: usize, query: usize| open.is_some_and(|open| !open[row * length + first + query]);
+        padding_without_keys(kind, extent, is_padding, |row, query, key| {
+            self.is_visible(kind, row, query, key)
+        })
+    }
+
+    /// Which positions of a side are tokens, all where absent, and how many there are in a row.
+    fn open(&self, side: Side) -> (Option<&[bool]>, usize) {
+        match side {
             Side::Source => (self.source_open, self.sizes.get(Dim::Source).unwrap_or(0)),
             Side::Target => (self.target_open, self.past + self.length),
-        };
+        }
+    }
+
+    /// Whether a key is visible to a query of a row, counted from the window's start.
+    pub(super) fn is_visible(&self, kind: MaskKind, row: usize, query: usize, key: usize) -> bool {
+        let (open, length) = self.open(kind.keys);
         let is_token = || open.is_none_or(|open| open[self.key_row(kind, row) * length + key]);
         masked_by(kind, self.first(kind.queries) + query, key, is_token).is_none()
     }

@@ -140,8 +140,10 @@ impl Session for ReferenceSession {
                 sink.put(id, &Tensor::from(value.clone()))?;
             }
             if let (Op::Normalise(_), Some(scores)) = (node.op, inputs.first()) {
-                report
-                    .add(id, scores.values.chunks(scores.width()).filter(|row| is_fully_masked(row)).count());
+                let rows = scores.values.chunks(scores.width()).filter(|row| is_fully_masked(row)).count();
+                let kind = node.role.attention().and_then(|(place, _)| graph.mask_of(place));
+                let of_padding = kind.map_or(0, |kind| sized_input.padding_without_keys(kind, &scores.shape));
+                report.add(id, rows.saturating_sub(of_padding));
             }
             values[id.index()] = value;
             dead[id.index()].iter().for_each(|dead| values[dead.index()] = None);

@@ -118,11 +118,16 @@ struct MaskDocument {
     heads: usize,
     /// Layers that share it.
     layers: usize,
+    /// Their numbers, where other layers of the stack have another mask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_layers: Option<Vec<usize>>,
+    /// How many positions before the query, or on each side of it, it sees at most, where it has a window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reach: Option<usize>,
     /// One sentence per rule.
     reasons: Vec<String>,
     /// For every row of the batch one string per query, with one letter per key: `o` visible, `f` masked as future, `p` as
-    /// padding,
-    /// `b` as both.
+    /// padding, `b` as both, `w` as outside the window, `x` as outside the window and padding.
     rows: Vec<Vec<String>>,
     /// For every row the queries without a visible key; their weights are 0 by definition.
     #[serde(rename = "blind")]
@@ -143,7 +148,7 @@ struct NotFiniteDocument {
 /// A proof.
 #[derive(Serialize, JsonSchema)]
 struct ProofDocument {
-    /// What is proved: `causal`, `padding-alone`, `padding-embeddings`, `padding-states`, `cross-future`, `cross-reach`,
+    /// What is proved: `causal`, `window`, `padding-alone`, `padding-embeddings`, `padding-states`, `cross-future`, `cross-reach`,
     /// `source-reach` or `all-padding`.
     claim: &'static str,
     /// What was changed.
@@ -259,6 +264,8 @@ impl MaskDocument {
             Some(MaskReason::Future) => 'f',
             Some(MaskReason::Padding) => 'p',
             Some(MaskReason::FuturePadding) => 'b',
+            Some(MaskReason::Window) => 'w',
+            Some(MaskReason::WindowPadding) => 'x',
         };
         let [batch, _, _, keys] = mask.shape;
         let row = |row: usize| {
@@ -273,7 +280,9 @@ impl MaskDocument {
             padding: mask.kind.is_some_and(|kind| kind.padding),
             shape: mask.shape,
             heads: mask.heads,
-            layers: mask.layers,
+            layers: mask.layers.len(),
+            of_layers: (!mask.in_all_layers).then(|| mask.layers.clone()),
+            reach: mask.kind.and_then(|kind| kind.reach),
             reasons: mask.reasons.clone(),
             rows: (0..batch).map(row).collect(),
             fully_masked: (0..batch).map(|row| mask.fully_masked_queries(row)).collect(),

@@ -102,7 +102,10 @@ impl<'a> Steps<'_, 'a> {
     pub(super) fn masks(&self, step: usize, kind: MaskKind) -> Vec<Candidate<'a>> {
         let node = self.node(step);
         let all = [(false, false), (true, false), (false, true), (true, true)];
-        let others = all.into_iter().map(|(causal, padding)| MaskKind { causal, padding, ..kind });
+        let same_reach = all.into_iter().map(|(causal, padding)| MaskKind { causal, padding, ..kind });
+        // No window, or one that is off by a position, as where the query itself is not counted.
+        let reaches = kind.reach.map(|reach| [None, Some(reach + 1), reach.checked_sub(1)]);
+        let others = same_reach.chain(reaches.into_iter().flatten().map(|reach| MaskKind { reach, ..kind }));
         let mut found: Vec<Candidate<'a>> = others
             .filter(|other| *other != kind)
             .map(|other| {
@@ -153,7 +156,7 @@ impl<'a> Steps<'_, 'a> {
         let own_step = self.beside(step, "mask").is_some();
         let mask = without(&|op| matches!(op, Op::Mask(_)) && !own_step).and_then(|(op, edit)| {
             let Op::Mask(kind) = op else { return None };
-            let none = MaskKind { causal: false, padding: false, ..kind };
+            let none = MaskKind { causal: false, padding: false, reach: None, ..kind };
             Some(Candidate::new(mask_relation(kind, none), vec![edit]))
         });
         bias.into_iter().chain(mask).collect()
@@ -311,13 +314,20 @@ impl<'a> Steps<'_, 'a> {
 
 /// In words: what is not hidden, or too much.
 fn mask_relation(expected: MaskKind, found: MaskKind) -> Relation {
-    let (later, pads) = (expected.causal && !found.causal, expected.padding && !found.padding);
-    let padding = format!("the {}'s padding", expected.keys.word());
-    match (later, pads) {
-        (false, false) => Relation::MaskTooWide { mask: found.to_string() },
-        (true, false) => Relation::MaskNotApplied { which: "later positions".into() },
-        (false, true) => Relation::MaskNotApplied { which: padding },
-        (true, true) => Relation::MaskNotApplied { which: format!("later positions and {padding}") },
+    let later = expected.causal && !found.causal;
+    let far = expected.reach.is_some_and(|reach| found.reach.is_none_or(|found| found > reach));
+    let pads = expected.padding && !found.padding;
+    let open: Vec<String> = [
+        later.then(|| "later positions".to_owned()),
+        far.then(|| "positions outside the window".to_owned()),
+        pads.then(|| format!("the {}'s padding", expected.keys.word())),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match open.is_empty() {
+        true => Relation::MaskTooWide { mask: found.to_string() },
+        false => Relation::MaskNotApplied { which: open.join(" and ") },
     }
 }
 
