@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
 use crate::folder::{self, Weights};
 use crate::format::Format;
 use crate::inputs;
 use crate::list::StoredList;
 use crate::listing::{Check, Config, Listing, Placeholder};
-use crate::read;
+use crate::read::{self, dims};
 use crate::source::Source;
-use crate::tensor::{Packing, TensorInfo};
+use crate::tensor::{Packing, Place, TensorInfo};
 
 /// The largest companion file that is read is a tokenizer, and tokenizers stay far below this.
 const MAX_COMPANION: u64 = 256 << 20;
@@ -114,6 +115,33 @@ impl Checkpoint {
         given.append(&mut opened.configs);
         opened.configs = given;
         Ok(opened.indexed())
+    }
+
+    /// Tensors that no file holds yet, in f32, with what their configs would say: everything that headers tell, and no values.
+    ///
+    /// # Errors
+    /// When two tensors have one name, or there are more bytes than 64 bits can count.
+    pub fn planned(
+        name: impl Into<PathBuf>,
+        tensors: Vec<(String, Vec<usize>)>,
+        configs: Vec<Config>,
+    ) -> Result<Self, Error> {
+        let mut opened = Self::empty(&name.into());
+        let mut end = 0u64;
+        for (name, shape) in tensors {
+            let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+            let bytes = elements.and_then(|n| DType::F32.bytes_for(n)).map(|n| n as u64);
+            let Some(to) = bytes.and_then(|n| end.checked_add(n)) else {
+                let kind = ErrorKind::invalid(name, "a tensor that 64 bits can count", dims(&shape));
+                return Err(Error::new(&opened.path, kind));
+            };
+            let place = Place { source: 0, range: end..to, strides: None, packing: Packing::Stored };
+            opened.tensors.push(TensorInfo { name, dtype: DType::F32, shape, place });
+            end = to;
+        }
+        let source = Source::planned(&opened.path, end);
+        read::fields::check_unique(&opened.tensors).map_err(|kind| source.error(kind))?;
+        Ok(Self { format: Format::Recipe, sources: vec![source], configs, ..opened }.indexed())
     }
 
     fn empty(path: &Path) -> Self {

@@ -108,6 +108,9 @@ pub enum ErrorKind {
         /// The sum of the bytes in the file.
         found: u32,
     },
+    /// A recipe, whose tensors have no values before training.
+    #[error("this is a recipe: its tensors have shapes, and no values before they are trained")]
+    Untrained,
     /// A well-formed file that this program does not read, or cannot write without loss.
     #[error("{what}")]
     Unsupported {
@@ -159,6 +162,7 @@ impl Error {
             }
             ErrorKind::Shortage { shortage, .. } => shortage.remedy(),
             ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
+            ErrorKind::Untrained => Remedy::TrainFirst(self.file.display().to_string()),
             ErrorKind::Unsupported { help, .. } => help.clone().into(),
         }
     }

@@ -21,10 +21,12 @@ pub enum Format {
     WhisperGgml,
     /// NumPy's zip of arrays.
     Npz,
+    /// No file: the tensors that training by a recipe would write.
+    Recipe,
 }
 
 impl Format {
-    /// Every format, in the order in which they are tried.
+    /// Every format of files, in the order in which they are tried.
     pub const ALL: [Self; 6] =
         [Self::Safetensors, Self::PyTorch, Self::Gguf, Self::Apr, Self::WhisperGgml, Self::Npz];
 
@@ -37,6 +39,7 @@ impl Format {
             Self::Apr => "apr",
             Self::WhisperGgml => "whisper-ggml",
             Self::Npz => "npz",
+            Self::Recipe => "recipe",
         }
     }
 

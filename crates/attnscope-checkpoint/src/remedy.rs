@@ -137,6 +137,14 @@ pub enum Remedy {
     /// Look at the reasons in the answer; let the doctor look for causes in this model.
     CausesByDoctor(String),
 
+    /// Train this recipe, and give what was trained.
+    TrainFirst(String),
+    /// Take a device that computes gradients.
+    OtherDevice,
+    /// Give a target whose NLL gradients are of.
+    GradientTarget,
+    /// Give the class of each row.
+    GradientClass,
     /// Give data to learn from.
     TrainingData,
     /// Mend the row, or pass over bad rows.

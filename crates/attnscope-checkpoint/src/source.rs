@@ -24,8 +24,13 @@ pub(crate) struct Source {
 
 #[derive(Debug)]
 enum Bytes {
-    File { file: File, opened: Stamp },
+    File {
+        file: File,
+        opened: Stamp,
+    },
     Memory(Cow<'static, [u8]>),
+    /// So many that do not exist yet.
+    Planned(u64),
 }
 
 /// What a file looked like when it was opened: a different stamp later means that the file was written to.
@@ -73,6 +78,11 @@ impl Source {
         Self { name: name.into(), bytes: Bytes::Memory(bytes.into()) }
     }
 
+    /// So many bytes that training will write: they have a length, and reading them is an error.
+    pub(crate) fn planned(name: impl Into<PathBuf>, len: u64) -> Self {
+        Self { name: name.into(), bytes: Bytes::Planned(len) }
+    }
+
     pub(crate) fn name(&self) -> &Path {
         &self.name
     }
@@ -82,6 +92,7 @@ impl Source {
         match &self.bytes {
             Bytes::File { opened, .. } => opened.len,
             Bytes::Memory(bytes) => bytes.len() as u64,
+            Bytes::Planned(len) => *len,
         }
     }
 
@@ -101,6 +112,9 @@ impl Source {
         if let Bytes::Memory(bytes) = &self.bytes {
             // In range, so both ends fit in a usize.
             return Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
+        }
+        if let Bytes::Planned(_) = self.bytes {
+            return Err(ErrorKind::Untrained);
         }
         let mut bytes = buffer(range.end - range.start, place)?;
         self.read_into(range.start, &mut bytes)?;
@@ -130,6 +144,7 @@ impl Source {
                 out.copy_from_slice(from.ok_or_else(|| self.past_the_end(at, out))?);
                 Ok(())
             }
+            Bytes::Planned(_) => Err(ErrorKind::Untrained),
         }
     }
 
@@ -268,6 +283,14 @@ mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         on_disk.as_file().set_modified(later).unwrap();
         assert!(matches!(source.read(0..5, "it"), Err(ErrorKind::Changed { was: 100, now: 100 })));
+    }
+
+    #[test]
+    fn what_is_only_planned_cannot_be_read() {
+        let source = Source::planned("recipe", 100);
+        assert_eq!(source.len(), 100);
+        assert!(matches!(source.read(0..5, "it"), Err(ErrorKind::Untrained)));
+        assert!(matches!(source.read_into(0, &mut [0; 5]), Err(ErrorKind::Untrained)));
     }
 
     #[test]

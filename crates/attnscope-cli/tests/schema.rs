@@ -49,7 +49,9 @@ fn check_trace() {
     let trace = folder.path().join("trace").display().to_string();
     let ids = ["--src-ids", "5,6,7,2", "--tgt-ids", "2,5"];
     assert!(
-        attnscope(&[&["trace", &fixture("marian"), "--save", &trace], &ids[..]].concat()).status.success()
+        attnscope(&[&["trace", &fixture("marian"), "--gradients", "--save", &trace], &ids[..]].concat())
+            .status
+            .success()
     );
     check(&schema("check-trace"), &["check", "--trace", &trace]);
     let about = std::fs::read(folder.path().join("trace/trace.json")).unwrap();
@@ -142,6 +144,7 @@ fn trace() {
     check(&schema, &["trace", "demo", "--src", "A dog."]);
     // With values, those of masks among them.
     check(&schema, &["trace", "demo", "--layer", "decoder.0.self_attn", "--payload"]);
+    check(&schema, &["trace", "toy", "--gradients", "--layer", "decoder.0.ffn", "--payload"]);
     check(
         &schema,
         &["trace", &fixture("t5"), "--src-ids", "5,6,1;7,1", "--tgt-ids", "0,5;0", "--snapshots", "1-12"],

@@ -60,6 +60,35 @@ fn the_toy_is_trained_judged_and_opened_by_every_other_command() {
     let more = dir.path().join("more").display().to_string();
     let further = json("train", &["train", "toy", "--init", &best, "--steps", "3", "--out", &more]);
     assert!(further["best"]["nll"].as_f64().unwrap() < 0.1, "{}", further["best"]);
+    // The run's folder stands for its best weights.
+    assert_eq!(json("summary", &["summary", &out]), {
+        let mut of_best = json("summary", &["summary", &best]);
+        of_best["model"] = out.clone().into();
+        of_best
+    });
+}
+
+/// Any model that is opened can be begun with, the one that the program carries included, if it is for the recipe's task.
+#[test]
+fn learning_begins_with_a_model_for_the_same_task() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = |name: &str| dir.path().join(name).display().to_string();
+    let training = json("train", &["train", "toy", "--init", "demo", "--steps", "2", "--out", &out("demo")]);
+    assert_eq!(training["parameters"], 1_174_528);
+    let rows = dir.path().join("rows.jsonl");
+    fs::write(&rows, "{\"text\":\"a\",\"label\":0}\n{\"text\":\"b\",\"label\":1}\n").unwrap();
+    let rows = rows.display().to_string();
+    refused(
+        &["train", "imdb-conv", "--data", &rows, "--init", "demo", "--out", &out("a")],
+        "demo: learning cannot begin with it: the recipe is for a classifier",
+    );
+    let classifier = out("classifier");
+    fine(&["train", "imdb-conv-maxpool", "--data", &rows, "--steps", "1", "--out", &classifier]);
+    refused(
+        &["train", "toy", "--init", &classifier, "--out", &out("b")],
+        "the recipe is for an encoder-decoder",
+    );
+    refused(&["train", "toy", "--init", "imdb-conv", "--out", &out("c")], "this is a recipe");
 }
 
 #[test]

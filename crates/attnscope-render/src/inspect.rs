@@ -5,6 +5,7 @@ use attnscope::answer::{
     TensorEntry, WeightState,
 };
 use attnscope::figures::{counted, thousands};
+use attnscope_checkpoint::Format;
 use serde_json::Value;
 
 use crate::glyphs::Glyphs;
@@ -71,6 +72,7 @@ fn head(inspection: &Inspection, options: Options) -> String {
     table.row([
         "tokenizer",
         &match inspection.tokenizer.as_slice() {
+            [] if inspection.format == Format::Recipe.name() => "learned when it is trained".to_owned(),
             [] => "none found beside the weights".to_owned(),
             names => names.join(", "),
         },

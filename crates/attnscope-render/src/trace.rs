@@ -1,9 +1,9 @@
 //! A run in print: tokens, tensors in a table or their values, attention as heatmaps with a line of measures a head.
 
 use attnscope::AttentionMap;
-use attnscope::answer::{FullyMasked, SnapshotValues, Tensor, Trace, TracedNode, TracedSnapshot};
-use attnscope::figures::counted;
-use attnscope_run::trace::Precision;
+use attnscope::answer::{FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot};
+use attnscope::figures::{counted, number};
+use attnscope_run::trace::{Precision, gradient_name};
 
 use crate::array::Array;
 use crate::glyphs::clean;
@@ -25,6 +25,13 @@ pub fn text(trace: &Trace, full: bool, options: Options, style: Style) -> String
         sections.push(tensor_table(&rows(trace), options));
         let order = trace.walk.as_ref().and_then(|walk| walk.order.as_deref());
         sections.extend(order.map(|note| filled(note, options)));
+    }
+    if let Some(loss) = &trace.loss {
+        sections.push(filled(&loss_words(loss), options));
+        match trace.with_values {
+            true => sections.extend(gradient_payloads(trace, options.width, full)),
+            false => sections.push(tensor_table(&gradient_rows(trace), options)),
+        }
     }
     if !trace.fully_masked.is_empty() {
         let line = |FullyMasked { node, rows }: &FullyMasked| {
@@ -103,6 +110,37 @@ fn rows(trace: &Trace) -> Vec<TensorRow> {
         None => trace.nodes.iter().map(of_node).collect(),
         Some(walk) => walk.stops.iter().map(of_stop).collect(),
     }
+}
+
+fn loss_words(loss: &TargetLoss) -> String {
+    let TargetLoss { nll, targets } = loss;
+    format!("Gradients of the mean NLL of {}, {} nats:", counted(*targets, "target"), number(*nll))
+}
+
+/// The gradients that were measured, in the order of their tensors.
+fn gradient_rows(trace: &Trace) -> Vec<TensorRow> {
+    let row = |node: &TracedNode| {
+        Some(TensorRow {
+            number: None,
+            path: gradient_name(&node.path),
+            what: String::new(),
+            dims: node.dims.clone(),
+            shape: node.shape.clone().unwrap_or_default(),
+            stats: Some(node.gradient?),
+            masks: false,
+        })
+    };
+    trace.nodes.iter().filter_map(row).collect()
+}
+
+/// The values of every kept gradient, each under its name.
+fn gradient_payloads(trace: &Trace, width: usize, full: bool) -> Vec<String> {
+    let print = |node: &TracedNode| {
+        let Tensor { shape, values, .. } = trace.kept_gradient(node.id)?;
+        let array = Array { shape, values: &values.as_f64(), whole: false };
+        Some(format!("{} {}\n{}", gradient_name(&node.path), shape_text(shape), array.text(width, full)))
+    };
+    trace.nodes.iter().filter_map(print).collect()
 }
 
 /// The values of everything that was picked, each under its name.

@@ -143,7 +143,7 @@ impl RunError {
             Self::Input { remedy, .. } => remedy.clone(),
             Self::Trace(e) => e.remedy(),
             Self::NotANumber { .. } => Remedy::InspectValues,
-            Self::NoGradients { .. } => "learn with the native executor".into(),
+            Self::NoGradients { .. } => Remedy::OtherDevice,
             Self::Gradient { .. } => {
                 "give a lower learning rate, a longer warm-up, or clip the gradient's norm".into()
             }

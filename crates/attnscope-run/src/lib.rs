@@ -42,6 +42,7 @@ pub use input::{
 pub use intervention::Intervention;
 pub use learn::{
     AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, Targets, UpdateReport,
+    have_gradients,
 };
 pub use limits::{Cancel, Counted, Limits, Progress, Step};
 pub use mask::{MaskReason, masked_by};

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use attnscope_checkpoint::Checkpoint;
 use attnscope_graph::{Model, NodeId};
 use attnscope_run::generate::Settings;
 use attnscope_run::{Capture, Executor, Prepared, Request, Tokenizer};
@@ -74,7 +75,7 @@ impl Trained {
     /// # Errors
     /// When they cannot be read or do not run.
     pub fn open(executor: &dyn Executor, recipe: Recipe, folder: &Path) -> Result<Self, TrainError> {
-        let Start { model, weights, tokenizer, files } = Start::saved(folder)?;
+        let Start { model, weights, tokenizer, files } = Start::saved(&Checkpoint::open(folder)?)?;
         let settings = match &recipe.data {
             DataTable::Translation { .. } => Some(greedy(&model, &configs(&files))?),
             DataTable::Classification { .. } => None,

@@ -32,6 +32,7 @@ pub use evaluate::{Evaluated, Predicted, Trained};
 pub use examples::{Examples, HeldOut, TrainingData, learn_tokenizer, test_rows, training_data};
 pub use metrics::{Metric, TrainMetric, ValidationMetric};
 pub use monitor::{AttentionMetric, Fault, MonitorMetric, Warning};
+pub use planned::Planned;
 pub use recipe::{Recipe, RecipeError};
 pub use saved::RunFolder;
 pub use start::Start;

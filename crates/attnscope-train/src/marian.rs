@@ -1,13 +1,12 @@
-//! An encoder-decoder in Marian's layout: what its config.json says, and the model that follows.
+//! An encoder-decoder in Marian's layout: what its config.json says, and the tensors of its file.
 
 use attnscope_graph::{
-    Activation, Architecture, Dim, FAMILIES, Family, Model, Side, Sizes, Stack, plan_tensors,
+    Activation, Architecture, Dim, FAMILIES, Family, Side, Sizes, Stack, TensorSpec, plan_tensors,
 };
-use attnscope_run::Tokenizer;
 use serde_json::{Map, Value, json};
 
 use crate::error::TrainError;
-use crate::planned::{object, recognised};
+use crate::planned::{Vocabulary, object};
 use crate::recipe::EncoderDecoder;
 
 /// What Hugging Face's files put before the names of all but the output.
@@ -16,32 +15,18 @@ const PREFIX: &str = "model.";
 /// The longest sentence that is generated, where the user says nothing.
 const MOST_GENERATED: usize = 128;
 
-/// The ids of the tokens that a translator cannot do without.
-#[derive(Debug, Clone, Copy)]
-struct Special {
-    pad: u32,
-    end: u32,
-}
-
-impl Special {
-    fn of(tokenizer: &Tokenizer) -> Result<Self, TrainError> {
-        let id = |token: &'static str| tokenizer.id(token).ok_or(TrainError::NoToken { token });
-        Ok(Self { pad: id("<pad>")?, end: id("</s>")? })
-    }
-}
-
 /// config.json and generation_config.json.
 pub(crate) fn configs(
     model: &EncoderDecoder,
-    tokenizer: &Tokenizer,
+    vocabulary: Vocabulary,
 ) -> Result<[Map<String, Value>; 2], TrainError> {
-    let Special { pad, end } = Special::of(tokenizer)?;
+    let (pad, end) = (vocabulary.pad()?, vocabulary.end()?);
     let (encoder, decoder) = (model.layers.encoder(), model.layers.decoder());
     let config = json!({
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "vocab_size": tokenizer.len(),
-        "decoder_vocab_size": tokenizer.len(),
+        "vocab_size": vocabulary.len,
+        "decoder_vocab_size": vocabulary.len,
         "d_model": model.d_model,
         "encoder_layers": encoder,
         "decoder_layers": decoder,
@@ -76,12 +61,8 @@ pub(crate) fn configs(
     Ok([object(config), object(generation)])
 }
 
-/// The model that a file with these configs would be recognised as.
-pub(crate) fn model(
-    table: &EncoderDecoder,
-    tokenizer: &Tokenizer,
-    config: &Map<String, Value>,
-) -> Result<Model, TrainError> {
+/// The tensors of its file.
+pub(crate) fn tensors(table: &EncoderDecoder, vocabulary: Vocabulary) -> Result<Vec<TensorSpec>, TrainError> {
     let odd = || TrainError::Model { why: "its layout cannot be planned".into() };
     let family: &Family = FAMILIES.iter().find(|family| family.id == "marian").ok_or_else(odd)?;
     let layers = |stack| match stack {
@@ -89,9 +70,8 @@ pub(crate) fn model(
         Stack::Decoder => table.layers.decoder(),
     };
     let architecture = Architecture::new(family.stacks, family.head.clone(), layers);
-    let sizes = sizes(table, tokenizer.len());
-    let tensors = plan_tensors(family, &architecture, &family.wiring, &sizes, PREFIX).ok_or_else(odd)?;
-    recognised(tensors, config)
+    let sizes = sizes(table, vocabulary.len);
+    plan_tensors(family, &architecture, &family.wiring, &sizes, PREFIX).ok_or_else(odd)
 }
 
 fn sizes(table: &EncoderDecoder, vocabulary: usize) -> Sizes {

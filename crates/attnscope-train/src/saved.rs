@@ -53,6 +53,13 @@ impl RunFolder {
         &self.0
     }
 
+    /// The best weights of a run, or the latest where nothing was validated yet; `None` where the folder holds no run.
+    pub fn weights_in(folder: &Path) -> Option<PathBuf> {
+        let own = Self(folder.to_owned());
+        let is_run = own.recipe().is_file();
+        [own.best(), own.checkpoint()].into_iter().find(|weights| is_run && weights.is_dir())
+    }
+
     /// The recipe as it was used.
     pub fn recipe(&self) -> PathBuf {
         self.0.join("recipe.toml")

@@ -1,6 +1,5 @@
 //! What learning begins with: a model, its weights, its tokenizer, and the files that go beside the weights.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use attnscope_checkpoint::Checkpoint;
@@ -9,10 +8,10 @@ use attnscope_run::{Tokenizer, Weights, tensor_specs};
 use serde_json::{Map, Value};
 
 use crate::error::TrainError;
-use crate::first_weights::{Beginning, draw};
+use crate::first_weights::draw;
+use crate::planned::{Planned, Vocabulary};
 use crate::recipe::{DataTable, ModelTable, Recipe, TokensTable};
 use crate::tokens::tokenizer_config;
-use crate::{classifier, marian};
 
 /// A model that is about to learn.
 #[derive(Debug)]
@@ -39,23 +38,8 @@ impl Start {
             ("tokenizer.json".to_owned(), tokenizer_json.as_bytes().to_vec()),
             ("tokenizer_config.json".to_owned(), tokenizer_config(specials).into_bytes()),
         ];
-        let (model, beginning) = match (&recipe.model, &recipe.data) {
-            (ModelTable::EncoderDecoder(table), _) => {
-                let [config, generation] = marian::configs(table, &tokenizer)?;
-                files.push(("config.json".into(), document(&config)));
-                files.push(("generation_config.json".into(), document(&generation)));
-                (marian::model(table, &tokenizer, &config)?, Beginning::Transformer)
-            }
-            (ModelTable::Classifier(table), data) => {
-                let names = match data {
-                    DataTable::Classification { classes, .. } => classes.as_slice(),
-                    DataTable::Translation { .. } => &[],
-                };
-                let config = classifier::config(table, names, &tokenizer)?;
-                files.push(("config.json".into(), document(&config)));
-                (classifier::model(table, &tokenizer, &config)?, Beginning::Torch)
-            }
-        };
+        let Planned { model, configs, beginning, .. } = Planned::with(recipe, Vocabulary::of(&tokenizer))?;
+        files.extend(configs.iter().map(|(name, facts)| ((*name).to_owned(), document(facts))));
         let weights = draw(&model, beginning, recipe.seed)?;
         Ok(Self { model: Arc::new(model), weights, tokenizer, files }.dropping(recipe))
     }
@@ -75,26 +59,42 @@ impl Start {
     /// A saved model that goes on learning by a recipe.
     ///
     /// # Errors
-    /// As [`Start::saved`].
-    pub fn resumed(recipe: &Recipe, folder: &Path) -> Result<Self, TrainError> {
-        Ok(Self::saved(folder)?.dropping(recipe))
+    /// As [`Start::saved`], and when the model is not for the recipe's task.
+    pub fn resumed(recipe: &Recipe, checkpoint: &Checkpoint) -> Result<Self, TrainError> {
+        let start = Self::saved(checkpoint)?;
+        let odd = |why: String| Err(TrainError::Init { place: checkpoint.path().to_owned(), why });
+        let architecture = &start.model.architecture;
+        match (&recipe.data, architecture.classifier()) {
+            (DataTable::Classification { classes, .. }, Some(own)) if own.classes != classes.len() => {
+                odd(format!("it knows {} classes, and the recipe has {}", own.classes, classes.len()))
+            }
+            (DataTable::Classification { .. }, None) => {
+                odd(format!("the recipe is for a classifier, and it is {}", architecture.kind()))
+            }
+            (DataTable::Translation { .. }, None) if architecture.has_cross_attention() => {
+                Ok(start.dropping(recipe))
+            }
+            (DataTable::Translation { .. }, _) => {
+                odd(format!("the recipe is for an encoder-decoder, and it is {}", architecture.kind()))
+            }
+            (DataTable::Classification { .. }, Some(_)) => Ok(start.dropping(recipe)),
+        }
     }
 
     /// A model that was saved, by this program or another: learning goes on with its weights, its tokenizer and its configs.
     ///
     /// # Errors
     /// When it cannot be read, does not run, or has no tokenizer.json.
-    pub fn saved(folder: &Path) -> Result<Self, TrainError> {
-        let checkpoint = Checkpoint::open(folder)?;
+    pub fn saved(checkpoint: &Checkpoint) -> Result<Self, TrainError> {
         let configs: Vec<Config<'_>> =
             checkpoint.configs().iter().map(|c| Config { source: &c.source, facts: &c.facts }).collect();
-        let odd = |why: String| TrainError::Init { place: folder.to_owned(), why };
-        let model = match recognise(tensor_specs(&checkpoint), &configs, None) {
+        let odd = |why: String| TrainError::Init { place: checkpoint.path().to_owned(), why };
+        let model = match recognise(tensor_specs(checkpoint), &configs, None) {
             Ok(Recognised::Model(model)) => *model,
             Ok(Recognised::Other(other)) => return Err(odd(other.because)),
             Err(e) => return Err(odd(e.to_string())),
         };
-        let weights = Weights::load(&model, &checkpoint)?.widened()?;
+        let weights = Weights::load(&model, checkpoint)?.widened()?;
         let tokenizer = Tokenizer::from_companions(checkpoint.tokenizer())?
             .ok_or_else(|| odd("no tokenizer is beside its weights".into()))?;
         let mut files = Vec::new();

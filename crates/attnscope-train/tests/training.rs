@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use attnscope_checkpoint::Checkpoint;
 use attnscope_run::{Limits, Native, SplitMix};
 use attnscope_train::data::DataSet;
 use attnscope_train::recipe::{ModelTable, shipped};
@@ -117,7 +118,7 @@ fn the_toy_learns_its_pair_by_heart() {
     assert_eq!(names(&options.folder.checkpoint()), files);
     assert_eq!(names(&options.folder.best()), files);
     // What was written is a model that can be learned with again.
-    let saved = Start::saved(&options.folder.checkpoint()).unwrap();
+    let saved = Start::saved(&Checkpoint::open(&options.folder.checkpoint()).unwrap()).unwrap();
     assert_eq!(saved.model.family.id, "marian");
     let written =
         Recipe::parse("recipe.toml", &fs::read_to_string(options.folder.recipe()).unwrap()).unwrap();

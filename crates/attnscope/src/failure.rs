@@ -76,6 +76,10 @@ pub enum Argument {
     Beams(usize),
     /// The most tokens that are written.
     MaxLength(usize),
+    /// The gradients of tensors.
+    Gradients,
+    /// The class of each row.
+    Classes,
 }
 
 impl Failure {
@@ -145,6 +149,8 @@ impl fmt::Display for Argument {
             Self::Tolerance(tolerance) => write!(f, "the tolerance {tolerance}:"),
             Self::Beams(beams) => write!(f, "{beams} beams:"),
             Self::MaxLength(length) => write!(f, "at most {length} tokens:"),
+            Self::Gradients => f.write_str("gradients:"),
+            Self::Classes => f.write_str("the classes:"),
         }
     }
 }

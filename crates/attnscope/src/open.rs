@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use attnscope_checkpoint::{Checkpoint, Remedy};
+use attnscope_checkpoint::{Checkpoint, Config as Document, Remedy};
 use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, recognise};
 use attnscope_run::Tokenizer;
+use attnscope_train::recipe::shipped;
+use attnscope_train::{Planned, Recipe, RunFolder};
 use serde_json::Value;
 
 use crate::failure::{Argument, Failure};
 use crate::toy;
+use crate::train::recipe;
 
 /// The trained model that the binary carries: English to German, 1.2 M parameters.
 const DEMO: [(&str, &[u8]); 3] = [
@@ -29,15 +32,25 @@ pub struct Opened {
     pub recognised: Recognised,
     /// The source and target sentences whose words are the toy's vocabularies.
     words: Option<[Vec<String>; 2]>,
+    /// Of a recipe: rows of a batch, where it says so.
+    pub(crate) batch: Option<usize>,
 }
 
 impl Opened {
-    /// Opens a file, a folder or a built-in. `heads` is the head count given by the user.
+    /// Opens a file, a folder, a built-in, the best weights of a training run, or a recipe, which has no values yet. `heads` is the head count given by the user.
     pub fn open(name: &str, heads: Option<usize>) -> Result<Self, Failure> {
         let checkpoint = match name {
             "demo" => Checkpoint::from_memory("demo", DEMO.map(|(n, b)| (n, Cow::Borrowed(b))).to_vec())?,
             "toy" => return Self::toy(vec![toy::SOURCE.to_owned()], vec![toy::TARGET.to_owned()]),
-            _ => Checkpoint::open(Path::new(name))?,
+            name if is_recipe(name) => {
+                let recipe = recipe(name)?;
+                let opened = Self::recognise(name, planned(name, &recipe)?, heads)?;
+                return Ok(Self { batch: recipe.train.batch, ..opened });
+            }
+            _ => {
+                let path = Path::new(name);
+                Checkpoint::open(RunFolder::weights_in(path).as_deref().unwrap_or(path))?
+            }
         };
         Self::recognise(name, checkpoint, heads)
     }
@@ -87,7 +100,7 @@ impl Opened {
                     ),
                 )
             })?;
-        Ok(Self { name: name.to_owned(), checkpoint, recognised, words: None })
+        Ok(Self { name: name.to_owned(), checkpoint, recognised, words: None, batch: None })
     }
 
     /// Sets fields of the wiring, each written `norm_place=pre`, whatever the documents say.
@@ -140,4 +153,17 @@ impl Opened {
             }
         }
     }
+}
+
+/// Whether a name is that of a recipe: one that is shipped, or a file of one.
+fn is_recipe(name: &str) -> bool {
+    shipped(name).is_some() || Path::new(name).extension().is_some_and(|extension| extension == "toml")
+}
+
+/// What training by a recipe would write: tensors without values, and configs.
+fn planned(name: &str, recipe: &Recipe) -> Result<Checkpoint, Failure> {
+    let Planned { tensors, configs, .. } = Planned::of(recipe)?;
+    let tensors = tensors.into_iter().map(|tensor| (tensor.name, tensor.shape)).collect();
+    let document = |(source, facts): (&str, _)| Document { source: format!("planned {source}"), facts };
+    Ok(Checkpoint::planned(name, tensors, configs.into_iter().map(document).collect())?)
 }

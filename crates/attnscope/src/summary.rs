@@ -16,14 +16,14 @@ use crate::torch_summary::torch_summary;
 /// The sizes of an input whose costs are counted.
 ///
 /// ```
-/// let lengths = attnscope::Lengths { batch: 2, ..attnscope::Lengths::default() };
+/// let lengths = attnscope::Lengths { batch: Some(2), ..attnscope::Lengths::default() };
 /// assert_eq!(attnscope::open("demo")?.summary(&lengths)?.layers[0].path, "src");
 /// # Ok::<(), attnscope::Failure>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lengths {
-    /// Rows of the batch.
-    pub batch: usize,
+    /// Rows of the batch; where nothing is said, as a recipe has them, or 1.
+    pub batch: Option<usize>,
     /// Source positions; by default 128, or an audio model's full window.
     pub source: Option<usize>,
     /// Target positions.
@@ -32,7 +32,7 @@ pub struct Lengths {
 
 impl Default for Lengths {
     fn default() -> Self {
-        Self { batch: 1, source: None, target: 64 }
+        Self { batch: None, source: None, target: 64 }
     }
 }
 
@@ -42,13 +42,11 @@ pub(crate) fn summarise(opened: &Opened, lengths: &Lengths, mut notes: Notes) ->
     let window = || model.sizes.get(Dim::Positions(Side::Source)).filter(|_| model.graph.reads_audio());
     let fixed = || model.architecture.classifier().and_then(|classifier| classifier.length);
     let source = lengths.source.or_else(window).or_else(fixed).unwrap_or(128);
+    let batch = lengths.batch.or(opened.batch).unwrap_or(1);
     let of = |side: Side, length: usize| Some(length).filter(|_| model.architecture.reads(side));
-    let input = SummaryInput {
-        batch: lengths.batch,
-        source: of(Side::Source, source),
-        target: of(Side::Target, lengths.target),
-    };
-    let sizes = model.sizes.with_lengths(lengths.batch, source, lengths.target);
+    let input =
+        SummaryInput { batch, source: of(Side::Source, source), target: of(Side::Target, lengths.target) };
+    let sizes = model.sizes.with_lengths(batch, source, lengths.target);
     if model.architecture.stacks().any(|stack| sizes.get(Dim::Head(stack)).is_none()) {
         let why = model.obstacles.first().cloned().unwrap_or_default();
         return Err(Failure::new(format!("{}: {why}", opened.name), Remedy::HeadCount));

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::Remedy;
 use attnscope_diagnose::cell::{Arithmetic, Cells};
 use attnscope_graph::{Dim, Graph, NodeId, Op, Sizes, Stack};
-use attnscope_run::trace::{Precision, TRACE_SCHEMA, TraceWriter};
-use attnscope_run::{CheckedInput, Kept};
+use attnscope_run::trace::{GRADIENT, Precision, TRACE_SCHEMA, TraceWriter};
+use attnscope_run::{CheckedInput, Kept, have_gradients};
 
 use crate::answer::{FullyMasked, InputTokens, SavedNode, Tensor, Trace, TraceFile, TracedFile};
 use crate::attention_map::{Batch, DrawnHeads, cross_weights};
@@ -15,6 +15,7 @@ use crate::collect::{Collect, ResolvedRun, TensorUse};
 use crate::device::Device;
 use crate::explain::arithmetic_of;
 use crate::failure::{Argument, Failure};
+use crate::gradients::{CollectedGradients, GradientRun, Gradients};
 use crate::input::{Input, ResolvedInput};
 use crate::inspect::wiring;
 use crate::masks::no_row;
@@ -41,6 +42,8 @@ pub struct TraceOptions {
     pub heads: Option<DrawnHeads>,
     /// A folder to write tensors to while they are made: all, or those that are picked.
     pub save: Option<PathBuf>,
+    /// Whether the gradient of each tensor is measured, kept and written where the tensor is.
+    pub gradients: Gradients,
 }
 
 /// Whether attentions are drawn.
@@ -74,19 +77,41 @@ impl Trace {
 
     /// The kept tensor of a node.
     pub fn kept(&self, node: NodeId) -> Option<Tensor<'_>> {
-        let kept = self.kept.get(&node)?;
+        self.of_node(node, self.kept.get(&node)?)
+    }
+
+    fn of_node<'a>(&self, node: NodeId, kept: &'a attnscope_run::Tensor) -> Option<Tensor<'a>> {
         let model = self.model.opened().model().ok()?;
         let dims = model.graph.node(node).dims.iter().map(|dim| dim.symbol(&model.sizes)).collect();
         Some(Tensor { dims, shape: kept.shape(), values: kept.values() })
     }
 
-    /// A tensor by its node's path.
+    /// A tensor by its node's path, or with `grad:` before it, its gradient.
+    ///
+    /// ```
+    /// use attnscope::{Gradients, Input, TraceOptions};
+    ///
+    /// let options = TraceOptions { gradients: Gradients::OfTarget, ..TraceOptions::from("decoder.out") };
+    /// let input = Input::text("Two dogs play.").with_target("Zwei Hunde spielen.");
+    /// let trace = attnscope::open("demo")?.trace(&input, options)?;
+    /// let (output, gradient) = (trace.tensor("decoder.out")?, trace.tensor("grad:decoder.out")?);
+    /// assert_eq!(output.shape, gradient.shape);
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
     ///
     /// # Errors
     /// Where the model has no such node, or it was not kept.
     pub fn tensor(&self, path: &str) -> Result<Tensor<'_>, Failure> {
-        let node = self.node(path)?;
-        self.kept(node).ok_or_else(|| self.not_kept(path))
+        let found = match path.strip_prefix(GRADIENT) {
+            Some(of) => self.kept_gradient(self.node(of)?),
+            None => self.kept(self.node(path)?),
+        };
+        found.ok_or_else(|| self.not_kept(path))
+    }
+
+    /// The kept gradient of a node's tensor.
+    pub fn kept_gradient(&self, node: NodeId) -> Option<Tensor<'_>> {
+        self.of_node(node, self.gradients.get(&node)?)
     }
 
     /// The arithmetic of one cell of a tensor: an index a dimension. What the node reads must have been kept, too.
@@ -155,6 +180,11 @@ pub(crate) fn trace(
     if options.row >= given.batch() {
         return Err(no_row(options.row, given.batch()));
     }
+    let gradient_run = GradientRun::prepare(model, &ready, input, &given, &options.gradients)?;
+    let has_gradient = match gradient_run {
+        Some(_) => have_gradients(&recognised.graph),
+        None => vec![false; recognised.graph.nodes().len()],
+    };
     let mut collected = Collect::new(uses(&recognised.graph, &picked, &drawn, options));
     let ResolvedRun { input: checked, generated, fully_masked } = match (&options.save, model.device()) {
         (None, Device::Cpu) => {
@@ -172,22 +202,27 @@ pub(crate) fn trace(
             notes.add(notes_of_input(&ready, &given, generated));
             let checked = CheckedInput::new(recognised, given)?;
             if let Some(folder) = save {
-                let (graph, sizes) = (&recognised.graph, checked.sizes());
+                let saved = Saved { graph: &recognised.graph, picked: &picked, has_gradient: &has_gradient };
                 collected.writer =
-                    Some(writer(folder, graph, &picked, sizes, precision(device), &mut notes)?);
+                    Some(saved.writer(folder, checked.sizes(), precision(device), &mut notes)?);
             }
             let fully_masked = collected.run(&*ready.prepared, &checked)?;
             ResolvedRun { input: checked, generated, fully_masked }
         }
     };
     let (given, sizes) = (checked.input(), checked.sizes());
-    let writer = collected.writer.take();
+    let mut of_gradients = uses(&recognised.graph, &picked, &[], options);
+    of_gradients.retain(|id, _| has_gradient[id.index()]);
+    let mut gradients = CollectedGradients::new(of_gradients, collected.writer.take());
+    let loss = gradient_run.map(|run| run.run(&checked, &mut gradients)).transpose()?;
+    let writer = gradients.writer.take();
     let run = FinishedRun {
         ready: &ready,
         input: given,
         sizes,
         picked: &picked,
         collected: &collected,
+        gradients: &gradients.stats,
         row: options.row,
     };
     let path = |id: NodeId| recognised.graph.node(id).path.to_string();
@@ -211,12 +246,14 @@ pub(crate) fn trace(
         model: model.clone(),
         input: checked.clone(),
         kept: BTreeMap::new(),
+        gradients: BTreeMap::new(),
+        loss,
     };
     if let (Some(folder), Some(writer)) = (&options.save, writer) {
         finish(writer, &file(&ready, &answer, &run)?)?;
         notes.add([Note::Saved(folder.clone())]);
     }
-    Ok(Trace { kept: collected.kept, notes: notes.all, ..answer })
+    Ok(Trace { kept: collected.kept, gradients: gradients.kept, notes: notes.all, ..answer })
 }
 
 pub(crate) fn precision(device: Device) -> Precision {
@@ -263,25 +300,36 @@ fn uses(
     uses
 }
 
-/// Begins to write a trace, and says how large it will be.
-fn writer(
-    folder: &Path,
-    graph: &Graph,
-    picked: &Picked,
-    sizes: &Sizes,
-    precision: Precision,
-    notes: &mut Notes,
-) -> Result<TraceWriter, Failure> {
-    let nodes = match picked.is_whole_walk() {
-        true => graph.iter().map(|(id, _)| id).collect(),
-        false => picked.nodes(),
-    };
-    let shape = |&id: &NodeId| Some((id, sizes.shape(&graph.node(id).dims)?));
-    let planned: Vec<(NodeId, Vec<usize>)> = nodes.iter().filter_map(shape).collect();
-    let writer = TraceWriter::create(folder, graph, &planned, precision)?;
-    let (tensors, bytes) = (planned.len(), writer.bytes());
-    notes.add([Note::Saving { tensors, bytes, folder: folder.to_owned() }]);
-    Ok(writer)
+/// What is written to disk.
+struct Saved<'a> {
+    graph: &'a Graph,
+    picked: &'a Picked,
+    /// Of each node, whether its gradient is written, too.
+    has_gradient: &'a [bool],
+}
+
+impl Saved<'_> {
+    /// Begins to write a trace, and says how large it will be.
+    fn writer(
+        &self,
+        folder: &Path,
+        sizes: &Sizes,
+        precision: Precision,
+        notes: &mut Notes,
+    ) -> Result<TraceWriter, Failure> {
+        let nodes = match self.picked.is_whole_walk() {
+            true => self.graph.iter().map(|(id, _)| id).collect(),
+            false => self.picked.nodes(),
+        };
+        let shape = |&id: &NodeId| Some((id, sizes.shape(&self.graph.node(id).dims)?));
+        let planned: Vec<(NodeId, Vec<usize>)> = nodes.iter().filter_map(shape).collect();
+        let with_gradient = planned.iter().map(|(id, _)| *id).filter(|id| self.has_gradient[id.index()]);
+        let gradients: Vec<NodeId> = with_gradient.collect();
+        let writer = TraceWriter::create(folder, self.graph, &planned, &gradients, precision)?;
+        let (tensors, bytes) = (planned.len() + gradients.len(), writer.bytes());
+        notes.add([Note::Saving { tensors, bytes, folder: folder.to_owned() }]);
+        Ok(writer)
+    }
 }
 
 fn finish(writer: TraceWriter, file: &TraceFile) -> Result<(), Failure> {
@@ -311,6 +359,7 @@ fn file(ready: &Ready<'_>, answer: &Trace, run: &FinishedRun<'_>) -> Result<Trac
             shape: node.shape,
             snapshots: node.snapshots,
             saved: is_picked(id) && run.collected.stats.contains_key(&id),
+            gradient_saved: is_picked(id) && run.gradients.contains_key(&id),
         }
     };
     Ok(TraceFile {
@@ -324,6 +373,7 @@ fn file(ready: &Ready<'_>, answer: &Trace, run: &FinishedRun<'_>) -> Result<Trac
         tokens: answer.tokens.clone(),
         nodes: ready.model.graph.iter().map(node).collect(),
         fully_masked: answer.fully_masked.clone(),
+        loss: answer.loss,
     })
 }
 

@@ -1,5 +1,7 @@
 //! What an answer shows of the nodes and snapshots of a run.
 
+use std::collections::BTreeMap;
+
 use attnscope_checkpoint::Stats;
 use attnscope_graph::{
     Cut, Dim, Node, NodeId, NodePath, Op, Sizes, Snapshot, View, computed_before, order_note,
@@ -20,6 +22,8 @@ pub(crate) struct FinishedRun<'a> {
     pub(crate) sizes: &'a Sizes,
     pub(crate) picked: &'a Picked,
     pub(crate) collected: &'a Collect,
+    /// The gradients that were measured.
+    pub(crate) gradients: &'a BTreeMap<NodeId, Stats>,
     /// The row of the batch that is cut out where not all are shown.
     pub(crate) row: usize,
 }
@@ -46,6 +50,7 @@ impl FinishedRun<'_> {
             shape: self.sizes.shape(&node.dims),
             snapshots: snapshot_numbers(graph, id),
             stats: self.collected.stats.get(&id).copied(),
+            gradient: self.gradients.get(&id).copied(),
             is_mask: is_mask(node),
             is_ids: matches!(node.op, Op::Ids(_)),
         }

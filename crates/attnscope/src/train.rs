@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use attnscope_checkpoint::Remedy;
+use attnscope_checkpoint::{Checkpoint, Remedy};
 use attnscope_run::Limits;
 use attnscope_train::data::DataSet;
 use attnscope_train::recipe::{ModelTable, SHIPPED, shipped};
@@ -20,6 +20,7 @@ use crate::answer::{
 };
 use crate::device::Device;
 use crate::failure::Failure;
+use crate::open::Opened;
 
 /// What a run is given besides its recipe.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +31,8 @@ pub struct TrainOptions {
     pub skip_bad: bool,
     /// Goes on where the folder's run stopped.
     pub resume: bool,
-    /// A model to begin with, in place of weights by chance.
-    pub init: Option<PathBuf>,
+    /// A model to begin with, as [`crate::open`] names it, in place of weights by chance.
+    pub init: Option<String>,
     /// Another seed than the recipe's.
     pub seed: Option<u64>,
     /// So many steps, in place of the recipe's steps or epochs.
@@ -77,8 +78,11 @@ pub fn train(
     if options.resume {
         check_recipe(&folder, &recipe)?;
     }
-    let init = if options.resume { Some(folder.checkpoint()) } else { options.init.clone() };
-    let setup = setup(&recipe, options, init.as_deref())?;
+    let init = match options.resume {
+        true => Some(Checkpoint::open(&folder.checkpoint())?),
+        false => first_model(options)?,
+    };
+    let setup = setup(&recipe, options, init.as_ref())?;
     let (parameters, _) = setup.start.model.parameters();
     let data = learned_from(&setup.data, &setup.start);
     let run = RunOptions { folder: folder.clone(), resume: options.resume, stop: options.stop.clone() };
@@ -106,7 +110,7 @@ pub fn train(
 /// As [`train`].
 pub fn plan_training(name: &str, recipe: Recipe, options: &TrainOptions) -> Result<TrainingPlan, Failure> {
     let recipe = edited(recipe, options);
-    let setup = setup(&recipe, options, options.init.as_deref())?;
+    let setup = setup(&recipe, options, first_model(options)?.as_ref())?;
     let data = learned_from(&setup.data, &setup.start);
     let plan = dry_run(&*options.device.executor(), &Limits::default(), setup)?;
     Ok(TrainingPlan {
@@ -189,9 +193,7 @@ fn trained(folder: &Path) -> Result<(Recipe, PathBuf), Failure> {
     let text = fs::read_to_string(&file)
         .map_err(|e| Failure::new(format!("{}: {e}", file.display()), Remedy::RunFolder))?;
     let recipe = Recipe::parse(&file.display().to_string(), &text).map_err(TrainError::from)?;
-    let found =
-        ["best", "checkpoint"].map(|name| folder.join(name)).into_iter().find(|weights| weights.is_dir());
-    let weights = found.ok_or_else(|| {
+    let weights = RunFolder::weights_in(folder).ok_or_else(|| {
         let error = "expected best or checkpoint, found neither: nothing was saved yet";
         Failure::new(error, Remedy::RunFolder).of(&folder.display().to_string())
     })?;
@@ -222,11 +224,16 @@ fn check_recipe(folder: &RunFolder, recipe: &Recipe) -> Result<(), Failure> {
     Err(odd("it was begun with another recipe than the one that is given".into()).into())
 }
 
-fn setup(recipe: &Recipe, options: &TrainOptions, init: Option<&Path>) -> Result<Setup, Failure> {
+/// The model that learning is to begin with.
+fn first_model(options: &TrainOptions) -> Result<Option<Checkpoint>, Failure> {
+    options.init.as_deref().map(|name| Ok(Opened::open(name, None)?.checkpoint)).transpose()
+}
+
+fn setup(recipe: &Recipe, options: &TrainOptions, init: Option<&Checkpoint>) -> Result<Setup, Failure> {
     let data = DataSet::open(&recipe.data, options.data.as_deref()).map_err(TrainError::from)?;
     let data = data.skipping_bad(options.skip_bad);
     let start = match init {
-        Some(folder) => Start::resumed(recipe, folder)?,
+        Some(checkpoint) => Start::resumed(recipe, checkpoint)?,
         None => Start::untrained(recipe, &learn_tokenizer(recipe, &data)?)?,
     };
     let longest = match &recipe.model {

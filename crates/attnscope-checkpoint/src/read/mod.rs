@@ -30,6 +30,8 @@ pub(crate) fn read(source: &Source) -> Result<(Format, Listing), ErrorKind> {
         Format::Apr => apr::read(source),
         Format::WhisperGgml => ggml::read(source),
         Format::Npz => npz::read(source),
+        // No file is one.
+        Format::Recipe => Ok(Listing::default()),
     }?;
     Ok((format, listing))
 }

@@ -85,7 +85,8 @@ enum Command {
 /// The model that a command works on.
 #[derive(Debug, Clone, Args)]
 struct ModelArgs {
-    /// A checkpoint file, a Hugging Face-style folder, or a built-in: `demo` (a trained model) or `toy` (random weights)
+    /// A checkpoint file, a Hugging Face-style folder, the folder of a training run, or a built-in: `demo` (a trained model) or
+    /// `toy` (random weights); where no values are needed also a recipe (.toml, or the name of a shipped one)
     #[arg(default_value = "demo")]
     model: String,
     /// The number of attention heads, where the file does not give it (or is wrong)

@@ -32,6 +32,8 @@ fn argument_words(argument: &Argument) -> String {
         Argument::Tolerance(tolerance) => format!("--tolerance {tolerance}:"),
         Argument::Beams(beams) => format!("--beams {beams}:"),
         Argument::MaxLength(length) => format!("--max-length {length}:"),
+        Argument::Gradients => "--gradients:".into(),
+        Argument::Classes => "--class:".into(),
     }
 }
 
@@ -59,6 +61,9 @@ pub(super) fn words(remedy: &Remedy) -> String {
         Remedy::CausesByDoctor(model) => {
             format!("the reasons are in the report; `attnscope doctor {model}` looks for causes")
         }
+        Remedy::TrainFirst(recipe) => {
+            format!("train it with `attnscope train {recipe} --data PATH --out DIR`, then give DIR/best")
+        }
         Remedy::Topic(topic) => format!("say which: attnscope explain {topic}"),
         Remedy::NearTopics(near) => {
             format!("the nearest are {}; `attnscope explain` lists what can be asked", near.join(", "))
@@ -78,6 +83,7 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
         | Remedy::TracedModel(_)
         | Remedy::AcceptLosses(_)
         | Remedy::CausesByDoctor(_)
+        | Remedy::TrainFirst(_)
         | Remedy::Topic(_)
         | Remedy::NearTopics(_) => "",
         Remedy::AllowMemory => "allow more with --memory",
@@ -110,6 +116,11 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
         Remedy::TokenizerOrStart => {
             "put tokenizer.json beside the weights, or give the decoder's first tokens with --tgt-ids"
         }
+        Remedy::OtherDevice => "leave --reference and --device out: gradients are computed on the CPU",
+        Remedy::GradientTarget => {
+            "give the target with --tgt TEXT, --tgt-file FILE, --tgt-ids or --pairs FILE"
+        }
+        Remedy::GradientClass => "give the class of each row with --class, by its name or its number from 0",
         Remedy::WordsOfBothSides => "give at least one word per side with --src and --tgt",
         Remedy::AudioOnly => "give --audio FILE or --features FILE",
         Remedy::Recording => "give a recording with --audio FILE, or features with --features FILE",

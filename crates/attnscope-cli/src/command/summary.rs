@@ -10,9 +10,9 @@ use super::{ModelArgs, Output, OutputArgs, TextOrJson};
 pub(super) struct Summary {
     #[command(flatten)]
     model: ModelArgs,
-    /// Sentences in the batch
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    batch: u32,
+    /// Sentences in the batch [default: as a recipe has them, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: Option<u32>,
     /// Source positions [default: 128, or the audio model's full window]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     src_len: Option<u32>,
@@ -29,7 +29,7 @@ pub(super) struct Summary {
 impl Summary {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let lengths = Lengths {
-            batch: self.batch as usize,
+            batch: self.batch.map(|n| n as usize),
             source: self.src_len.map(|n| n as usize),
             target: self.tgt_len as usize,
         };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attnscope::{Argument, Device, DrawnHeads, Failure, Maps, Pick, TraceOptions};
+use attnscope::{Argument, Device, DrawnHeads, Failure, Gradients, Maps, Pick, TraceOptions};
 use attnscope_graph::SNAPSHOTS;
 use attnscope_render::trace;
 use clap::{Args, ValueEnum};
@@ -40,6 +40,13 @@ pub(super) struct Trace {
     /// Write the tensors to a folder during the run: all, or those that --layer or --snapshots select
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    /// Also the gradient of the mean NLL of the target by every tensor, under `grad:` and the tensor's path; of a decoder alone,
+    /// of each next token
+    #[arg(long)]
+    gradients: bool,
+    /// With --gradients of a classifier: the class of each row, by its name or its number from 0
+    #[arg(long, value_name = "CLASS", value_delimiter = ',', requires = "gradients")]
+    class: Vec<String>,
     /// Short for --device reference
     #[arg(long, conflicts_with = "device")]
     reference: bool,
@@ -122,6 +129,11 @@ impl Trace {
             },
             heads: self.head,
             save: self.save.clone(),
+            gradients: match (self.gradients, self.class.is_empty()) {
+                (false, _) => Gradients::None,
+                (true, true) => Gradients::OfTarget,
+                (true, false) => Gradients::OfClasses(self.class.clone()),
+            },
         })
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Train {
     resume: bool,
     /// Begin with the weights and the tokenizer of a model that attnscope opens
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "resume")]
-    init: Option<PathBuf>,
+    init: Option<String>,
     /// Pass over bad rows, and count them
     #[arg(long)]
     skip_bad: bool,

@@ -60,6 +60,11 @@ fn end_words(end: RunEnd) -> &'static str {
     }
 }
 
+/// `1 example`, `22,500 examples`.
+fn some(n: usize, word: &str) -> String {
+    format!("{} {word}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
+}
+
 fn examples(data: &LearnedFrom) -> String {
     let held_out = match data.held_out {
         HeldOutFrom::OwnSplit => "a split of their own",
@@ -67,13 +72,13 @@ fn examples(data: &LearnedFrom) -> String {
         HeldOutFrom::Same => "the training examples themselves, which are too few to hold any out",
     };
     let mut line = format!(
-        "{} examples to learn from, {} for validation ({held_out}), {} tokens known",
-        thousands(data.train as u64),
+        "{} to learn from, {} for validation ({held_out}), {} tokens known",
+        some(data.train, "example"),
         thousands(data.validation as u64),
         thousands(data.vocabulary as u64)
     );
     if data.too_long > 0 {
-        line += &format!("; {} pairs left out for their length", thousands(data.too_long as u64));
+        line += &format!("; {} left out for their length", some(data.too_long, "pair"));
     }
     line + &bad_rows(data.bad_rows, data.first_bad_row.as_deref())
 }
@@ -81,7 +86,7 @@ fn examples(data: &LearnedFrom) -> String {
 fn bad_rows(count: usize, first: Option<&str>) -> String {
     match (count, first) {
         (0, _) | (_, None) => String::new(),
-        (n, Some(first)) => format!("; {} bad rows passed over, the first: {first}", thousands(n as u64)),
+        (n, Some(first)) => format!("; {} passed over, the first: {first}", some(n, "bad row")),
     }
 }
 
@@ -203,9 +208,9 @@ pub fn plan_text(plan: &TrainingPlan, options: Options) -> String {
 /// What a trained model is worth.
 pub fn evaluation_text(evaluation: &Evaluation, options: Options) -> String {
     let mut lines = vec![format!(
-        "{} · {} examples{}",
+        "{} · {}{}",
         evaluation.model,
-        thousands(evaluation.examples as u64),
+        some(evaluation.examples, "example"),
         bad_rows(evaluation.bad_rows, evaluation.first_bad_row.as_deref())
     )];
     lines.push(format!(

@@ -102,6 +102,18 @@ impl Shift {
         };
         first.into_iter().chain(all_but_last.iter().copied()).collect()
     }
+
+    /// What each position of the input that [`Shift::apply`] makes should give: the token that comes next. A prompt is given, and
+    /// only what follows it is predicted.
+    pub fn labels(&self, sentence: &[u32]) -> Vec<Option<u32>> {
+        match self {
+            Self::AsIs => (1..=sentence.len()).map(|next| sentence.get(next).copied()).collect(),
+            Self::Start(_) | Self::Prompt(_) | Self::WrapLast { .. } => {
+                let before = self.apply(sentence).len().saturating_sub(sentence.len());
+                std::iter::repeat_n(None, before).chain(sentence.iter().copied().map(Some)).collect()
+            }
+        }
+    }
 }
 
 /// The id of padding, as configs say.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Graph, Model, NodeId, WeightId};
+use attnscope_graph::{Graph, Model, NodeId, Op, WeightId};
 
 use crate::checked::CheckedInput;
 use crate::error::RunError;
@@ -188,4 +188,23 @@ impl LearningSink for Nothing {
 pub(crate) fn output(graph: &Graph) -> Result<NodeId, RunError> {
     let last = graph.iter().last().map(|(id, _)| id);
     last.ok_or_else(|| RunError::Obstacle("the graph has no node".into()))
+}
+
+/// For each node, whether the loss has a gradient by its tensor: the output depends on it, and it is neither ids nor a mask.
+pub fn have_gradients(graph: &Graph) -> Vec<bool> {
+    let mut have = vec![false; graph.nodes().len()];
+    if let Some(last) = have.last_mut() {
+        *last = true;
+    }
+    for (i, node) in graph.nodes().iter().enumerate().rev() {
+        if have[i] {
+            node.inputs.iter().for_each(|input| have[input.index()] = !is_constant(&graph.node(*input).op));
+        }
+    }
+    have
+}
+
+/// Whether an operation's tensor is given by the input, and no number that could be a little larger.
+pub(crate) fn is_constant(op: &Op) -> bool {
+    matches!(op, Op::Ids(_) | Op::TypeIds(_) | Op::Mask(_))
 }

@@ -13,6 +13,14 @@ pub use write::{Precision, TraceWriter};
 /// The number of the layout of `trace.json`.
 pub const TRACE_SCHEMA: u32 = 1;
 
+/// What stands before a tensor's name in that of its gradient.
+pub const GRADIENT: &str = "grad:";
+
+/// The name of a tensor's gradient.
+pub fn gradient_name(path: &str) -> String {
+    format!("{GRADIENT}{path}")
+}
+
 /// The files of a trace.
 pub(crate) const TENSORS: &str = "trace.safetensors";
 pub(crate) const ABOUT: &str = "trace.json";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::{Checkpoint, Error, check_json_values, open_input};
 use serde_json::Value;
 
-use super::{ABOUT, TENSORS, TRACE_SCHEMA, TraceError};
+use super::{ABOUT, TENSORS, TRACE_SCHEMA, TraceError, gradient_name};
 use crate::tensor::Kept;
 
 /// A trace on disk: its tensors are read one at a time.
@@ -38,6 +38,9 @@ pub struct TraceNode {
     pub snapshots: Vec<usize>,
     /// Whether its tensor is in the trace.
     pub saved: bool,
+    /// Whether its tensor's gradient is, too.
+    #[serde(default)]
+    pub gradient_saved: bool,
 }
 
 /// More than the description of any model's graph.
@@ -91,17 +94,17 @@ impl Trace {
 
     /// Every saved node has its tensor, in its shape.
     fn check(&self, invalid: &dyn Fn(&str, &'static str, String) -> TraceError) -> Result<(), TraceError> {
-        for node in self.nodes.iter().filter(|n| n.saved) {
-            match self.tensors.tensor(&node.path) {
-                Some(tensor) if tensor.shape == node.shape => {}
-                Some(tensor) => {
-                    return Err(invalid(
-                        &node.path,
-                        "the shape of its tensor",
-                        format!("{:?}", tensor.shape),
-                    ));
-                }
-                None => return Err(invalid(&node.path, "a tensor of that name", "none".into())),
+        let check = |name: &str, shape: &[usize]| match self.tensors.tensor(name) {
+            Some(tensor) if tensor.shape == shape => Ok(()),
+            Some(tensor) => Err(invalid(name, "the shape of its tensor", format!("{:?}", tensor.shape))),
+            None => Err(invalid(name, "a tensor of that name", "none".into())),
+        };
+        for node in &self.nodes {
+            if node.saved {
+                check(&node.path, &node.shape)?;
+            }
+            if node.gradient_saved {
+                check(&gradient_name(&node.path), &node.shape)?;
             }
         }
         Ok(())

@@ -10,8 +10,9 @@ use attnscope_checkpoint::{Purpose, Unfinished};
 use attnscope_graph::{Graph, NodeId, Op};
 use serde_json::{Map, Value, json};
 
-use super::{ABOUT, TENSORS, TraceError};
+use super::{ABOUT, TENSORS, TraceError, gradient_name};
 use crate::error::RunError;
+use crate::learn::LearningSink;
 use crate::sink::Sink;
 use crate::tensor::{Tensor, Values};
 
@@ -43,6 +44,7 @@ pub struct TraceWriter {
     folder: Unfinished,
     file: File,
     places: HashMap<NodeId, Place>,
+    gradients: HashMap<NodeId, Place>,
     bytes: u64,
 }
 
@@ -82,7 +84,7 @@ impl Store {
 }
 
 impl TraceWriter {
-    /// Begins a trace of these nodes, whose shapes are known before the run.
+    /// Begins a trace of these nodes, whose shapes are known before the run, and of the gradients of some of them.
     ///
     /// # Errors
     /// When there is something under that name, or its folder cannot be made.
@@ -90,6 +92,7 @@ impl TraceWriter {
         target: &Path,
         graph: &Graph,
         nodes: &[(NodeId, Vec<usize>)],
+        gradients: &[NodeId],
         precision: Precision,
     ) -> Result<Self, TraceError> {
         refuse_existing(target)?;
@@ -98,8 +101,15 @@ impl TraceWriter {
         // Errors use the requested name: the temporary name means nothing to the user.
         let path = target.join(TENSORS);
         let file = folder.file_inside(TENSORS).map_err(TraceError::io(&path))?;
-        let mut writer = Self { target: target.to_owned(), folder, file, places: HashMap::new(), bytes: 0 };
-        let header = writer.plan(graph, nodes, precision);
+        let mut writer = Self {
+            target: target.to_owned(),
+            folder,
+            file,
+            places: HashMap::new(),
+            gradients: HashMap::new(),
+            bytes: 0,
+        };
+        let header = writer.plan(graph, nodes, gradients, precision);
         writer.write_header(header).map_err(TraceError::io(&path))?;
         Ok(writer)
     }
@@ -114,9 +124,19 @@ impl TraceWriter {
         &mut self,
         graph: &Graph,
         nodes: &[(NodeId, Vec<usize>)],
+        gradients: &[NodeId],
         precision: Precision,
     ) -> Map<String, Value> {
         let mut header = Map::new();
+        let mut place = |name: String, shape: &[usize], store: Store| {
+            let elements = shape.iter().product();
+            let end = self.bytes + (elements * store.width()) as u64;
+            let entry = json!({ "dtype": store.name(), "shape": shape, "data_offsets": [self.bytes, end] });
+            header.insert(name, entry);
+            let place = Place { at: self.bytes, elements, store, written: false };
+            self.bytes = end;
+            place
+        };
         for (id, shape) in nodes {
             let node = graph.node(*id);
             let store = match (&node.op, precision) {
@@ -124,12 +144,11 @@ impl TraceWriter {
                 (_, Precision::F32) => Store::F32,
                 (_, Precision::F64) => Store::F64,
             };
-            let elements = shape.iter().product();
-            let end = self.bytes + (elements * store.width()) as u64;
-            let entry = json!({ "dtype": store.name(), "shape": shape, "data_offsets": [self.bytes, end] });
-            header.insert(node.path.as_str().to_owned(), entry);
-            self.places.insert(*id, Place { at: self.bytes, elements, store, written: false });
-            self.bytes = end;
+            self.places.insert(*id, place(node.path.as_str().to_owned(), shape, store));
+        }
+        for (id, shape) in nodes.iter().filter(|(id, _)| gradients.contains(id)) {
+            let name = gradient_name(graph.node(*id).path.as_str());
+            self.gradients.insert(*id, place(name, shape, Store::F32));
         }
         header
     }
@@ -141,11 +160,17 @@ impl TraceWriter {
         self.file.write_all(&(text.len() as u64).to_le_bytes())?;
         self.file.write_all(&text)?;
         let start = 8 + text.len() as u64;
-        self.places.values_mut().for_each(|place| place.at += start);
+        let places = self.places.values_mut().chain(self.gradients.values_mut());
+        places.for_each(|place| place.at += start);
         self.file.set_len(start + self.bytes)
     }
 
-    fn write(&mut self, place: Place, values: Values<'_>) -> std::io::Result<()> {
+    fn write(&mut self, place: Place, values: Values<'_>) -> Result<(), RunError> {
+        let path = self.target.join(TENSORS);
+        Ok(self.write_values(place, values).map_err(TraceError::io(&path))?)
+    }
+
+    fn write_values(&mut self, place: Place, values: Values<'_>) -> std::io::Result<()> {
         self.file.seek(SeekFrom::Start(place.at))?;
         let mut out = BufWriter::with_capacity(1 << 20, &self.file);
         match (values, place.store) {
@@ -163,7 +188,7 @@ impl TraceWriter {
     /// # Errors
     /// When a file cannot be written, or something has taken the name in the meantime.
     pub fn finish(self, about: &Value) -> Result<(), TraceError> {
-        if !self.places.values().all(|place| place.written) {
+        if !self.places.values().chain(self.gradients.values()).all(|place| place.written) {
             return Err(TraceError::Incomplete { path: self.target });
         }
         let tensors = self.target.join(TENSORS);
@@ -190,15 +215,35 @@ impl Sink for TraceWriter {
     }
 
     fn put(&mut self, node: NodeId, tensor: &Tensor) -> Result<(), RunError> {
-        let Some(place) = self.places.get_mut(&node) else { return Ok(()) };
-        if place.elements != tensor.len() {
+        match self.places.get_mut(&node).map(|place| place.fill(tensor)).transpose()? {
+            Some(place) => self.write(place, tensor.values()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LearningSink for TraceWriter {
+    fn wants_gradient(&self, node: NodeId) -> bool {
+        self.gradients.contains_key(&node)
+    }
+
+    fn put_gradient(&mut self, node: NodeId, gradient: &Tensor) -> Result<(), RunError> {
+        match self.gradients.get_mut(&node).map(|place| place.fill(gradient)).transpose()? {
+            Some(place) => self.write(place, gradient.values()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Place {
+    /// The place of a tensor that is about to be written.
+    fn fill(&mut self, tensor: &Tensor) -> Result<Self, RunError> {
+        if self.elements != tensor.len() {
             let place = format!("a tensor of {:?}", tensor.shape());
             return Err(RunError::Defect { place, what: "it came in another shape than planned" });
         }
-        place.written = true;
-        let place = *place;
-        let path = self.target.join(TENSORS);
-        Ok(self.write(place, tensor.values()).map_err(TraceError::io(&path))?)
+        self.written = true;
+        Ok(*self)
     }
 }
 

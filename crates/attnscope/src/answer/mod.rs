@@ -39,7 +39,7 @@ pub use masks::{MaskProof, ShownMistake};
 pub use page::{Explanation, Page, Part};
 pub use summary::{Layer, Summary, SummaryInput, TorchSummary, Totals};
 pub use tokens::{FeatureShape, InputTokens, ReadRecording};
-pub use trace::{FullyMasked, SnapshotValues, Tensor, Trace, TracedNode, TracedSnapshot, Walk};
+pub use trace::{FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot, Walk};
 pub use trace_check::{CheckedCell, CheckedTensor, TraceCheck, UncheckedReason, UncheckedTensor};
 pub use trace_file::{SavedNode, TraceFile, TracedFile};
 pub use training::{

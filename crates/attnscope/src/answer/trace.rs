@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use attnscope_checkpoint::Stats;
 use attnscope_diagnose::HeadMeasures;
 use attnscope_graph::NodeId;
-use attnscope_run::trace::Precision;
+use attnscope_run::trace::{Precision, gradient_name};
 use attnscope_run::{Tensor as RunTensor, Values};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -63,6 +63,20 @@ pub struct Trace {
     pub(crate) input: attnscope_run::CheckedInput,
     /// Kept once, here, in the run's own memory: everything else refers to it by node.
     pub(crate) kept: BTreeMap<NodeId, RunTensor>,
+    /// The gradients of tensors, likewise.
+    pub(crate) gradients: BTreeMap<NodeId, RunTensor>,
+    /// What gradients are the slope of, where they were asked for.
+    pub loss: Option<TargetLoss>,
+}
+
+/// What gradients are the slope of.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct TargetLoss {
+    /// The mean NLL of the targets, in nats; `null` where it is not finite.
+    #[schemars(with = "Option<f64>")]
+    pub nll: f64,
+    /// How many targets: tokens of all rows, or a classifier's rows.
+    pub targets: usize,
 }
 
 /// A node of a run.
@@ -86,6 +100,8 @@ pub struct TracedNode {
     pub snapshots: Vec<usize>,
     /// Statistics of its values, where it was measured.
     pub stats: Option<Stats>,
+    /// Statistics of its gradient's values, where that was measured.
+    pub gradient: Option<Stats>,
     /// Whether its infinite values are a mask's.
     pub is_mask: bool,
     /// Whether its values are token ids.
@@ -181,6 +197,9 @@ struct Document<'a> {
     wiring: &'a Map<String, Value>,
     /// What it read.
     tokens: &'a InputTokens,
+    /// With `--gradients`: what they are the slope of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<TargetLoss>,
     /// Every node, or those that `--layer` picks.
     nodes: Vec<NodeDocument<'a>>,
     /// The stops of the walk; not with `--layer`.
@@ -218,6 +237,23 @@ struct NodeDocument<'a> {
     stats: Option<StatsDocument>,
     /// With `--payload`: its values, row-major. −∞ (a masked cell of a mask), ∞ and NaN are all `null`; `stats` counts them
     /// apart, and a saved trace holds them as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Option<f64>>>")]
+    values: Option<Numbers<'a>>,
+    /// With `--gradients`: the gradient of the loss by its tensor, of the same shape. Ids and masks have none, nor has a tensor
+    /// that the output does not depend on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gradient: Option<GradientDocument<'a>>,
+}
+
+/// The gradient of the loss by a tensor.
+#[derive(Serialize, JsonSchema)]
+struct GradientDocument<'a> {
+    /// `grad:` and the tensor's path.
+    name: String,
+    /// Statistics of its values.
+    stats: StatsDocument,
+    /// With `--payload`: its values, row-major.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Option<f64>>>")]
     values: Option<Numbers<'a>>,
@@ -320,6 +356,7 @@ impl<'a> Document<'a> {
             family: trace.family,
             wiring: &trace.wiring,
             tokens: &trace.tokens,
+            loss: trace.loss,
             nodes: trace.nodes.iter().map(|node| NodeDocument::of(trace, node)).collect(),
             snapshots: trace.walk.as_ref().map(stops),
             fully_masked: &trace.fully_masked,
@@ -332,7 +369,14 @@ impl<'a> Document<'a> {
 
 impl<'a> NodeDocument<'a> {
     fn of(trace: &'a Trace, node: &'a TracedNode) -> Self {
-        let kept = trace.kept.get(&node.id).filter(|_| trace.with_values);
+        let numbers = |kept: Option<&'a RunTensor>| {
+            kept.filter(|_| trace.with_values).map(|kept| Numbers(kept.values()))
+        };
+        let gradient = |stats: &Stats| GradientDocument {
+            name: gradient_name(&node.path),
+            stats: StatsDocument::of(stats),
+            values: numbers(trace.gradients.get(&node.id)),
+        };
         Self {
             path: &node.path,
             op: node.op,
@@ -341,7 +385,8 @@ impl<'a> NodeDocument<'a> {
             shape: node.shape.as_deref(),
             snapshots: &node.snapshots,
             stats: node.stats.as_ref().map(StatsDocument::of),
-            values: kept.map(|kept| Numbers(kept.values())),
+            values: numbers(trace.kept.get(&node.id)),
+            gradient: node.gradient.as_ref().map(gradient),
         }
     }
 }

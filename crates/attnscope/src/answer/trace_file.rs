@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Answer;
 use super::tokens::InputTokens;
-use super::trace::FullyMasked;
+use super::trace::{FullyMasked, TargetLoss};
 
 /// What a saved trace describes.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -33,6 +33,9 @@ pub struct TraceFile {
     /// Attentions with fully masked queries; their weights are 0.
     #[serde(rename = "blind")]
     pub fully_masked: Vec<FullyMasked>,
+    /// What gradients are the slope of, where they were saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<TargetLoss>,
 }
 
 /// A file of the model that was traced.
@@ -66,6 +69,9 @@ pub struct SavedNode {
     pub snapshots: Vec<usize>,
     /// Whether its tensor was saved.
     pub saved: bool,
+    /// Whether its tensor's gradient was saved, under `grad:` and the path; absent where it was not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gradient_saved: bool,
 }
 
 impl Answer for TraceFile {

@@ -21,7 +21,7 @@ use super::plan::Plan;
 use super::product::Machine;
 use super::window::Window;
 use crate::error::RunError;
-use crate::learn::LearningSink;
+use crate::learn::{LearningSink, is_constant};
 use crate::limits::Cancel;
 use crate::pool::{Buffer, Shared};
 use crate::tensor::Tensor;
@@ -101,10 +101,9 @@ pub(super) fn attention_weights(graph: &Graph) -> impl Iterator<Item = NodeId> {
 pub(super) fn wanted(graph: &Graph, sink: &dyn LearningSink) -> Vec<bool> {
     let mut wanted = vec![false; graph.nodes().len()];
     for (id, node) in graph.iter() {
-        let is_constant = matches!(node.op, Op::Ids(_) | Op::TypeIds(_) | Op::Mask(_));
         let of_input = node.inputs.iter().any(|input| wanted[input.index()]);
         wanted[id.index()] =
-            !is_constant && (!node.weights.is_empty() || of_input || sink.wants_gradient(id));
+            !is_constant(&node.op) && (!node.weights.is_empty() || of_input || sink.wants_gradient(id));
     }
     wanted
 }
