@@ -15,7 +15,7 @@ pub(crate) struct TensorRow {
     pub(crate) number: Option<usize>,
     /// The node's path, or the weight's.
     pub(crate) path: String,
-    /// What it is.
+    /// What it is; empty in a table without such words.
     pub(crate) what: String,
     /// Its shape in letters.
     pub(crate) dims: Vec<String>,
@@ -37,8 +37,11 @@ pub(crate) fn tensor_table(rows: &[TensorRow], options: Options) -> String {
 }
 
 fn one_line_each(rows: &[TensorRow], glyphs: Glyphs) -> Table {
-    let mut columns =
-        vec![Column::left("node"), Column::left("what"), Column::left("dims"), Column::left("shape")];
+    let mut columns = vec![Column::left("node"), Column::left("dims"), Column::left("shape")];
+    let described = rows.iter().any(|row| !row.what.is_empty());
+    if described {
+        columns.insert(1, Column::left("what"));
+    }
     columns.extend(MEASURES.map(Column::right));
     let numbered = rows.iter().any(|row| row.number.is_some());
     if numbered {
@@ -46,7 +49,10 @@ fn one_line_each(rows: &[TensorRow], glyphs: Glyphs) -> Table {
     }
     let mut table = Table::new(columns, glyphs);
     for row in rows {
-        let mut cells = vec![row.path.clone(), row.what.clone()];
+        let mut cells = vec![row.path.clone()];
+        if described {
+            cells.push(row.what.clone());
+        }
         match &row.stats {
             Some(stats) => {
                 cells.extend([row.dims.join(","), shape_text(&row.shape)]);
@@ -72,7 +78,8 @@ fn two_lines_each(rows: &[TensorRow], options: Options) -> String {
     let mut out = String::new();
     for row in rows {
         let number = row.number.map(|n| format!("{n:>2}  ")).unwrap_or_default();
-        let first = shown(&format!("{:path$}  {}", row.path, row.what), options.glyphs);
+        let first = format!("{:path$}  {}", row.path, row.what);
+        let first = shown(first.trim_end(), options.glyphs);
         let lines = wrap(&first, options.width.saturating_sub(indent));
         out += &format!("{number}{}", lines.join(&format!("\n{:indent$}", "")));
         let room = options.width.saturating_sub(indent + 2);

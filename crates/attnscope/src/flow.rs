@@ -120,11 +120,15 @@ pub fn flow_of(name: &str, format: Format, model: &Model, options: &FlowOptions)
 
 /// The error for a part that the model lacks names those that it has.
 fn no_such_part(name: &str, model: &Model) -> Failure {
-    let stacks = model.architecture.stacks().map(Stack::name);
+    let stacks = model.architecture.stacks().map(Stack::name).collect::<Vec<_>>();
+    if stacks.is_empty() {
+        let error = format!("{name}: the model has no layers of attention: there is no such part to draw");
+        return Failure::new(error, "draw the whole");
+    }
     let cross = if model.architecture.has_cross_attention() { "" } else { " and has no cross-attention" };
     Failure::new(
         format!("{name}: the model is {}{cross}: there is no such part to draw", model.architecture.kind()),
-        format!("draw {}, self_attn, ffn or the whole", stacks.collect::<Vec<_>>().join(", ")),
+        format!("draw {}, self_attn, ffn or the whole", stacks.join(", ")),
     )
 }
 

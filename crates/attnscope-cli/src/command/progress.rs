@@ -31,10 +31,14 @@ impl Bar {
             return;
         }
         *last = Some(Instant::now());
-        let full = CELLS * done / total.max(1);
-        let bar = format!("{}{}", "#".repeat(full), ".".repeat(CELLS - full.min(CELLS)));
-        let _ = write!(std::io::stderr(), "\r{} [{bar}] {:3} %", self.what, 100 * done / total.max(1));
+        let _ = write!(std::io::stderr(), "\r{} {}", self.what, drawn(done, total, CELLS));
     }
+}
+
+/// `[####....]  50 %`, with so many cells.
+pub(super) fn drawn(done: usize, total: usize, cells: usize) -> String {
+    let full = (cells * done / total.max(1)).min(cells);
+    format!("[{}{}] {:3} %", "#".repeat(full), ".".repeat(cells - full), 100 * done / total.max(1))
 }
 
 impl Drop for Bar {

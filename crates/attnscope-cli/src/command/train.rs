@@ -11,6 +11,7 @@ use attnscope::{Failure, TrainOptions};
 use attnscope_render::training;
 use clap::Args;
 
+use super::progress::drawn;
 use super::{Output, OutputArgs, TextOrJson, interrupt};
 
 #[derive(Debug, Args)]
@@ -127,6 +128,9 @@ impl TrainWatcher for Watcher<'_> {
                 );
             }
         }
+        if let Some(Metric::Validation(validation)) = metrics.last() {
+            self.line.bleu = validation.bleu;
+        }
         if matches!(metrics.last(), Some(Metric::Validation(_) | Metric::Monitor(_))) {
             self.draw(metrics);
         }
@@ -150,14 +154,19 @@ impl Watcher<'_> {
 struct ProgressLine {
     visible: bool,
     written: Option<Instant>,
+    /// Of the last validation.
+    bleu: Option<f64>,
 }
+
+/// Cells of its bar: the numbers beside it need the room.
+const CELLS: usize = 12;
 
 /// How often the line is written anew.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl ProgressLine {
     fn new(wanted: bool) -> Self {
-        Self { visible: wanted && std::io::stderr().is_terminal(), written: None }
+        Self { visible: wanted && std::io::stderr().is_terminal(), written: None, bleu: None }
     }
 
     fn show(&mut self, report: &StepReport) {
@@ -165,9 +174,11 @@ impl ProgressLine {
             return;
         }
         self.written = Some(Instant::now());
+        let bleu = self.bleu.map(|bleu| format!(" · BLEU {bleu:.1}")).unwrap_or_default();
         let _ = write!(
             std::io::stderr(),
-            "\rstep {} of {} · loss {:.3} · {:.1} % right · {:.0} tokens/s · {} left\x1b[K",
+            "\r{} · step {} of {} · loss {:.3} · {:.1} % right{bleu} · {:.0} tokens/s · {} left\x1b[K",
+            drawn(report.step as usize, report.steps as usize, CELLS),
             report.step,
             report.steps,
             report.loss,

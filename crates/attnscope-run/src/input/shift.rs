@@ -169,6 +169,18 @@ mod tests {
     }
 
     #[test]
+    fn every_position_has_the_token_that_comes_next() {
+        for (shift, input, labels) in [
+            (Shift::Start(0), vec![0, 5, 6], vec![Some(5), Some(6), Some(1)]),
+            (Shift::Prompt(vec![8, 9]), vec![8, 9, 5, 6], vec![None, Some(5), Some(6), Some(1)]),
+            (Shift::WrapLast { pad: None }, vec![1, 5, 6], vec![Some(5), Some(6), Some(1)]),
+            (Shift::AsIs, vec![5, 6, 1], vec![Some(6), Some(1), None]),
+        ] {
+            assert_eq!((shift.apply(&[5, 6, 1]), shift.labels(&[5, 6, 1])), (input, labels), "{shift:?}");
+        }
+    }
+
+    #[test]
     fn the_start_token_comes_first_and_the_last_label_goes() {
         for family in ["marian", "bart", "t5", "pegasus", "m2m_100", "blenderbot-small", "torch-nn"] {
             let shift = shift(family, &[("decoder_start_token_id", json!(9))]);
