@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-THREADS = 2
 MODELS = Path(__file__).resolve().parents[1] / ".models"
 # Shape, rows, length.
 SHAPES = {"encoder-decoder": (64, 16), "lstm": (32, 500), "conv": (32, 500)}
@@ -129,7 +128,7 @@ def serve(shape):
     """Answers each line with the milliseconds of a step and the mean loss."""
     import torch
 
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     model = make(shape).train()
     rows, length = SHAPES[shape]
     parameters = list(model.parameters())
@@ -153,33 +152,43 @@ def serve(shape):
 # What takes turns.
 
 
-def start(command):
-    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "RAYON_NUM_THREADS": str(THREADS)}
+def start(command, threads):
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(threads)}
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
+def processor_time(process):
+    """Milliseconds that the threads of another process have run, by Linux's clock of it."""
+    return time.clock_gettime((~process.pid << 3) | 2) * 1e3
+
+
 def step(process):
+    """Milliseconds by the clock on the wall, and of processors: the latter does not count who else uses the machine."""
+    before = processor_time(process)
     process.stdin.write("step\n")
     process.stdin.flush()
-    milliseconds, loss = process.stdout.readline().split()
-    return float(milliseconds), float(loss)
+    milliseconds, _ = process.stdout.readline().split()
+    return float(milliseconds), processor_time(process) - before
 
 
-def main(pace, rounds):
-    print(f"{platform.processor() or platform.machine()}, {THREADS} threads, median of {rounds} steps in turns (best in brackets)\n")
-    print("| model | batch | attnscope | torch eager | ratio |\n|---|---|---|---|---|")
+def main(pace, rounds, threads):
+    print(f"{platform.processor() or platform.machine()}, threads: {threads}, median of {rounds} steps in turns (best in brackets)\n")
+    print("| model | batch | attnscope | torch eager | ratio | processor time | torch eager's | ratio |\n|---|---|---|---|---|---|---|---|")
     for shape, (rows, length) in SHAPES.items():
-        torch = start([sys.executable, __file__, "serve", shape])
+        torch = start([sys.executable, __file__, "serve", shape], threads)
         step(torch)  # The model is saved when the first step is done.
-        ours = start([pace, str(MODELS / shape), str(rows), str(length)])
+        ours = start([pace, str(MODELS / shape), str(rows), str(length)], threads)
         times = {torch: [], ours: []}
         step(ours)  # Its buffers are made.
         for _ in range(rounds):
             for process, own in times.items():
-                own.append(step(process)[0])
-        shown = [f"{statistics.median(t):.1f} ms ({min(t):.1f})" for t in (times[ours], times[torch])]
-        ratio = statistics.median(times[ours]) / statistics.median(times[torch])
-        print(f"| {shape} | {rows} × {length} | {shown[0]} | {shown[1]} | {ratio:.2f} |", flush=True)
+                own.append(step(process))
+        cells = [shape, f"{rows} × {length}"]
+        for kind in (0, 1):
+            mine, theirs = ([t[kind] for t in times[process]] for process in (ours, torch))
+            cells += [f"{statistics.median(t):.1f} ms ({min(t):.1f})" for t in (mine, theirs)]
+            cells.append(f"{statistics.median(mine) / statistics.median(theirs):.2f}")
+        print(f"| {' | '.join(cells)} |", flush=True)
         for process in times:
             process.stdin.close()
             process.wait()
@@ -189,4 +198,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
-        main(sys.argv[1], int(sys.argv[2]))
+        main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
