@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use attnscope_graph::{Dim, Model, Side, Switch};
+use attnscope_graph::{Dim, Model, Side};
 use attnscope_run::{Features, PadSide, Rows, Sequence, Shift, SplitMix, position_limit};
 
 use crate::score::Clip;
@@ -227,7 +227,7 @@ impl Corpus {
 
     /// Whether a model that begins its decoder in some way has a position for every token of every pair.
     pub(crate) fn fits(&self, model: &Model, shift: &Shift) -> bool {
-        let shifted = model.wiring.decoder_shift == Switch::On;
+        let shifted = model.shifts_target();
         let room = |side: Side| position_limit(model, side).unwrap_or(usize::MAX);
         let (source, target) = (room(Side::Source), room(Side::Target));
         self.longest_source() <= source

@@ -181,7 +181,7 @@ impl<'a> RuleContext<'a> {
     pub(crate) fn each_weight(
         &self,
         rule: &Rule,
-        (kind, counts): (&str, fn(&Weight) -> bool),
+        (kind, counts): (&str, impl Fn(WeightId) -> bool),
         find: impl Fn(&Weight, usize, &Stats) -> Option<Finding>,
     ) -> Checked {
         let stats = self.stats.get_or_init(|| {
@@ -195,7 +195,7 @@ impl<'a> RuleContext<'a> {
         let (mut findings, mut unread, mut read) = (Vec::new(), None, 0);
         for (id, _) in self.model().binding.iter() {
             let weight = self.model().graph.weight(id);
-            let Some(tensor) = self.tensor(id).filter(|_| counts(weight)) else { continue };
+            let Some(tensor) = self.tensor(id).filter(|_| counts(id)) else { continue };
             match stats.get(tensor) {
                 Some(Ok(stats)) => {
                     read += 1;

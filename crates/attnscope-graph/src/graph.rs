@@ -6,8 +6,11 @@ use std::ops::Range;
 
 use crate::dim::{Dim, Side, Stack};
 use crate::op::{MaskKind, Op};
-use crate::role::{AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, LayerStep, Role};
-use crate::wiring::{PositionCount, Positions};
+use crate::role::{
+    AttentionKind, AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, LayerStep, Role,
+    WeightKind, WeightRole,
+};
+use crate::wiring::{Activation, Normaliser, PositionCount, Positions};
 
 /// A node's name everywhere: command line, JSON, drawings, trace files, errors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -182,6 +185,28 @@ impl Graph {
         self.weight_by_path.get(path).copied()
     }
 
+    /// The weight that has a role.
+    pub fn weight_at(&self, role: WeightRole) -> Option<WeightId> {
+        self.find_weight(&role.to_string())
+    }
+
+    /// What a weight is in the model.
+    pub fn weight_role(&self, id: WeightId) -> Option<WeightRole> {
+        self.named_weight(&self.weight(id).path)
+    }
+
+    /// What a weight of that path is here, or would be: an output that is tied has no matrix of its own.
+    pub fn named_weight(&self, path: &str) -> Option<WeightRole> {
+        let (owner, kind) = path.rsplit_once('.')?;
+        let kind = WeightKind::ALL.into_iter().find(|known| known.name() == kind)?;
+        Some(WeightRole { owner: self.node(self.find(owner)?).role, kind })
+    }
+
+    /// Every weight by what it is, in order.
+    pub fn weight_roles(&self) -> impl Iterator<Item = WeightRole> {
+        self.weight_ids().filter_map(|id| self.weight_role(id))
+    }
+
     /// How many layers a stack has.
     pub fn layers(&self, stack: Stack) -> usize {
         self.by_layer.keys().filter(|(s, _)| *s == stack).count()
@@ -213,15 +238,64 @@ impl Graph {
 
     /// The weights of a node that belong to another one: a table that source and target share, a tied output.
     pub fn borrows_weights(&self, node: &Node) -> bool {
-        let own =
-            |path: &str| path.strip_prefix(node.path.as_str()).is_some_and(|rest| rest.starts_with('.'));
-        node.weights.first().is_some_and(|&id| !own(&self.weight(id).path))
+        let owner = |id: WeightId| self.weight_role(id).map(|role| role.owner);
+        node.weights.first().is_some_and(|&id| owner(id) != Some(node.role))
+    }
+
+    /// Whether the output projection is an embedding table.
+    pub fn has_tied_output(&self) -> bool {
+        self.at(Role::Logits).is_some_and(|id| self.borrows_weights(self.node(id)))
+    }
+
+    /// Whether source and target look up one table.
+    pub fn shares_tables(&self) -> bool {
+        let table = |side| {
+            let embed = self.at(Role::Entry(side, EntryStep::Embed))?;
+            self.node(embed).weights.first()
+        };
+        let source = table(Side::Source);
+        source.is_some() && source == table(Side::Target)
     }
 
     /// What an attention hides, by its mask; `None` where it has no mask.
     pub fn mask_of(&self, place: AttentionPlace) -> Option<MaskKind> {
         match self.node(self.at(place.step(AttentionStep::Mask))?).op {
             Op::Mask(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// What the self-attention of a stack hides, by the mask of its first layer; `None` where it has no mask.
+    pub fn self_mask(&self, stack: Stack) -> Option<MaskKind> {
+        self.mask_of(AttentionPlace { stack, layer: 0, kind: AttentionKind::SelfAttention })
+    }
+
+    /// Whether the self-attention of a stack hides later positions.
+    pub fn is_causal(&self, stack: Stack) -> bool {
+        self.self_mask(stack).is_some_and(|mask| mask.causal)
+    }
+
+    /// Whether a mask of any attention hides padding.
+    pub fn hides_padding(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.op, Op::Mask(MaskKind { padding: true, .. })))
+    }
+
+    /// Whether every attention's weights are a softmax of its scores, so that what all scores of a query have in common
+    /// cancels.
+    pub fn has_softmax(&self) -> bool {
+        let normaliser = |node: &Node| match node.op {
+            Op::Normalise(normaliser) => Some(normaliser),
+            _ => None,
+        };
+        let mut all = self.nodes.iter().filter_map(normaliser);
+        all.all(|normaliser| normaliser == Normaliser::Softmax)
+    }
+
+    /// The activation of a layer's feed-forward.
+    pub fn activation(&self, stack: Stack, layer: usize) -> Option<Activation> {
+        let role = Role::Layer(stack, layer, LayerStep::FeedForward(FeedForwardStep::Act));
+        match self.node(self.at(role)?).op {
+            Op::Activate(activation) => Some(activation),
             _ => None,
         }
     }
@@ -308,5 +382,77 @@ impl Graph {
         }
         self.nodes.push(Node { role, path, op, inputs: inputs.to_vec(), dims, weights: weights.to_vec() });
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::FAMILIES;
+    use crate::{Architecture, Front, Switch, Wiring, build};
+
+    #[test]
+    fn every_weight_has_a_role_and_is_found_by_it() {
+        for family in FAMILIES {
+            let architecture = Architecture::new(family.stacks, family.head.clone(), |_| 2);
+            let graph = build(&architecture, &family.wiring);
+            for id in graph.weight_ids() {
+                let path = &graph.weight(id).path;
+                let role =
+                    graph.weight_role(id).unwrap_or_else(|| panic!("{}: {path} has no owner", family.id));
+                assert_eq!((graph.weight_at(role), role.to_string()), (Some(id), path.clone()));
+            }
+            assert_eq!(graph.weight_roles().count(), graph.weights().len(), "{}", family.id);
+        }
+    }
+
+    #[test]
+    fn the_graph_knows_what_the_wiring_joined() {
+        let vaswani = Wiring::VASWANI;
+        let facts = |wiring: &Wiring| {
+            let graph = build(&Architecture::encoder_decoder(1, 1), wiring);
+            let masks = Stack::ALL.map(|stack| graph.self_mask(stack).map(|mask| mask.causal));
+            let shared = (graph.shares_tables(), graph.has_tied_output());
+            (shared, graph.hides_padding(), masks, graph.has_softmax(), graph.activation(Stack::Decoder, 0))
+        };
+        let usual = ((true, true), true, [Some(false), Some(true)], true, Some(Activation::Relu));
+        let (shared, padding, masks, softmax, activation) = usual;
+        let unpadded = Wiring { padding_mask: Switch::Off, ..vaswani };
+        let cases = [
+            (vaswani, usual),
+            (
+                Wiring { shared_embeddings: false, ..vaswani },
+                ((false, true), padding, masks, softmax, activation),
+            ),
+            (Wiring { tied_output: false, ..vaswani }, ((true, false), padding, masks, softmax, activation)),
+            (Wiring { front: Front::Audio, ..vaswani }, ((false, true), padding, masks, softmax, activation)),
+            (unpadded, (shared, false, [None, Some(true)], softmax, activation)),
+            (
+                Wiring { causal_mask: Switch::Off, ..unpadded },
+                (shared, false, [None, None], softmax, activation),
+            ),
+            (
+                Wiring { causal_mask: Switch::Off, ..vaswani },
+                (shared, true, [Some(false); 2], softmax, activation),
+            ),
+            (
+                Wiring { normaliser: Normaliser::Sigmoid, ..vaswani },
+                (shared, padding, masks, false, activation),
+            ),
+            (
+                Wiring { activation: Activation::Swish, gated: true, ..vaswani },
+                (shared, padding, masks, softmax, Some(Activation::Swish)),
+            ),
+        ];
+        for (wiring, expected) in cases {
+            assert_eq!(facts(&wiring), expected, "{wiring:?}");
+        }
+        // A model of one sequence has nothing to share.
+        let alone = build(&Architecture::decoder_only(1), &vaswani);
+        assert!(!alone.shares_tables() && alone.has_tied_output());
+        assert_eq!(alone.activation(Stack::Encoder, 0), None);
+        assert!(alone.is_causal(Stack::Decoder) && !alone.is_causal(Stack::Encoder));
+        assert_eq!(alone.named_weight("logits.weight"), Some(Role::Logits.weight()));
+        assert_eq!([alone.named_weight("logits.kernel"), alone.named_weight("src.embed.weight")], [None; 2]);
     }
 }

@@ -66,7 +66,7 @@ pub use recognise::{ASSUMED, Model, Recognised, recognise};
 pub use rewire::WiringError;
 pub use role::{
     AttentionKind, AttentionPlace, AttentionStep, AudioStep, BlockStep, Direction, EntryStep,
-    FeedForwardStep, HeadStep, LayerStep, RecurrentStep, Role,
+    FeedForwardStep, HeadStep, LayerPart, LayerStep, RecurrentStep, Role, WeightKind, WeightRole,
 };
 pub use select::Selector;
 pub use snapshot::{

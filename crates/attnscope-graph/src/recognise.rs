@@ -132,6 +132,11 @@ impl Model {
         }
     }
 
+    /// Whether the decoder reads the target shifted right by one, after a start token. The graph begins after the shift.
+    pub fn shifts_target(&self) -> bool {
+        self.wiring.decoder_shift == Switch::On
+    }
+
     /// Tensors among the model's own that no node uses: not an optimizer's, not a counter, not a head for another task.
     pub fn unused_of_model(&self) -> Vec<usize> {
         let head = self.task_head().map(|head| head.tensors).unwrap_or_default();
@@ -333,6 +338,14 @@ mod tests {
             }
             assert!(model.binding.unused.is_empty(), "{}: {:?}", family.id, model.binding.unused);
         }
+    }
+
+    #[test]
+    fn the_target_is_shifted_unless_the_wiring_says_otherwise() {
+        let marian = family("marian");
+        let model = recognised(tensors(marian, 1), marian, &[]);
+        let with = |value| model.with_wiring(&[("decoder_shift".to_owned(), json!(value))]).unwrap();
+        assert_eq!([model.clone(), with("on"), with("off")].map(|m| m.shifts_target()), [true, true, false]);
     }
 
     #[test]

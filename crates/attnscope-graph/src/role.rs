@@ -195,6 +195,33 @@ pub enum FeedForwardStep {
     Residual,
 }
 
+/// A sublayer of a layer, with its norm and its residual sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LayerPart {
+    /// An attention.
+    Attention(AttentionKind),
+    /// The feed-forward.
+    FeedForward,
+}
+
+/// What a weight is in its model. A weight's path follows from it, as a node's follows from its role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightRole {
+    /// The node that owns it; others may use it, too.
+    pub owner: Role,
+    /// Which of the owner's weights.
+    pub kind: WeightKind,
+}
+
+/// Which of a node's weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WeightKind {
+    /// A matrix, a table, a kernel, or the gain of a norm.
+    Weight,
+    /// What is added.
+    Bias,
+}
+
 /// A step between the last stack and the logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HeadStep {
@@ -238,6 +265,66 @@ impl Role {
         }
     }
 
+    /// What it is within its layer.
+    pub fn layer_step(self) -> Option<LayerStep> {
+        match self {
+            Self::Layer(_, _, step) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// The sublayer that it is in.
+    pub fn part(self) -> Option<LayerPart> {
+        match self {
+            Self::Layer(_, _, LayerStep::Attention(kind, _)) => Some(LayerPart::Attention(kind)),
+            Self::Layer(_, _, LayerStep::FeedForward(_)) => Some(LayerPart::FeedForward),
+            _ => None,
+        }
+    }
+
+    /// The same step in another layer of its stack; itself outside of layers.
+    pub fn in_layer(self, n: usize) -> Self {
+        match self {
+            Self::Layer(stack, _, step) => Self::Layer(stack, n, step),
+            _ => self,
+        }
+    }
+
+    /// The stack that it is a step of, or leads to. What follows the last stack belongs to none.
+    pub fn stack(self) -> Option<Stack> {
+        match self {
+            Self::Entry(side, _) => Stack::ALL.into_iter().find(|stack| stack.side() == side),
+            Self::Audio(_) => Some(Stack::Encoder),
+            Self::Layer(stack, ..) | Self::StackOut(stack) => Some(stack),
+            Self::Head(_) | Self::Block(..) | Self::Logits => None,
+        }
+    }
+
+    /// Whether it is a norm and nothing else. The output of a stack, and embeddings with their positions, can be normed, too.
+    pub fn is_norm(self) -> bool {
+        match self {
+            Self::Entry(_, step) => step == EntryStep::EmbedNorm,
+            Self::Layer(_, _, LayerStep::Attention(_, step)) => step == AttentionStep::Norm,
+            Self::Layer(_, _, LayerStep::FeedForward(step)) => step == FeedForwardStep::Norm,
+            Self::Head(step) => step == HeadStep::Norm,
+            Self::Layer(_, _, LayerStep::In | LayerStep::Out)
+            | Self::Audio(_)
+            | Self::StackOut(_)
+            | Self::Block(..)
+            | Self::Logits => false,
+        }
+    }
+
+    /// Its matrix, table, kernel or gain, where it owns one.
+    pub fn weight(self) -> WeightRole {
+        WeightRole { owner: self, kind: WeightKind::Weight }
+    }
+
+    /// Its bias, where it owns one.
+    pub fn bias(self) -> WeightRole {
+        WeightRole { owner: self, kind: WeightKind::Bias }
+    }
+
     /// Whether it is this step of an attention of this kind, in any layer.
     pub fn is(self, kind: AttentionKind, step: AttentionStep) -> bool {
         self.attention().is_some_and(|(place, own)| place.kind == kind && own == step)
@@ -259,6 +346,52 @@ impl AttentionPlace {
     /// The role of one of its steps.
     pub fn step(self, step: AttentionStep) -> Role {
         Role::Layer(self.stack, self.layer, LayerStep::Attention(self.kind, step))
+    }
+}
+
+impl LayerPart {
+    /// The parts of a layer, in the order in which data meets them.
+    pub const ALL: [Self; 3] = [
+        Self::Attention(AttentionKind::SelfAttention),
+        Self::Attention(AttentionKind::CrossAttention),
+        Self::FeedForward,
+    ];
+
+    /// The segment of paths that stands for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attention(kind) => kind.name(),
+            Self::FeedForward => "ffn",
+        }
+    }
+
+    /// The role of its norm.
+    pub fn norm(self, stack: Stack, layer: usize) -> Role {
+        let step = match self {
+            Self::Attention(kind) => LayerStep::Attention(kind, AttentionStep::Norm),
+            Self::FeedForward => LayerStep::FeedForward(FeedForwardStep::Norm),
+        };
+        Role::Layer(stack, layer, step)
+    }
+}
+
+impl WeightRole {
+    /// The same weight of another layer; itself outside of layers.
+    pub fn in_layer(self, n: usize) -> Self {
+        Self { owner: self.owner.in_layer(n), ..self }
+    }
+}
+
+impl WeightKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Weight, Self::Bias];
+
+    /// The last segment of its path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Bias => "bias",
+        }
     }
 }
 
@@ -392,6 +525,24 @@ impl fmt::Display for AttentionPlace {
     }
 }
 
+impl fmt::Display for WeightRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.owner, self.kind.name())
+    }
+}
+
+/// Its path within the layer.
+impl fmt::Display for LayerStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::In => write!(f, "in"),
+            Self::Attention(kind, step) => write!(f, "{}.{}", kind.name(), step.name()),
+            Self::FeedForward(step) => write!(f, "{}.{}", LayerPart::FeedForward.name(), step.name()),
+            Self::Out => write!(f, "out"),
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -399,19 +550,58 @@ impl fmt::Display for Role {
             Self::Audio(AudioStep::Mel) => write!(f, "audio.mel"),
             Self::Audio(AudioStep::Conv(n)) => write!(f, "audio.conv{n}"),
             Self::Audio(AudioStep::ConvAct(n)) => write!(f, "audio.conv{n}_act"),
-            Self::Layer(stack, n, step) => {
-                write!(f, "{}.{n}.", stack.name())?;
-                match step {
-                    LayerStep::In => write!(f, "in"),
-                    LayerStep::Attention(kind, step) => write!(f, "{}.{}", kind.name(), step.name()),
-                    LayerStep::FeedForward(step) => write!(f, "ffn.{}", step.name()),
-                    LayerStep::Out => write!(f, "out"),
-                }
-            }
+            Self::Layer(stack, n, step) => write!(f, "{}.{n}.{step}", stack.name()),
             Self::StackOut(stack) => write!(f, "{}.out", stack.name()),
             Self::Head(step) => write!(f, "head.{}", step.name()),
             Self::Block(n, step) => write!(f, "classifier.{n}.{step}"),
             Self::Logits => write!(f, "logits"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_knows_its_place() {
+        let cross = Role::Layer(
+            Stack::Decoder,
+            1,
+            LayerStep::Attention(AttentionKind::CrossAttention, AttentionStep::Norm),
+        );
+        let hidden = Role::Layer(Stack::Encoder, 0, LayerStep::FeedForward(FeedForwardStep::Hidden));
+        let part = |role: Role| role.part().map(LayerPart::name);
+        let cases = [
+            (cross, Some("cross_attn"), Some(Stack::Decoder), true, "decoder.3.cross_attn.norm.bias"),
+            (hidden, Some("ffn"), Some(Stack::Encoder), false, "encoder.3.ffn.hidden.bias"),
+            (
+                Role::Entry(Side::Source, EntryStep::EmbedNorm),
+                None,
+                Some(Stack::Encoder),
+                true,
+                "src.embed_norm.bias",
+            ),
+            (
+                Role::Entry(Side::Target, EntryStep::Embed),
+                None,
+                Some(Stack::Decoder),
+                false,
+                "tgt.embed.bias",
+            ),
+            (Role::Audio(AudioStep::Conv(2)), None, Some(Stack::Encoder), false, "audio.conv2.bias"),
+            (Role::StackOut(Stack::Decoder), None, Some(Stack::Decoder), false, "decoder.out.bias"),
+            (Role::Head(HeadStep::Norm), None, None, true, "head.norm.bias"),
+            (Role::Logits, None, None, false, "logits.bias"),
+        ];
+        for (role, name, stack, is_norm, moved) in cases {
+            assert_eq!((part(role), role.stack(), role.is_norm()), (name, stack, is_norm), "{role}");
+            assert_eq!(role.bias().in_layer(3).to_string(), moved);
+            assert_eq!(role.weight().to_string(), format!("{role}.weight"));
+        }
+        for part in LayerPart::ALL {
+            assert_eq!(part.norm(Stack::Decoder, 1).part(), Some(part));
+            assert!(part.norm(Stack::Decoder, 1).is_norm());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a drawing of a model shows: a part of it, the selected layers, equal layers together.
 
 use attnscope_checkpoint::Format;
-use attnscope_graph::{Model, Node, Role, Selector, Side, Stack};
+use attnscope_graph::{AttentionKind, LayerPart, Model, Node, Role, Selector, Side, Stack};
 
 use crate::answer::{DrawnPart, Flow};
 use crate::failure::Failure;
@@ -43,9 +43,6 @@ impl Default for FlowOptions {
     }
 }
 
-/// The parts of a layer, in the order in which data meets them.
-pub const PARTS: [&str; 3] = ["self_attn", "cross_attn", "ffn"];
-
 impl Component {
     /// Whether a node belongs to what is drawn.
     pub fn holds(self, model: &Model, node: &Node) -> bool {
@@ -64,7 +61,7 @@ impl Component {
             (Self::Decoder, Some((stack, _))) => stack == Stack::Decoder,
             (Self::Encoder, None) => of_stack(Stack::Encoder),
             (Self::Decoder, None) => of_stack(Stack::Decoder),
-            (_, Some((stack, _))) => self.draws(stack, node.path.part()),
+            (_, Some((stack, _))) => node.role.part().is_some_and(|part| self.draws(stack, part)),
             (_, None) => false,
         }
     }
@@ -79,13 +76,13 @@ impl Component {
         }
     }
 
-    fn draws(self, stack: Stack, part: &str) -> bool {
+    fn draws(self, stack: Stack, part: LayerPart) -> bool {
         match self {
-            Self::Full | Self::CrossAttention => part == "cross_attn",
+            Self::Full | Self::CrossAttention => part == LayerPart::Attention(AttentionKind::CrossAttention),
             Self::Encoder => stack == Stack::Encoder,
             Self::Decoder => stack == Stack::Decoder,
-            Self::SelfAttention => part == "self_attn",
-            Self::FeedForward => part == "ffn",
+            Self::SelfAttention => part == LayerPart::Attention(AttentionKind::SelfAttention),
+            Self::FeedForward => part == LayerPart::FeedForward,
         }
     }
 }
@@ -135,10 +132,10 @@ fn no_such_part(name: &str, model: &Model) -> Failure {
 /// The parts of layers that are drawn, and whether nodes outside of all layers are instead.
 fn picked(name: &str, model: &Model, options: &FlowOptions) -> Result<(Vec<DrawnPart>, bool), Failure> {
     let all: Vec<LayerGroup> = Stack::ALL.into_iter().flat_map(|s| layer_groups(model, s)).collect();
-    let picked = |wanted: &dyn Fn(Stack, &str) -> bool| -> Vec<DrawnPart> {
-        let pairs = all.iter().flat_map(|group| PARTS.map(|part| (group, part)));
-        let wanted = pairs.filter(|(group, part)| wanted(group.stack, part));
-        let of_pair = |(group, part): (&LayerGroup, &'static str)| {
+    let picked = |wanted: &dyn Fn(Stack, LayerPart) -> bool| -> Vec<DrawnPart> {
+        let pairs = all.iter().flat_map(|group| LayerPart::ALL.map(|part| (group, part)));
+        let wanted = pairs.filter(|(group, part)| wanted(group.stack, *part));
+        let of_pair = |(group, part): (&LayerGroup, LayerPart)| {
             let layers = group.pick(model, part, options.layer.as_ref());
             layers.into_iter().map(move |layers| DrawnPart { layers, part })
         };
@@ -160,8 +157,9 @@ fn picked(name: &str, model: &Model, options: &FlowOptions) -> Result<(Vec<Drawn
     if is_full && model.graph.nodes().iter().any(outside) {
         return Ok((parts, true));
     }
-    let drawn = |g: &LayerGroup, part: &&str| options.component.draws(g.stack, part);
-    let known = all.iter().filter(|g| PARTS.iter().any(|part| drawn(g, part))).map(LayerGroup::path);
+    let drawn = |g: &LayerGroup, part: LayerPart| options.component.draws(g.stack, part);
+    let known =
+        all.iter().filter(|g| LayerPart::ALL.into_iter().any(|part| drawn(g, part))).map(LayerGroup::path);
     Err(Failure::new(
         format!("{name}: no layer matches {:?}", selector.as_str()),
         format!("there are: {}", known.collect::<Vec<_>>().join(", ")),

@@ -1,6 +1,6 @@
 //! Groups of equal layers, which are shown once.
 
-use attnscope_graph::{Model, Selector, Slot, Stack};
+use attnscope_graph::{LayerPart, Model, Selector, Slot, Stack};
 
 /// Layers `first..=last` of a stack, equal in everything that a drawing shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,10 @@ impl LayerGroup {
     }
 
     /// The layers of the group that a selector picks in one part; alike, so drawn together if they are neighbours.
-    pub(crate) fn pick(&self, model: &Model, part: &str, selector: Option<&Selector>) -> Vec<Self> {
+    pub(crate) fn pick(&self, model: &Model, part: LayerPart, selector: Option<&Selector>) -> Vec<Self> {
         let picked = |n: &usize| {
-            let mut nodes = model.graph.layer(self.stack, *n).filter(|(_, node)| node.path.part() == part);
+            let mut nodes =
+                model.graph.layer(self.stack, *n).filter(|(_, node)| node.role.part() == Some(part));
             nodes.any(|(_, node)| selector.is_none_or(|s| s.matches(&node.path)))
         };
         let mut groups: Vec<Self> = Vec::new();

@@ -64,7 +64,7 @@ pub use diff::{DiffOptions, diff, diff_noting, diff_weights};
 pub use doctor::{DoctorOptions, rules_named};
 pub use explain::{ExplainOptions, topics};
 pub use failure::{Argument, Failure, FailureKind};
-pub use flow::{Component, FlowOptions, PARTS, flow_of};
+pub use flow::{Component, FlowOptions, flow_of};
 pub use generate::{GenerateOptions, MOST_TOKENS};
 pub use generated_row::{Aligned, GeneratedRow};
 pub use gradients::Gradients;

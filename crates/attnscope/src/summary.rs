@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use attnscope_checkpoint::Remedy;
 use attnscope_graph::{
-    Dim, Model, Node, Op, Positions, Side, Sizes, multiply_adds, output_bytes, torchinfo_multiply_adds,
+    Dim, LayerStep, Model, Node, Op, Positions, Role, Side, Sizes, Stack, multiply_adds, output_bytes,
+    torchinfo_multiply_adds,
 };
 
 use crate::answer::{Layer, SCHEMA, Summary, SummaryInput, Totals};
@@ -127,7 +128,7 @@ impl Rows {
             for depth in open.len()..modules {
                 open.push((segments[depth].to_owned(), rows.len()));
                 let path = segments[..=depth].join(".");
-                rows.push(Row::module(depth + 1, next(depth + 1), path, segments[depth]));
+                rows.push(Row::module(depth + 1, next(depth + 1), path, module_kind(node.role, depth)));
             }
             let row = Row::node(model, node, sizes, kind, modules + 1, next(modules + 1), &mut counted)?;
             for &(_, at) in &open {
@@ -178,16 +179,20 @@ impl Rows {
     }
 }
 
+/// What the module at a depth of a node's path is: the stack, the layer, the part of it.
+fn module_kind(role: Role, depth: usize) -> &'static str {
+    match (role, depth) {
+        (Role::Entry(..) | Role::Audio(_), 0) => "Embeddings",
+        (Role::Layer(Stack::Encoder, ..) | Role::StackOut(Stack::Encoder), 0) => "Encoder",
+        (Role::Layer(Stack::Decoder, ..) | Role::StackOut(Stack::Decoder), 0) => "Decoder",
+        (Role::Layer(_, _, LayerStep::Attention(..)), 2) => "Attention",
+        (Role::Layer(_, _, LayerStep::FeedForward(_)), 2) => "FeedForward",
+        _ => "Layer",
+    }
+}
+
 impl Row {
-    fn module(depth: usize, index: usize, path: String, segment: &str) -> Self {
-        let kind = match segment {
-            "self_attn" | "cross_attn" => "Attention",
-            "ffn" => "FeedForward",
-            "encoder" => "Encoder",
-            "decoder" => "Decoder",
-            "src" | "tgt" | "audio" => "Embeddings",
-            _ => "Layer",
-        };
+    fn module(depth: usize, index: usize, path: String, kind: &'static str) -> Self {
         let layer = Layer {
             path,
             kind: kind.to_owned(),

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Architecture, Dim, Graph, Model, NodeId, Op, Sizes, Stack, Wiring, build};
+use attnscope_graph::{Architecture, Dim, Graph, Model, NodeId, Op, Role, Sizes, Wiring, build};
 use attnscope_run::trace::Trace;
 use attnscope_run::{CheckedInput, Input, Rows};
 
+use super::names::means_masked;
 use super::order::{Order, Scheme, place};
 use super::side::Side;
 
@@ -203,11 +204,10 @@ impl Frame {
 
     /// Whether very low scores in a node's tensor mean masked keys.
     pub(super) fn is_masked(&self, node: usize) -> bool {
-        matches!(self.op(node), Some(Op::Mask(_) | Op::AddMask { .. }))
-            || self
-                .nodes
-                .get(node)
-                .is_some_and(|n| n.path.ends_with("mask") || n.path.ends_with(".masked_scores"))
+        match self.op(node) {
+            Some(op) => matches!(op, Op::Mask(_) | Op::AddMask { .. }),
+            None => self.nodes.get(node).is_some_and(|n| means_masked(&n.path)),
+        }
     }
 
     /// The cells of a node that count; `None` where all do.
@@ -242,9 +242,10 @@ impl Frame {
 
     /// The heads of the stack that a node is in.
     pub(super) fn heads(&self, node: usize) -> Option<usize> {
-        let path = &self.nodes.get(node)?.path;
-        let stack = Stack::ALL.into_iter().find(|s| path.starts_with(s.name()))?;
-        self.sizes.get(Dim::Heads(stack))
+        match self.graph.as_ref()?.nodes().get(node)?.role {
+            Role::Layer(stack, ..) | Role::StackOut(stack) => self.sizes.get(Dim::Heads(stack)),
+            _ => None,
+        }
     }
 }
 

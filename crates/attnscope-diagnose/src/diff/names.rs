@@ -94,6 +94,11 @@ const PLAIN: &[(&str, &str)] = &[
     ("logits", "logits"),
 ];
 
+/// Whether a name of another program, or of a graph that this version does not know, is that of a mask or of masked scores.
+pub(super) fn means_masked(name: &str) -> bool {
+    name.ends_with("mask") || name.ends_with(".masked_scores")
+}
+
 /// Prefixes and suffixes of module names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port<'n> {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use attnscope_checkpoint::{Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory_within};
-use attnscope_graph::{Dim, Model, Slot, Stack, WeightId};
+use attnscope_graph::{AttentionStep, Dim, Model, Slot, WeightId};
 use attnscope_run::{Counted, Limits};
 
 use super::direct::{self, Two};
@@ -66,16 +66,16 @@ impl<'a> File<'a> {
 
     /// What the model has for a weight that it does not have under its own name.
     fn instead(&self, path: &str) -> Instead<'a> {
-        let node = path.rsplit_once('.').and_then(|(node, part)| {
-            let model = self.model?;
-            Some((model, model.graph.node(model.graph.find(node)?), part))
+        let known = self.model.and_then(|model| {
+            let role = model.graph.named_weight(path)?;
+            Some((model, model.graph.node(model.graph.at(role.owner)?), role.kind))
         });
-        let Some((model, node, part)) = node else { return Instead::Nothing };
+        let Some((model, node, kind)) = known else { return Instead::Nothing };
         if node.weights.is_empty() {
             return Instead::Computed;
         }
-        let is_part = |id: &&WeightId| model.graph.weight(**id).path.rsplit('.').next() == Some(part);
-        let tied = node.weights.iter().find(is_part).and_then(|&id| self.bound(model.binding.slot(id), path));
+        let is_kind = |id: &&WeightId| model.graph.weight_role(**id).is_some_and(|role| role.kind == kind);
+        let tied = node.weights.iter().find(is_kind).and_then(|&id| self.bound(model.binding.slot(id), path));
         tied.map_or(Instead::Nothing, Instead::Tied)
     }
 
@@ -392,10 +392,11 @@ impl Comparison<'_, '_> {
         Ok(None)
     }
 
+    /// The heads of the attention that a weight belongs to.
     fn heads(&self, path: &str) -> Option<usize> {
-        let stack = Stack::ALL.into_iter().find(|s| path.starts_with(s.name()))?;
-        let in_heads = path.contains("_attn.") && !path.contains(".norm.");
-        self.files[0].model.filter(|_| in_heads)?.sizes.get(Dim::Heads(stack))
+        let model = self.files[0].model?;
+        let (place, step) = model.graph.named_weight(path)?.owner.attention()?;
+        model.sizes.get(Dim::Heads(place.stack)).filter(|_| step != AttentionStep::Norm)
     }
 }
 

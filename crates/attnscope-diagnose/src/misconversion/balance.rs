@@ -2,7 +2,7 @@
 //! have, and v's rows like the output projection's columns; and they leave a feed-forward matrix with few strong directions. A
 //! factor leaves that as it is, and noise destroys it.
 
-use attnscope_graph::{Dim, Model, Stack};
+use attnscope_graph::{Dim, Model, Role};
 use attnscope_run::Weights;
 
 use super::edit::matrix;
@@ -28,8 +28,8 @@ struct Likeness {
 }
 
 /// Whether a projection is as similar to its partner as those of the same role in other layers.
-pub(super) fn is_trained_together(model: &Model, weights: &Weights, role: &[[String; 2]], at: usize) -> bool {
-    let all: Vec<Option<Likeness>> = role.iter().map(|pair| likeness(model, weights, pair)).collect();
+pub(super) fn is_trained_together(model: &Model, weights: &Weights, role: &[[Role; 2]], at: usize) -> bool {
+    let all: Vec<Option<Likeness>> = role.iter().map(|&pair| likeness(model, weights, pair)).collect();
     let Some(own) = all.get(at).copied().flatten() else { return false };
     let others: Vec<Likeness> =
         all.iter().enumerate().filter(|(i, _)| *i != at).filter_map(|(_, known)| *known).collect();
@@ -43,7 +43,7 @@ pub(super) fn is_trained_together(model: &Model, weights: &Weights, role: &[[Str
             .is_some_and(|own| in_line(own, LEAST_CONCENTRATION, &|other| other.concentration))
 }
 
-fn likeness(model: &Model, weights: &Weights, [a, b]: &[String; 2]) -> Option<Likeness> {
+fn likeness(model: &Model, weights: &Weights, [a, b]: [Role; 2]) -> Option<Likeness> {
     let (a, b) = (rows(model, weights, a)?, rows(model, weights, b)?);
     if a.rows.len() != b.rows.len() {
         return None;
@@ -60,11 +60,11 @@ struct SharedRows {
     head: Option<usize>,
 }
 
-fn rows(model: &Model, weights: &Weights, module: &str) -> Option<SharedRows> {
-    let (id, shape) = matrix(model, &format!("{module}.weight"))?;
+fn rows(model: &Model, weights: &Weights, module: Role) -> Option<SharedRows> {
+    let (id, shape) = matrix(model, module.weight())?;
     let &[height, width] = &shape[..] else { return None };
     let dims = &model.graph.weight(id).dims;
-    let stack = Stack::ALL.into_iter().find(|stack| module.starts_with(stack.name()))?;
+    let (stack, _) = module.layer()?;
     // The output projection has the shared dimension in its columns.
     let by_columns = matches!(dims.first(), Some(Dim::Model));
     let is_attention = dims.iter().any(|dim| matches!(dim, Dim::Inner(_)));

@@ -1,6 +1,6 @@
 //! Typed edits of weights: each undoes one mistake that converters and ports make.
 
-use attnscope_graph::{Dim, Graph, Model, Stack, WeightId};
+use attnscope_graph::{Dim, Graph, Model, Role, Stack, WeightId, WeightRole};
 use attnscope_run::Weights;
 use serde_json::{Map, Value, json};
 
@@ -53,8 +53,7 @@ impl RowOrder {
     }
 }
 
-/// One repair: what to do with the weights of the file, so that they are what was trained. Weights are named by their paths
-/// in the graph.
+/// One repair: what to do with the weights of the file, so that they are what was trained.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WeightEdit {
     /// Two layers of a stack are exchanged.
@@ -67,43 +66,43 @@ pub enum WeightEdit {
     /// Square matrices are transposed.
     Transpose {
         /// The matrices.
-        weights: Vec<String>,
+        weights: Vec<WeightRole>,
     },
     /// Weights of the same shape are exchanged, two by two.
     Exchange {
         /// The pairs.
-        pairs: Vec<[String; 2]>,
+        pairs: Vec<[WeightRole; 2]>,
     },
     /// The heads of projections are put in another order.
     PermuteHeads {
         /// Matrices and biases of the projections.
-        weights: Vec<String>,
+        weights: Vec<WeightRole>,
         /// For each head of the result, the head that it is taken from.
         order: Vec<usize>,
     },
     /// The rows of projections are put in another order.
     Interleave {
         /// Matrices and biases of the projections.
-        weights: Vec<String>,
+        weights: Vec<WeightRole>,
         /// From which order to which.
         rows: RowOrder,
     },
     /// Every sign is inverted.
     Negate {
         /// The weights.
-        weights: Vec<String>,
+        weights: Vec<WeightRole>,
     },
     /// Multiplied by a number.
     Scale {
         /// The weights.
-        weights: Vec<String>,
+        weights: Vec<WeightRole>,
         /// The number.
         factor: f64,
     },
     /// The rows of tables are rolled down, the last ones to the top; up where the number is negative.
     Roll {
         /// The tables.
-        weights: Vec<String>,
+        weights: Vec<WeightRole>,
         /// By so many rows.
         rows: i64,
     },
@@ -125,12 +124,12 @@ impl WeightEdit {
     }
 
     /// The weights that it changes.
-    pub fn weights(&self, model: &Model) -> Vec<String> {
+    pub fn weights(&self, model: &Model) -> Vec<WeightRole> {
         match self {
             Self::SwapLayers { stack, layers } => {
                 swapped(model, *stack, *layers).into_iter().flatten().collect()
             }
-            Self::Exchange { pairs } => pairs.iter().flatten().cloned().collect(),
+            Self::Exchange { pairs } => pairs.iter().flatten().copied().collect(),
             Self::Transpose { weights }
             | Self::PermuteHeads { weights, .. }
             | Self::Interleave { weights, .. }
@@ -144,7 +143,8 @@ impl WeightEdit {
     pub fn json(&self, model: &Model) -> Value {
         let mut fields = Map::new();
         fields.insert("kind".into(), json!(self.kind()));
-        fields.insert("weights".into(), json!(self.weights(model)));
+        let weights: Vec<String> = self.weights(model).iter().map(ToString::to_string).collect();
+        fields.insert("weights".into(), json!(weights));
         match self {
             Self::SwapLayers { stack, layers } => {
                 fields.insert("stack".into(), json!(stack.name()));
@@ -168,9 +168,9 @@ impl WeightEdit {
                 exchange(model, &mut edited, &pairs)?;
             }
             Self::Exchange { pairs } => exchange(model, &mut edited, pairs)?,
-            Self::Transpose { weights: paths } => {
-                for path in paths {
-                    let (id, shape) = matrix(model, path)?;
+            Self::Transpose { weights: roles } => {
+                for &role in roles {
+                    let (id, shape) = matrix(model, role)?;
                     let [rows, columns] = shape[..] else { return None };
                     if rows != columns {
                         return None;
@@ -178,41 +178,41 @@ impl WeightEdit {
                     edited = edited.with(id, transposed(&weights.get(id), rows));
                 }
             }
-            Self::PermuteHeads { weights: paths, order } => {
-                for path in paths {
-                    let (heads, size) = heads_of(model, path)?;
+            Self::PermuteHeads { weights: roles, order } => {
+                for &role in roles {
+                    let (heads, size) = heads_of(model, role)?;
                     if order.len() != heads || order.iter().any(|&head| head >= heads) {
                         return None;
                     }
                     let sources: Vec<usize> =
                         order.iter().flat_map(|&head| head * size..(head + 1) * size).collect();
-                    let (id, values) = reordered(model, weights, path, &sources)?;
+                    let (id, values) = reordered(model, weights, role, &sources)?;
                     edited = edited.with(id, values);
                 }
             }
-            Self::Interleave { weights: paths, rows } => {
-                for path in paths {
-                    let (heads, size) = heads_of(model, path)?;
-                    let (id, values) = reordered(model, weights, path, &rows.sources(heads, size))?;
+            Self::Interleave { weights: roles, rows } => {
+                for &role in roles {
+                    let (heads, size) = heads_of(model, role)?;
+                    let (id, values) = reordered(model, weights, role, &rows.sources(heads, size))?;
                     edited = edited.with(id, values);
                 }
             }
-            Self::Negate { weights: paths } => {
-                for path in paths {
-                    let id = model.graph.find_weight(path)?;
+            Self::Negate { weights: roles } => {
+                for &role in roles {
+                    let id = model.graph.weight_at(role)?;
                     edited = edited.with(id, weights.get(id).iter().map(|x| -x).collect());
                 }
             }
-            Self::Scale { weights: paths, factor } => {
-                for path in paths {
-                    let id = model.graph.find_weight(path)?;
+            Self::Scale { weights: roles, factor } => {
+                for &role in roles {
+                    let id = model.graph.weight_at(role)?;
                     let scaled = |x: &f32| (f64::from(*x) * factor) as f32;
                     edited = edited.with(id, weights.get(id).iter().map(scaled).collect());
                 }
             }
-            Self::Roll { weights: paths, rows } => {
-                for path in paths {
-                    let (id, shape) = matrix(model, path)?;
+            Self::Roll { weights: roles, rows } => {
+                for &role in roles {
+                    let (id, shape) = matrix(model, role)?;
                     let width: usize = shape.iter().skip(1).product();
                     let count = i64::try_from(*shape.first()?).ok()?;
                     let down = usize::try_from(rows.checked_rem_euclid(count)?).ok()?;
@@ -227,24 +227,20 @@ impl WeightEdit {
 }
 
 /// The weights of two layers, two by two.
-fn swapped(model: &Model, stack: Stack, [a, b]: [usize; 2]) -> Vec<[String; 2]> {
-    twins(&model.graph, &format!("{}.{a}.", stack.name()), &format!("{}.{b}.", stack.name()))
+fn swapped(model: &Model, stack: Stack, [a, b]: [usize; 2]) -> Vec<[WeightRole; 2]> {
+    twins(&model.graph, |owner| owner.layer() == Some((stack, a)), b)
 }
 
-/// The weights whose paths begin in two ways, two by two, where both exist: T5 keeps a stack's bias table in its first layer,
-/// and
-/// the other layers have none.
-pub(super) fn twins(graph: &Graph, here: &str, there: &str) -> Vec<[String; 2]> {
-    let pair = |path: &String| {
-        let other = format!("{there}{}", path.strip_prefix(here)?);
-        graph.find_weight(&other)?;
-        Some([path.clone(), other])
-    };
-    graph.weights().iter().filter_map(|weight| pair(&weight.path)).collect()
+/// The weights of some nodes of a layer with those of another layer, two by two, where both exist: T5 keeps a stack's bias
+/// table in its first layer, and the other layers have none.
+pub(super) fn twins(graph: &Graph, is_here: impl Fn(Role) -> bool, there: usize) -> Vec<[WeightRole; 2]> {
+    let here = graph.weight_roles().filter(|role| is_here(role.owner));
+    let pairs = here.map(|role| [role, role.in_layer(there)]);
+    pairs.filter(|&[_, other]| graph.weight_at(other).is_some()).collect()
 }
 
-fn exchange(model: &Model, weights: &mut Weights, pairs: &[[String; 2]]) -> Option<()> {
-    for [a, b] in pairs {
+fn exchange(model: &Model, weights: &mut Weights, pairs: &[[WeightRole; 2]]) -> Option<()> {
+    for &[a, b] in pairs {
         let (a, b) = (matrix(model, a)?, matrix(model, b)?);
         if a.1 != b.1 {
             return None;
@@ -255,14 +251,14 @@ fn exchange(model: &Model, weights: &mut Weights, pairs: &[[String; 2]]) -> Opti
 }
 
 /// A weight's number and shape.
-pub(super) fn matrix(model: &Model, path: &str) -> Option<(WeightId, Vec<usize>)> {
-    let id = model.graph.find_weight(path)?;
+pub(super) fn matrix(model: &Model, role: WeightRole) -> Option<(WeightId, Vec<usize>)> {
+    let id = model.graph.weight_at(role)?;
     Some((id, model.sizes.shape(&model.graph.weight(id).dims)?))
 }
 
 /// Heads, and rows of each, of the projection that a weight is of.
-fn heads_of(model: &Model, path: &str) -> Option<(usize, usize)> {
-    let stack = Stack::ALL.into_iter().find(|stack| path.starts_with(stack.name()))?;
+fn heads_of(model: &Model, role: WeightRole) -> Option<(usize, usize)> {
+    let (stack, _) = role.owner.layer()?;
     Some((model.sizes.get(Dim::Heads(stack))?, model.sizes.get(Dim::Head(stack))?))
 }
 
@@ -270,10 +266,10 @@ fn heads_of(model: &Model, path: &str) -> Option<(usize, usize)> {
 fn reordered(
     model: &Model,
     weights: &Weights,
-    path: &str,
+    role: WeightRole,
     sources: &[usize],
 ) -> Option<(WeightId, Vec<f32>)> {
-    let (id, shape) = matrix(model, path)?;
+    let (id, shape) = matrix(model, role)?;
     let is_heads = |dim: &Dim| matches!(dim, Dim::Inner(_));
     let axis = model.graph.weight(id).dims.iter().position(is_heads)?;
     if shape[axis] != sources.len() {

@@ -1,7 +1,7 @@
 //! Projections whose size does not fit that of their partner, and the factors that could repair them. Training keeps q about as
 //! large as k, v as the output projection, and the two matrices of a feed-forward layer in a fixed proportion.
 
-use attnscope_graph::{Dim, Model, Stack};
+use attnscope_graph::{AttentionStep, Dim, FeedForwardStep, Model, Role, Stack};
 use attnscope_run::Weights;
 
 use super::balance;
@@ -30,7 +30,7 @@ pub(super) fn is_plain_to_see(factor: f64) -> bool {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Suspect {
     /// `encoder.0.self_attn.q`
-    pub(super) module: String,
+    pub(super) module: Role,
     /// Its size relative to its partner, divided by the usual value of the other layers.
     pub(super) ratio: f64,
 }
@@ -42,9 +42,9 @@ pub(super) fn suspects(model: &Model, weights: &Weights) -> Vec<Suspect> {
 }
 
 /// Whether a projection is similar to its partner, as in other layers, regardless of its size.
-pub(super) fn is_trained_together(model: &Model, weights: &Weights, module: &str) -> bool {
+pub(super) fn is_trained_together(model: &Model, weights: &Weights, module: Role) -> bool {
     roles(model).iter().any(|role| {
-        let at = role.iter().position(|[own, _]| own == module);
+        let at = role.iter().position(|[own, _]| *own == module);
         at.is_some_and(|at| balance::is_trained_together(model, weights, role, at))
     })
 }
@@ -54,15 +54,15 @@ fn ratios(model: &Model, weights: &Weights) -> Vec<Suspect> {
     for role in roles(model) {
         let sizes: Vec<f64> = role
             .iter()
-            .map(|[module, partner]| size(model, weights, module) / size(model, weights, partner))
+            .map(|&[module, partner]| size(model, weights, module) / size(model, weights, partner))
             .collect();
-        for (i, [module, _]) in role.iter().enumerate() {
+        for (i, &[module, _]) in role.iter().enumerate() {
             let others: Vec<f64> =
                 sizes.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, size)| *size).collect();
             let Some(usual) = median(others) else { continue };
             let ratio = sizes[i] / usual;
             if ratio.is_finite() && ratio > 0.0 {
-                all.push(Suspect { module: module.clone(), ratio });
+                all.push(Suspect { module, ratio });
             }
         }
     }
@@ -70,22 +70,28 @@ fn ratios(model: &Model, weights: &Weights) -> Vec<Suspect> {
 }
 
 /// Modules that do the same in different layers, each with its partner.
-fn roles(model: &Model) -> Vec<Vec<[String; 2]>> {
-    let attentions: Vec<String> = attentions(&model.graph).into_iter().map(|site| site.path).collect();
-    let ffns: Vec<String> = feed_forwards(&model.graph).into_iter().map(|site| site.path).collect();
-    let pairs = |sites: &[String], names: [&str; 2]| -> Vec<[String; 2]> {
-        let of_site = |site: &String| names.map(|name| format!("{site}.{name}"));
-        let has = |module: &String| !weights_of(&model.graph, module, false).is_empty();
-        sites.iter().map(of_site).filter(|modules| modules.iter().all(has)).collect()
+fn roles(model: &Model) -> Vec<Vec<[Role; 2]>> {
+    let (attentions, ffns) = (attentions(&model.graph), feed_forwards(&model.graph));
+    let has = |module: &Role| !weights_of(&model.graph, *module, false).is_empty();
+    let with_both = |pairs: Vec<[Role; 2]>| -> Vec<[Role; 2]> {
+        pairs.into_iter().filter(|modules| modules.iter().all(has)).collect()
     };
-    let of_attention = [["q", "k"], ["k", "q"], ["v", "out"], ["out", "v"]].map(|n| pairs(&attentions, n));
-    let of_ffn = [["hidden", "out"], ["gate", "out"], ["out", "hidden"]].map(|n| pairs(&ffns, n));
-    of_attention.into_iter().chain(of_ffn).collect()
+    let of_attention = {
+        use AttentionStep::{K, Out, Q, V};
+        [[Q, K], [K, Q], [V, Out], [Out, V]]
+            .map(|pair| attentions.iter().map(|place| pair.map(|step| place.step(step))).collect())
+    };
+    let of_ffn = {
+        use FeedForwardStep::{Gate, Hidden, Out};
+        [[Hidden, Out], [Gate, Out], [Out, Hidden]]
+            .map(|pair| ffns.iter().map(|site| pair.map(|step| site.step(step))).collect())
+    };
+    of_attention.into_iter().chain(of_ffn).map(with_both).collect()
 }
 
 /// The root mean square of a module's matrix; NaN where it has none.
-fn size(model: &Model, weights: &Weights, module: &str) -> f64 {
-    let Some((id, _)) = matrix(model, &format!("{module}.weight")) else { return f64::NAN };
+fn size(model: &Model, weights: &Weights, module: Role) -> f64 {
+    let Some((id, _)) = matrix(model, module.weight()) else { return f64::NAN };
     let values = weights.get(id);
     (values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / values.len().max(1) as f64).sqrt()
 }
@@ -108,7 +114,7 @@ pub(super) fn rescaled(model: &Model, suspect: &Suspect) -> Vec<WeightEdit> {
         }
         factor *= STEP;
     }
-    let weights = weights_of(&model.graph, &suspect.module, true);
+    let weights = weights_of(&model.graph, suspect.module, true);
     factors.into_iter().map(|factor| WeightEdit::Scale { weights: weights.clone(), factor }).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Mistakes that lose data: a bias dropped, a layer written twice, a layer left out. They are seen in the file itself, and no
 //! repair can prove them.
 
-use attnscope_graph::{Graph, Model, Slot, Stack};
+use attnscope_graph::{AttentionStep, Graph, LayerStep, Model, Role, Slot, Stack, WeightKind, WeightRole};
 use attnscope_run::Weights;
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ const MOST_LAYERS: usize = 64;
 pub enum Loss {
     /// A bias is all zero though the same bias of other layers is not.
     DroppedBias {
-        /// Its path.
-        weight: String,
+        /// Which.
+        weight: WeightRole,
         /// Layers whose own is not zero.
         siblings: usize,
     },
@@ -23,8 +23,8 @@ pub enum Loss {
     ZeroBiases {
         /// Their modules within a layer: `self_attn.q`.
         modules: Vec<String>,
-        /// Their paths in all layers.
-        weights: Vec<String>,
+        /// Those of all layers.
+        weights: Vec<WeightRole>,
     },
     /// A layer holds the values of another, to the last bit.
     CopiedLayer {
@@ -58,21 +58,16 @@ impl Loss {
     }
 
     /// The weights that are lost; if a config claims very many layers, only those of the first.
-    pub fn weights(&self, graph: &Graph) -> Vec<String> {
+    pub fn weights(&self, graph: &Graph) -> Vec<WeightRole> {
         match self {
-            Self::DroppedBias { weight, .. } => vec![weight.clone()],
+            Self::DroppedBias { weight, .. } => vec![*weight],
             Self::ZeroBiases { weights, .. } => weights.clone(),
             Self::CopiedLayer { stack, layers } => layer_weights(graph, *stack, layers[1]),
             // T5's first layer has a table that the others lack, so the last layer is the model for the missing ones.
             Self::MissingLayer { stack, found, declared, .. } => {
-                let last = found.saturating_sub(1);
-                let (from, name) = (format!("{}.{last}.", stack.name()), stack.name());
-                let like = layer_weights(graph, *stack, last);
-                let mut lost = Vec::new();
-                for n in (*found..*declared).take(MOST_LAYERS) {
-                    lost.extend(like.iter().map(|path| path.replacen(&from, &format!("{name}.{n}."), 1)));
-                }
-                lost
+                let like = layer_weights(graph, *stack, found.saturating_sub(1));
+                let missing = (*found..*declared).take(MOST_LAYERS);
+                missing.flat_map(|n| like.iter().map(move |role| role.in_layer(n))).collect()
             }
         }
     }
@@ -80,7 +75,7 @@ impl Loss {
     /// Where it is: the bias or the layer; absent where it is in all layers.
     pub fn place(&self) -> Option<String> {
         match self {
-            Self::DroppedBias { weight, .. } => Some(weight.clone()),
+            Self::DroppedBias { weight, .. } => Some(weight.to_string()),
             Self::ZeroBiases { .. } => None,
             Self::CopiedLayer { stack, layers } => Some(format!("{}.{}", stack.name(), layers[1])),
             Self::MissingLayer { stack, found, .. } => Some(format!("{}.{found}", stack.name())),
@@ -89,7 +84,7 @@ impl Loss {
 
     /// As JSON, in the form of a repair.
     pub fn json(&self, graph: &Graph) -> Value {
-        let weights = self.weights(graph);
+        let weights: Vec<String> = self.weights(graph).iter().map(ToString::to_string).collect();
         match self {
             Self::DroppedBias { .. } | Self::ZeroBiases { .. } => {
                 json!({ "kind": self.kind(), "weights": weights })
@@ -106,9 +101,9 @@ impl Loss {
     /// Whether it does not change the output: k's bias adds the same number to every score of a query, which the softmax
     /// cancels.
     pub fn has_no_effect(&self, model: &Model) -> bool {
-        let is_cancelled = |weight: &String| {
-            weight.ends_with("_attn.k.bias")
-                && model.wiring.normaliser == attnscope_graph::Normaliser::Softmax
+        let is_cancelled = |weight: &WeightRole| {
+            let of_k = weight.owner.attention().is_some_and(|(_, step)| step == AttentionStep::K);
+            of_k && weight.kind == WeightKind::Bias && model.graph.has_softmax()
         };
         match self {
             Self::DroppedBias { weight, .. } => is_cancelled(weight),
@@ -123,9 +118,8 @@ impl Loss {
     }
 }
 
-fn layer_weights(graph: &Graph, stack: Stack, layer: usize) -> Vec<String> {
-    let start = format!("{}.{layer}.", stack.name());
-    graph.weights().iter().map(|w| &w.path).filter(|path| path.starts_with(&start)).cloned().collect()
+fn layer_weights(graph: &Graph, stack: Stack, layer: usize) -> Vec<WeightRole> {
+    graph.weight_roles().filter(|role| role.owner.layer() == Some((stack, layer))).collect()
 }
 
 /// Layers that the config has and the file lacks.
@@ -164,14 +158,9 @@ pub(crate) fn copied_layers(model: &Model, weights: &Weights) -> Vec<Loss> {
 
 /// Whether every weight of two layers is equal, although they are separate tensors.
 fn is_copy(model: &Model, weights: &Weights, stack: Stack, [a, b]: [usize; 2]) -> bool {
-    let (here, there) = (format!("{}.{a}.", stack.name()), format!("{}.{b}.", stack.name()));
-    let pairs: Vec<_> = layer_weights(&model.graph, stack, b)
-        .iter()
-        .filter_map(|path| {
-            let other = path.replacen(&there, &here, 1);
-            Some((model.graph.find_weight(&other)?, model.graph.find_weight(path)?))
-        })
-        .collect();
+    let graph = &model.graph;
+    let pair = |role: &WeightRole| Some((graph.weight_at(role.in_layer(a))?, graph.weight_at(*role)?));
+    let pairs: Vec<_> = layer_weights(graph, stack, b).iter().filter_map(pair).collect();
     let storage = |id| match model.binding.slot(id) {
         Slot::Bound(found) => model.tensors.get(found.tensor).map(|t| (t.storage, found.rows.clone())),
         Slot::Missing { .. } | Slot::Mismatched { .. } => None,
@@ -191,53 +180,48 @@ fn varies(values: &[f32]) -> bool {
 /// layer.
 pub(crate) fn dropped_biases(model: &Model, weights: &Weights) -> Vec<Loss> {
     let biases = layer_biases(&model.graph);
-    let is_zero = |path: &str| {
-        model.graph.find_weight(path).is_some_and(|id| weights.get(id).iter().all(|&x| x == 0.0))
+    let is_zero = |role: WeightRole| {
+        model.graph.weight_at(role).is_some_and(|id| weights.get(id).iter().all(|&x| x == 0.0))
     };
     let mut losses = Vec::new();
-    for (path, role) in biases.iter().filter(|(path, _)| is_zero(path)) {
-        let others = biases.iter().filter(|(other, of)| of == role && other != path);
-        let siblings = others.clone().filter(|(other, _)| !is_zero(other)).count();
+    for &(weight, step) in biases.iter().filter(|(role, _)| is_zero(*role)) {
+        let others = biases.iter().filter(|(other, of)| *of == step && *other != weight);
+        let siblings = others.clone().filter(|(other, _)| !is_zero(*other)).count();
         if siblings > 0 && 2 * siblings >= others.count() {
-            losses.push(Loss::DroppedBias { weight: (*path).to_owned(), siblings });
+            losses.push(Loss::DroppedBias { weight, siblings });
         }
     }
-    let is_zero_everywhere = |kind: &str| biases.iter().filter(|(_, of)| of == kind).all(|(p, _)| is_zero(p));
-    let zero: Vec<&(&str, String)> = biases.iter().filter(|(_, kind)| is_zero_everywhere(kind)).collect();
+    let is_zero_everywhere =
+        |step: LayerStep| biases.iter().filter(|(_, of)| *of == step).all(|(role, _)| is_zero(*role));
+    let zero: Vec<&(WeightRole, LayerStep)> =
+        biases.iter().filter(|(_, step)| is_zero_everywhere(*step)).collect();
     if !zero.is_empty() && is_trained(model, weights) {
-        let mut modules: Vec<String> = Vec::new();
-        for (_, kind) in &zero {
-            let module = kind.strip_suffix(".bias").unwrap_or(kind);
-            if modules.iter().all(|known| known != module) {
-                modules.push(module.to_owned());
+        let mut steps: Vec<LayerStep> = Vec::new();
+        for (_, step) in &zero {
+            if !steps.contains(step) {
+                steps.push(*step);
             }
         }
-        let weights = zero.iter().map(|(path, _)| (*path).to_owned()).collect();
-        losses.push(Loss::ZeroBiases { modules, weights });
+        let modules = steps.iter().map(ToString::to_string).collect();
+        losses.push(Loss::ZeroBiases { modules, weights: zero.iter().map(|(role, _)| *role).collect() });
     }
     losses
 }
 
 /// The biases of layers, each with its place within the layer.
-fn layer_biases(graph: &Graph) -> Vec<(&str, String)> {
-    let role = |path: &str| {
-        let mut parts = path.splitn(3, '.');
-        let stack = parts.next().filter(|name| Stack::ALL.iter().any(|stack| stack.name() == *name))?;
-        parts.next()?.parse::<usize>().ok().map(|_| stack)?;
-        parts.next().map(str::to_owned)
+fn layer_biases(graph: &Graph) -> Vec<(WeightRole, LayerStep)> {
+    let ids = graph.weight_ids().filter(|&id| graph.weight(id).dims.len() == 1);
+    let bias = |role: WeightRole| match role {
+        WeightRole { owner: Role::Layer(_, _, step), kind: WeightKind::Bias } => Some((role, step)),
+        _ => None,
     };
-    graph
-        .weights()
-        .iter()
-        .filter(|weight| weight.path.ends_with(".bias") && weight.dims.len() == 1)
-        .filter_map(|weight| Some((weight.path.as_str(), role(&weight.path)?)))
-        .collect()
+    ids.filter_map(|id| graph.weight_role(id)).filter_map(bias).collect()
 }
 
 /// Whether training has moved the gains of norms, which begin as ones: biases begin as zeros, and are still so in a model that
 /// was not trained.
 fn is_trained(model: &Model, weights: &Weights) -> bool {
-    let is_gain = |path: &str| path.ends_with("norm.weight");
+    let is_gain = |role: WeightRole| role.kind == WeightKind::Weight && role.owner.is_norm();
     let ids = model.binding.iter().map(|(id, _)| id);
-    ids.filter(|&id| is_gain(&model.graph.weight(id).path)).any(|id| varies(&weights.get(id)))
+    ids.filter(|&id| model.graph.weight_role(id).is_some_and(is_gain)).any(|id| varies(&weights.get(id)))
 }

@@ -1,6 +1,9 @@
 //! From a repair that helps to the complete one: a better order of heads, a better factor, and equivalent repairs elsewhere.
 
-use attnscope_graph::{Activation, Model};
+use attnscope_graph::{
+    Activation, AttentionPlace, AttentionStep, FeedForwardStep, LayerStep, Model, Role, WeightKind,
+    WeightRole,
+};
 use attnscope_run::RunError;
 
 use super::edit::WeightEdit;
@@ -91,8 +94,8 @@ fn neighbours(model: &Model, edit: &WeightEdit) -> Vec<WeightEdit> {
             matrices(weights).map(|weights| WeightEdit::Negate { weights }).into_iter().collect()
         }
         WeightEdit::Exchange { pairs } => {
-            let of_matrices: Vec<[String; 2]> =
-                pairs.iter().filter(|[a, _]| a.ends_with(".weight")).cloned().collect();
+            let of_matrices: Vec<[WeightRole; 2]> =
+                pairs.iter().filter(|[a, _]| a.kind == WeightKind::Weight).copied().collect();
             let has_biases = !of_matrices.is_empty() && of_matrices.len() < pairs.len();
             has_biases.then_some(WeightEdit::Exchange { pairs: of_matrices }).into_iter().collect()
         }
@@ -105,8 +108,9 @@ fn neighbours(model: &Model, edit: &WeightEdit) -> Vec<WeightEdit> {
 }
 
 /// The matrices without their biases: a port may treat only one of the two wrongly.
-fn matrices(weights: &[String]) -> Option<Vec<String>> {
-    let matrices: Vec<String> = weights.iter().filter(|path| path.ends_with(".weight")).cloned().collect();
+fn matrices(weights: &[WeightRole]) -> Option<Vec<WeightRole>> {
+    let matrices: Vec<WeightRole> =
+        weights.iter().filter(|role| role.kind == WeightKind::Weight).copied().collect();
     (!matrices.is_empty() && matrices.len() < weights.len()).then_some(matrices)
 }
 
@@ -130,41 +134,55 @@ fn settle(rounds: &Rounds<'_>, corpus: &Corpus, best: RepairTrial) -> Result<Rep
 pub(super) fn equivalents(model: &Model, edit: &WeightEdit) -> Vec<WeightEdit> {
     if let WeightEdit::Exchange { pairs } = edit {
         // A port may move a sublayer and leave the norms where they are.
-        let others: Vec<[String; 2]> = pairs.iter().filter(|[a, _]| !a.contains(".norm.")).cloned().collect();
+        let others: Vec<[WeightRole; 2]> =
+            pairs.iter().filter(|[a, _]| !a.owner.is_norm()).copied().collect();
         let is_part = !others.is_empty() && others.len() < pairs.len();
         return is_part.then_some(WeightEdit::Exchange { pairs: others }).into_iter().collect();
     }
     let (WeightEdit::Negate { weights } | WeightEdit::Scale { weights, .. }) = edit else {
         return Vec::new();
     };
-    let with = |weights: Vec<String>| match edit {
+    let with = |weights: Vec<WeightRole>| match edit {
         WeightEdit::Scale { factor, .. } => WeightEdit::Scale { weights, factor: *factor },
         _ => WeightEdit::Negate { weights },
     };
-    let Some((path, name)) = weights
-        .first()
-        .and_then(|weight| weight.strip_suffix(".weight"))
-        .and_then(|module| module.rsplit_once('.'))
-    else {
-        return Vec::new();
-    };
-    let graph = &model.graph;
-    let peer = |name: &str, with_bias: bool| weights_of(graph, &format!("{path}.{name}"), with_bias);
-    // A factor passes a ReLU if it is positive, and the product with a gate always.
-    let passes = model.wiring.activation == Activation::Relu && matches!(edit, WeightEdit::Scale { .. });
-    let peers = match (path.ends_with("_attn"), name) {
-        (true, "q") => vec![peer("k", true)],
-        (true, "k") => vec![peer("q", true)],
-        (true, "v") => vec![peer("out", false)],
-        (true, "out") => vec![peer("v", true)],
-        (false, "hidden") if passes => vec![peer("gate", true), peer("out", false)],
-        (false, "gate") => vec![peer("out", false)],
-        (false, "out") if passes => vec![peer("gate", true), peer("hidden", true)],
-        (false, "out") => vec![peer("gate", true)],
-        _ => Vec::new(),
-    };
+    let Some(&WeightRole { owner, kind: WeightKind::Weight }) = weights.first() else { return Vec::new() };
+    let is_factor = matches!(edit, WeightEdit::Scale { .. });
     // The same projection with or without its bias comes first, because its size is the unusual one.
-    let forms =
-        [true, false].map(|with_bias| peer(name, with_bias)).into_iter().filter(|form| form != weights);
-    forms.chain(peers).filter(|weights| !weights.is_empty()).map(with).collect()
+    let forms = [true, false].map(|with_bias| weights_of(&model.graph, owner, with_bias));
+    let peers = peers(model, owner, is_factor).into_iter();
+    let peers = peers.map(|(module, with_bias)| weights_of(&model.graph, module, with_bias));
+    let all = forms.into_iter().filter(|form| form != weights).chain(peers);
+    all.filter(|weights| !weights.is_empty()).map(with).collect()
+}
+
+/// Projections for which a sign or a factor does the same as for this one; each with its bias or without.
+fn peers(model: &Model, module: Role, is_factor: bool) -> Vec<(Role, bool)> {
+    match module {
+        Role::Layer(stack, layer, LayerStep::Attention(kind, step)) => {
+            use AttentionStep::{K, Out, Q, V};
+            let place = AttentionPlace { stack, layer, kind };
+            match step {
+                Q => vec![(place.step(K), true)],
+                K => vec![(place.step(Q), true)],
+                V => vec![(place.step(Out), false)],
+                Out => vec![(place.step(V), true)],
+                _ => Vec::new(),
+            }
+        }
+        Role::Layer(stack, layer, LayerStep::FeedForward(step)) => {
+            use FeedForwardStep::{Gate, Hidden, Out};
+            let of = |step| Role::Layer(stack, layer, LayerStep::FeedForward(step));
+            // A factor passes a ReLU if it is positive, and the product with a gate always.
+            let passes = is_factor && model.graph.activation(stack, layer) == Some(Activation::Relu);
+            match step {
+                Hidden if passes => vec![(of(Gate), true), (of(Out), false)],
+                Gate => vec![(of(Out), false)],
+                Out if passes => vec![(of(Gate), true), (of(Hidden), true)],
+                Out => vec![(of(Gate), true)],
+                _ => Vec::new(),
+            }
+        }
+        _ => Vec::new(),
+    }
 }

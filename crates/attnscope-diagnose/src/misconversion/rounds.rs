@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attnscope_graph::{Dim, Model};
+use attnscope_graph::{AttentionPlace, AttentionStep, Dim, FeedForwardStep, Model, Role, Stack, WeightKind};
 use attnscope_run::{Prepared, RunError, Shift, Weights};
 
 use super::edit::WeightEdit;
@@ -12,7 +12,7 @@ use super::factors;
 use super::hypotheses::{
     PERMUTED, head_orders, of_attention, of_feed_forward, of_model, permuted, sublayer_exchanges,
 };
-use super::sites::{AttentionSite, attentions, feed_forwards, weights_of};
+use super::sites::{Sublayer, attentions, feed_forwards, weights_of};
 use crate::corpus::Corpus;
 use crate::fit::FitTest;
 use crate::score::{Candidate, Padding, Progress};
@@ -88,16 +88,16 @@ impl<'a> Rounds<'a> {
     pub(super) fn hypotheses(&self, few: &Corpus) -> Result<Vec<(usize, WeightEdit)>, RunError> {
         let model = self.model();
         let sites = attentions(&model.graph);
-        let queries = self.least_missed(few, &sites, |site| format!("{}.q", site.path))?;
-        let outputs = self.least_missed(few, &sites, |site| format!("{}.out", site.path))?;
+        let queries = self.least_missed(few, &sites, |site| site.step(AttentionStep::Q))?;
+        let outputs = self.least_missed(few, &sites, |site| site.step(AttentionStep::Out))?;
         let ffns = feed_forwards(&model.graph);
-        let kept_ffns = self.least_missed(few, &ffns, |site| format!("{}.out", site.path))?;
+        let kept_ffns = self.least_missed(few, &ffns, |site| site.step(FeedForwardStep::Out))?;
         let mut edits = of_model(model);
         let (mut plain, mut reordered) = (Vec::new(), Vec::new());
-        let is_kept = |(i, _): &(usize, &AttentionSite)| queries.contains(i) || outputs.contains(i);
-        let kept: Vec<&AttentionSite> =
-            sites.iter().enumerate().filter(is_kept).map(|(_, site)| site).collect();
-        for site in &kept {
+        let is_kept = |(i, _): &(usize, &AttentionPlace)| queries.contains(i) || outputs.contains(i);
+        let kept: Vec<AttentionPlace> =
+            sites.iter().enumerate().filter(is_kept).map(|(_, site)| *site).collect();
+        for &site in &kept {
             let heads = model.sizes.get(Dim::Heads(site.stack)).unwrap_or(1);
             plain.extend(of_attention(model, site));
             for projections in PERMUTED {
@@ -105,14 +105,14 @@ impl<'a> Rounds<'a> {
                 reordered.extend(orders.iter().map(|order| permuted(model, site, projections, order)));
             }
         }
-        for (_, site) in ffns.iter().enumerate().filter(|(i, _)| kept_ffns.contains(i)) {
+        for (_, &site) in ffns.iter().enumerate().filter(|(i, _)| kept_ffns.contains(i)) {
             plain.extend(of_feed_forward(model, site));
         }
         for suspect in factors::suspects(model, self.weights()) {
             plain.extend(factors::rescaled(model, &suspect));
         }
-        let kept = kept.iter().map(|site| site.path.as_str());
-        let kept = kept.chain(kept_ffns.iter().map(|&i| ffns[i].path.as_str()));
+        let kept = kept.into_iter().map(Sublayer::from);
+        let kept = kept.chain(kept_ffns.iter().map(|&i| Sublayer::from(ffns[i])));
         edits.extend(sublayer_exchanges(model, &kept.collect::<Vec<_>>()));
         edits.extend(plain);
         edits.extend(reordered);
@@ -128,14 +128,16 @@ impl<'a> Rounds<'a> {
     /// Whether an edit is a factor on a projection that looks like noise.
     pub(super) fn scales_noise(&self, edit: &WeightEdit) -> bool {
         let WeightEdit::Scale { weights, .. } = edit else { return false };
-        let module = weights.first().and_then(|weight| weight.strip_suffix(".weight"));
+        let matrix = weights.first().filter(|weight| weight.kind == WeightKind::Weight);
+        let module = matrix.map(|weight| weight.owner);
         !module.is_some_and(|module| factors::is_trained_together(self.model(), self.weights(), module))
     }
 
     /// Encoding a clip takes as long as many sentences, so for audio models the encoder is not edited.
     fn is_affordable(&self, edit: &WeightEdit) -> bool {
-        let of_decoder = |path: &String| !path.starts_with("encoder.") && !path.starts_with("src.");
-        !self.model().graph.reads_audio() || edit.weights(self.model()).iter().all(of_decoder)
+        let weights = edit.weights(self.model());
+        let of_encoder = weights.iter().any(|weight| weight.owner.stack() == Some(Stack::Encoder));
+        !(self.model().graph.reads_audio() && of_encoder)
     }
 
     /// The sites, by their numbers, whose module hurts least when it is set to zero; all of them where they are few.
@@ -143,13 +145,13 @@ impl<'a> Rounds<'a> {
         &self,
         few: &Corpus,
         sites: &[S],
-        module: impl Fn(&S) -> String,
+        module: impl Fn(&S) -> Role,
     ) -> Result<Vec<usize>, RunError> {
         if sites.len() <= MOST_SITES {
             return Ok((0..sites.len()).collect());
         }
         let muted = |site: &S| WeightEdit::Scale {
-            weights: weights_of(&self.model().graph, &module(site), true),
+            weights: weights_of(&self.model().graph, module(site), true),
             factor: 0.0,
         };
         let trials = self.round(few, sites.iter().map(muted).enumerate().collect(), 1.0)?;

@@ -1,54 +1,78 @@
 //! The places of a model where a converter can go wrong: attentions, feed-forward layers, norms and tables.
 
-use attnscope_graph::{Dim, Graph, Model, Side, Stack};
+use std::fmt;
 
-/// Which attention of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttentionKind {
-    EncoderSelf,
-    DecoderSelf,
-    Cross,
-}
-
-impl AttentionKind {
-    pub(crate) const ALL: [Self; 3] = [Self::EncoderSelf, Self::DecoderSelf, Self::Cross];
-}
-
-/// One attention: `decoder.1.cross_attn`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct AttentionSite {
-    pub(crate) path: String,
-    pub(crate) stack: Stack,
-    pub(crate) kind: AttentionKind,
-}
+use attnscope_graph::{
+    AttentionKind, AttentionPlace, AttentionStep, Dim, EntryStep, FeedForwardStep, Graph, LayerPart,
+    LayerStep, Model, Role, Side, Stack, WeightRole,
+};
 
 /// One feed-forward layer: `encoder.0.ffn`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FeedForwardSite {
-    pub(crate) path: String,
     pub(crate) stack: Stack,
+    pub(crate) layer: usize,
     pub(crate) is_gated: bool,
 }
 
+impl FeedForwardSite {
+    /// The role of one of its steps.
+    pub(crate) fn step(self, step: FeedForwardStep) -> Role {
+        Role::Layer(self.stack, self.layer, LayerStep::FeedForward(step))
+    }
+}
+
+/// A sublayer with its norm: `decoder.1.cross_attn`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sublayer {
+    pub(crate) stack: Stack,
+    pub(crate) layer: usize,
+    pub(crate) part: LayerPart,
+}
+
+impl Sublayer {
+    /// The sublayer that a node is in.
+    pub(crate) fn of(role: Role) -> Option<Self> {
+        let (stack, layer) = role.layer()?;
+        Some(Self { stack, layer, part: role.part()? })
+    }
+
+    /// Whether two differ in the number of their layer alone: `decoder.0.cross_attn` and `decoder.1.cross_attn`.
+    pub(crate) fn is_of_another_layer(self, other: Self) -> bool {
+        self.layer != other.layer && Self { layer: other.layer, ..self } == other
+    }
+}
+
+impl From<AttentionPlace> for Sublayer {
+    fn from(AttentionPlace { stack, layer, kind }: AttentionPlace) -> Self {
+        Self { stack, layer, part: LayerPart::Attention(kind) }
+    }
+}
+
+impl From<FeedForwardSite> for Sublayer {
+    fn from(FeedForwardSite { stack, layer, .. }: FeedForwardSite) -> Self {
+        Self { stack, layer, part: LayerPart::FeedForward }
+    }
+}
+
+impl fmt::Display for Sublayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.stack.name(), self.layer, self.part.name())
+    }
+}
+
 /// Every attention of a model, in the order of computation.
-pub(crate) fn attentions(graph: &Graph) -> Vec<AttentionSite> {
-    let kinds = [
-        (Stack::Encoder, "self_attn", AttentionKind::EncoderSelf),
-        (Stack::Decoder, "self_attn", AttentionKind::DecoderSelf),
-        (Stack::Decoder, "cross_attn", AttentionKind::Cross),
-    ];
-    let mut sites = Vec::new();
+pub(crate) fn attentions(graph: &Graph) -> Vec<AttentionPlace> {
+    let mut places = Vec::new();
     for stack in Stack::ALL {
         for layer in 0..graph.layers(stack) {
-            for (_, part, kind) in kinds.iter().filter(|(of, ..)| *of == stack) {
-                let path = format!("{}.{layer}.{part}", stack.name());
-                if graph.find_weight(&format!("{path}.q.weight")).is_some() {
-                    sites.push(AttentionSite { path, stack, kind: *kind });
-                }
-            }
+            let here = [AttentionKind::SelfAttention, AttentionKind::CrossAttention]
+                .map(|kind| AttentionPlace { stack, layer, kind });
+            let exists = |place: &AttentionPlace| has(graph, place.step(AttentionStep::Q).weight());
+            places.extend(here.into_iter().filter(exists));
         }
     }
-    sites
+    places
 }
 
 /// Every feed-forward layer.
@@ -56,62 +80,58 @@ pub(crate) fn feed_forwards(graph: &Graph) -> Vec<FeedForwardSite> {
     let mut sites = Vec::new();
     for stack in Stack::ALL {
         for layer in 0..graph.layers(stack) {
-            let path = format!("{}.{layer}.ffn", stack.name());
-            let has = |module: &str| graph.find_weight(&format!("{path}.{module}.weight")).is_some();
-            if has("hidden") {
-                let is_gated = has("gate");
-                sites.push(FeedForwardSite { path, stack, is_gated });
+            let site = FeedForwardSite { stack, layer, is_gated: false };
+            let has = |step| has(graph, site.step(step).weight());
+            if has(FeedForwardStep::Hidden) {
+                sites.push(FeedForwardSite { is_gated: has(FeedForwardStep::Gate), ..site });
             }
         }
     }
     sites
 }
 
-/// The norms of each layer, by their modules: those of one layer together.
-pub(crate) fn layer_norms(graph: &Graph) -> Vec<(Stack, Vec<String>)> {
+/// The norms of each layer: those of one layer together.
+pub(crate) fn layer_norms(graph: &Graph) -> Vec<(Stack, Vec<Role>)> {
     let mut layers = Vec::new();
     for stack in Stack::ALL {
         for layer in 0..graph.layers(stack) {
-            let norm = |part: &str| format!("{}.{layer}.{part}.norm", stack.name());
-            let norms = ["self_attn", "cross_attn", "ffn"].map(norm);
-            let has = |norm: &String| graph.find_weight(&format!("{norm}.weight")).is_some();
-            layers.push((stack, norms.into_iter().filter(has).collect()));
+            let norms = LayerPart::ALL.map(|part| part.norm(stack, layer));
+            layers.push((stack, norms.into_iter().filter(|norm| has(graph, norm.weight())).collect()));
         }
     }
     layers
 }
 
 /// Tables with a row per token, position or bucket.
-pub(crate) fn tables(graph: &Graph) -> Vec<String> {
+pub(crate) fn tables(graph: &Graph) -> Vec<WeightRole> {
     let is_table =
         |dims: &[Dim]| matches!(dims.first(), Some(Dim::Vocab(_) | Dim::Positions(_) | Dim::Buckets(_)));
-    graph.weights().iter().filter(|w| is_table(&w.dims)).map(|w| w.path.clone()).collect()
+    let ids = graph.weight_ids().filter(|&id| is_table(&graph.weight(id).dims));
+    ids.filter_map(|id| graph.weight_role(id)).collect()
 }
 
 /// Tables of the encoder and of the decoder that hold the same kind of thing in the same shape.
-pub(crate) fn twin_tables(model: &Model) -> Vec<[String; 2]> {
-    let [source, target] = [Side::Source, Side::Target].map(Side::name);
-    let [encoder, decoder] = Stack::ALL.map(Stack::name);
-    let twins = [
-        [format!("{source}.embed.weight"), format!("{target}.embed.weight")],
-        [format!("{source}.positions.weight"), format!("{target}.positions.weight")],
-        [format!("{encoder}.0.self_attn.bias.weight"), format!("{decoder}.0.self_attn.bias.weight")],
-    ];
-    let shape = |path: &String| {
-        let id = model.graph.find_weight(path)?;
+pub(crate) fn twin_tables(model: &Model) -> Vec<[WeightRole; 2]> {
+    let entries = |step| [Side::Source, Side::Target].map(|side| Role::Entry(side, step).weight());
+    let bias = |stack| {
+        let first = AttentionPlace { stack, layer: 0, kind: AttentionKind::SelfAttention };
+        first.step(AttentionStep::Bias).weight()
+    };
+    let twins = [entries(EntryStep::Embed), entries(EntryStep::Positions), Stack::ALL.map(bias)];
+    let shape = |role: WeightRole| {
+        let id = model.graph.weight_at(role)?;
         model.sizes.shape(&model.graph.weight(id).dims)
     };
-    twins.into_iter().filter(|[a, b]| shape(a).is_some() && shape(a) == shape(b)).collect()
+    twins.into_iter().filter(|&[a, b]| shape(a).is_some() && shape(a) == shape(b)).collect()
 }
 
 /// A module's matrix, and its bias where it has one.
-pub(crate) fn weights_of(graph: &Graph, module: &str, with_bias: bool) -> Vec<String> {
-    let bias = Some(format!("{module}.bias")).filter(|path| with_bias && graph.find_weight(path).is_some());
-    let matrix = Some(format!("{module}.weight")).filter(|path| graph.find_weight(path).is_some());
-    matrix.into_iter().chain(bias).collect()
+pub(crate) fn weights_of(graph: &Graph, module: Role, with_bias: bool) -> Vec<WeightRole> {
+    let bias = Some(module.bias()).filter(|_| with_bias);
+    [module.weight()].into_iter().chain(bias).filter(|&role| has(graph, role)).collect()
 }
 
-/// Whether a module has a bias.
-pub(crate) fn has_bias(graph: &Graph, module: &str) -> bool {
-    graph.find_weight(&format!("{module}.bias")).is_some()
+/// Whether a model has a weight.
+pub(crate) fn has(graph: &Graph, role: WeightRole) -> bool {
+    graph.weight_at(role).is_some()
 }

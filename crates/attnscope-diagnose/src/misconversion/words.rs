@@ -1,12 +1,14 @@
 //! What is wrong with the file, in words: the mistake that an edit undoes.
 
-use attnscope_graph::Model;
+use std::fmt::Display;
+
 use attnscope_graph::figures::{counted, trimmed};
+use attnscope_graph::{Model, WeightKind, WeightRole};
 
 use super::Repair;
 use super::edit::{RowOrder, WeightEdit};
-use super::hypotheses::is_same_sublayer;
 use super::lossy::Loss;
+use super::sites::Sublayer;
 
 /// The most names that are listed; the rest are counted.
 const NAMED: usize = 4;
@@ -56,10 +58,10 @@ impl WeightEdit {
         match self {
             Self::SwapLayers { stack, layers: [first, _] } => Some(format!("{}.{first}", stack.name())),
             Self::Exchange { pairs } => match sublayers(pairs) {
-                Some([first, _]) => Some(first.to_owned()),
-                None => pairs.first().map(|[first, _]| first.clone()),
+                Some([first, _]) => Some(first.to_string()),
+                None => pairs.first().map(|[first, _]| first.to_string()),
             },
-            _ => self.weights(model).into_iter().next(),
+            _ => self.weights(model).first().map(ToString::to_string),
         }
     }
 }
@@ -91,7 +93,7 @@ impl Repair {
 }
 
 /// "encoder.0.self_attn.q is 4 times as large as trained", or "4 to 5.657 times".
-fn scaled(weights: &[String], times: &[f64]) -> String {
+fn scaled(weights: &[WeightRole], times: &[f64]) -> String {
     let times: Vec<String> = times.iter().copied().map(number).collect();
     format!("{} {} {} times as large as trained", named(weights), is(&modules(weights)), times.join(" to "))
 }
@@ -129,105 +131,103 @@ pub(crate) fn number(x: f64) -> String {
 }
 
 /// Modules whose matrix is among some weights, each once.
-fn modules(weights: &[String]) -> Vec<String> {
-    let mut modules: Vec<String> = Vec::new();
-    for weight in weights {
-        let module = weight.strip_suffix(".weight").or(weight.strip_suffix(".bias")).unwrap_or(weight);
-        if modules.last().is_none_or(|last| last != module) {
-            modules.push(module.to_owned());
-        }
-    }
-    modules
+fn modules(weights: &[WeightRole]) -> Vec<String> {
+    let mut owners: Vec<_> = weights.iter().map(|weight| weight.owner).collect();
+    owners.dedup();
+    owners.iter().map(ToString::to_string).collect()
 }
 
 /// The module's name where its bias is included, else the weight's.
-fn named(weights: &[String]) -> String {
-    let with_bias = weights.iter().any(|weight| weight.ends_with(".bias"));
+fn named(weights: &[WeightRole]) -> String {
+    let with_bias = weights.iter().any(|weight| weight.kind == WeightKind::Bias);
     if with_bias { listed(&modules(weights)) } else { listed(weights) }
 }
 
 /// The sublayers that an exchange is of, where all of its pairs are of two of them: `decoder.0.cross_attn` and
 /// `decoder.1.cross_attn`.
-fn sublayers(pairs: &[[String; 2]]) -> Option<[&str; 2]> {
-    let sublayer = |path: &'_ str| path.match_indices('.').nth(2).map(|(at, _)| at);
-    let [a, b] = pairs.first()?;
-    let (a, b) = (&a[..sublayer(a)?], &b[..sublayer(b)?]);
-    let is_of = |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.starts_with('.'));
-    let all = pairs.len() > 1 && pairs.iter().all(|[x, y]| is_of(x, a) && is_of(y, b));
-    (all && is_same_sublayer(a, b)).then_some([a, b])
+fn sublayers(pairs: &[[WeightRole; 2]]) -> Option<[Sublayer; 2]> {
+    let of = |pair: &[WeightRole; 2]| pair.map(|weight| Sublayer::of(weight.owner));
+    let [Some(a), Some(b)] = of(pairs.first()?) else { return None };
+    let all = pairs.len() > 1 && pairs.iter().all(|pair| of(pair) == [Some(a), Some(b)]);
+    (all && a.is_of_another_layer(b)).then_some([a, b])
 }
 
-fn exchanged(pairs: &[[String; 2]]) -> String {
+fn exchanged(pairs: &[[WeightRole; 2]]) -> String {
     if let Some([a, b]) = sublayers(pairs) {
-        let norms = match pairs.iter().any(|[path, _]| path.contains(".norm.")) {
+        let norms = match pairs.iter().any(|[weight, _]| weight.owner.is_norm()) {
             true => "",
             false => ", but for their norms",
         };
         return format!("{a} and {b} are exchanged{norms}");
     }
-    let with_bias = pairs.iter().any(|[a, _]| a.ends_with(".bias"));
+    let with_bias = pairs.iter().any(|[a, _]| a.kind == WeightKind::Bias);
     let side = |i: usize| -> Vec<String> {
-        let paths: Vec<String> = pairs.iter().map(|pair| pair[i].clone()).collect();
-        if with_bias { modules(&paths) } else { paths }
+        let weights: Vec<WeightRole> = pairs.iter().map(|pair| pair[i]).collect();
+        if with_bias { modules(&weights) } else { weights.iter().map(ToString::to_string).collect() }
     };
     let both: Vec<String> = side(0).iter().zip(side(1)).map(|(a, b)| format!("{a} and {b}")).collect();
     format!("{} are exchanged", listed(&both))
 }
 
-fn listed(names: &[String]) -> String {
-    match names.len() {
-        0..=NAMED => names.join(", "),
-        more => format!("{} and {} more", names[..NAMED - 1].join(", "), more - NAMED + 1),
+fn listed(names: &[impl Display]) -> String {
+    let shown = if names.len() <= NAMED { names } else { &names[..NAMED - 1] };
+    let list = shown.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match names.len() - shown.len() {
+        0 => list,
+        more => format!("{list} and {more} more"),
     }
 }
 
-fn is(names: &[String]) -> &'static str {
+fn is<T>(names: &[T]) -> &'static str {
     if names.len() == 1 { "is" } else { "are" }
 }
 
-fn has(names: &[String]) -> &'static str {
-    if modules(names).len() == 1 { "has" } else { "have" }
+fn has(weights: &[WeightRole]) -> &'static str {
+    if modules(weights).len() == 1 { "has" } else { "have" }
 }
 
 #[cfg(test)]
 mod tests {
-    use attnscope_graph::Stack;
+    use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, EntryStep, Role, Side, Stack};
 
     use super::*;
     use crate::misconversion::BesideWiring;
     use crate::score::Scores;
 
-    fn paths(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    fn cross(layer: usize, step: AttentionStep) -> Role {
+        AttentionPlace { stack: Stack::Decoder, layer, kind: AttentionKind::CrossAttention }.step(step)
     }
 
     #[test]
     fn mistakes_are_named_with_their_place() {
-        let at = "decoder.1.cross_attn";
-        let pair = |leaf: &str| [format!("{at}.k.{leaf}"), format!("{at}.v.{leaf}")];
-        let exchange = WeightEdit::Exchange { pairs: vec![pair("weight"), pair("bias")] };
+        use AttentionStep::{K, Norm, Out, Q, V};
+        let (k, v) = (cross(1, K), cross(1, V));
+        let exchange = WeightEdit::Exchange { pairs: vec![[k.weight(), v.weight()], [k.bias(), v.bias()]] };
         assert_eq!(exchange.mistake(), "decoder.1.cross_attn.k and decoder.1.cross_attn.v are exchanged");
         let swap = WeightEdit::SwapLayers { stack: Stack::Encoder, layers: [0, 1] };
         assert_eq!(swap.mistake(), "layers 0 and 1 of the encoder are exchanged");
-        let scale = WeightEdit::Scale { weights: paths(&["encoder.0.self_attn.q.weight"]), factor: 0.25 };
-        assert_eq!(scale.mistake(), "encoder.0.self_attn.q.weight is 4 times as large as trained");
-        let moved = |leaf: &str| [format!("{at}.{leaf}"), format!("decoder.3.cross_attn.{leaf}")];
-        let mut pairs: Vec<[String; 2]> = ["q.weight", "q.bias", "out.weight"].map(moved).into();
+        let scale = WeightEdit::Scale { weights: vec![cross(0, Q).weight()], factor: 0.25 };
+        assert_eq!(scale.mistake(), "decoder.0.cross_attn.q.weight is 4 times as large as trained");
+        let moved = |weight: WeightRole| [weight, weight.in_layer(3)];
+        let (q, out) = (cross(1, Q), cross(1, Out));
+        let mut pairs = vec![moved(q.weight()), moved(q.bias()), moved(out.weight())];
         let exchange = WeightEdit::Exchange { pairs: pairs.clone() };
         let sublayers = "decoder.1.cross_attn and decoder.3.cross_attn are exchanged";
         assert_eq!(exchange.mistake(), format!("{sublayers}, but for their norms"));
-        pairs.push(moved("norm.weight"));
+        pairs.push(moved(cross(1, Norm).weight()));
         assert_eq!(WeightEdit::Exchange { pairs }.mistake(), sublayers);
-        let roll = WeightEdit::Roll { weights: paths(&["src.embed.weight"]), rows: -1 };
+        let table = Role::Entry(Side::Source, EntryStep::Embed).weight();
+        let roll = WeightEdit::Roll { weights: vec![table], rows: -1 };
         assert_eq!(roll.mistake(), "the rows of src.embed.weight are moved down by 1 row");
     }
 
     /// The set says what the pairs do not tell apart; factors of the same weights are one mistake.
     #[test]
     fn factors_that_do_as_well_are_a_range() {
-        let scale = |module: &str, factor| WeightEdit::Scale { weights: paths(&[module]), factor };
+        use AttentionStep::{K, Q};
+        let scale = |step, factor| WeightEdit::Scale { weights: vec![cross(0, step).weight()], factor };
         let repair = |as_good: Vec<WeightEdit>| Repair {
-            edit: scale("q.weight", 0.25),
+            edit: scale(Q, 0.25),
             as_good,
             nll_declared: 2.0,
             nll_best: 1.0,
@@ -239,17 +239,17 @@ mod tests {
             scores: Scores::none(0),
             unseen_pairs: Vec::new(),
         };
-        let (mistake, others) =
-            repair(vec![scale("q.weight", 0.2), scale("k.weight", 0.25), scale("q.weight", 0.4)]).mistakes();
-        assert_eq!(mistake, "q.weight is 2.5 to 5 times as large as trained");
-        assert_eq!(others, ["k.weight is 4 times as large as trained"]);
-        assert_eq!(repair(Vec::new()).mistakes().0, "q.weight is 4 times as large as trained");
+        let at = "decoder.0.cross_attn";
+        let (mistake, others) = repair(vec![scale(Q, 0.2), scale(K, 0.25), scale(Q, 0.4)]).mistakes();
+        assert_eq!(mistake, format!("{at}.q.weight is 2.5 to 5 times as large as trained"));
+        assert_eq!(others, [format!("{at}.k.weight is 4 times as large as trained")]);
+        assert_eq!(repair(Vec::new()).mistakes().0, format!("{at}.q.weight is 4 times as large as trained"));
     }
 
     #[test]
     fn long_lists_are_counted() {
-        let names = paths(&["a", "b", "c", "d", "e", "f"]);
-        assert_eq!(listed(&names), "a, b, c and 3 more");
+        assert_eq!(listed(&["a", "b", "c", "d", "e", "f"]), "a, b, c and 3 more");
+        assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c, d");
         assert_eq!(number(5.656_854), "5.657");
         assert_eq!(number(16.0), "16");
     }

@@ -17,9 +17,14 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(context: &RuleContext<'_>) -> Checked {
-    context.each_weight(&RULE, ("matrices and tables", is_matrix), |weight, tensor, stats| {
-        let one = stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0;
-        let evidence = || format!("all {} values of {} are {}", stats.count, context.name(tensor), stats.min);
-        (stats.count > 1 && one).then(|| RULE.finding(evidence()).at(&weight.path))
-    })
+    context.each_weight(
+        &RULE,
+        ("matrices and tables", |id| is_matrix(&context.model().graph, id)),
+        |weight, tensor, stats| {
+            let one = stats.min == stats.max && stats.min != 0.0 && stats.nan + stats.inf == 0;
+            let evidence =
+                || format!("all {} values of {} are {}", stats.count, context.name(tensor), stats.min);
+            (stats.count > 1 && one).then(|| RULE.finding(evidence()).at(&weight.path))
+        },
+    )
 }

@@ -1,6 +1,6 @@
 //! A head that adds almost nothing and is not needed.
 
-use attnscope_graph::Dim;
+use attnscope_graph::{AttentionStep, Dim};
 use attnscope_run::Weights;
 
 use crate::corpus::Corpus;
@@ -27,8 +27,8 @@ fn check(context: &RuleContext<'_>) -> Checked {
     let limit = context.thresholds().dead_norm;
     let (mut suspects, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {
-        let path = format!("{}.out.weight", attention.path);
-        let Some(out) = context.model().graph.find_weight(&path) else { continue };
+        let out = attention.place.step(AttentionStep::Out).weight();
+        let Some(out) = context.model().graph.weight_at(out) else { continue };
         let mean = attention.heads.iter().map(|h| h.norm).sum::<f64>() / attention.heads.len().max(1) as f64;
         measures.extend(attention.heads.iter().enumerate().map(|(h, head)| {
             let share = RULE.measure("output_share", head.norm / mean).threshold(limit);

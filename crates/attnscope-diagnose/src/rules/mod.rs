@@ -29,6 +29,8 @@ mod vocabulary_mismatch;
 mod wiring_mismatch;
 mod zero_weight;
 
+use attnscope_graph::{Graph, WeightId};
+
 use crate::measure::Measure;
 use crate::rule::Rule;
 
@@ -64,8 +66,8 @@ static RULES: &[&Rule] = &[
 ];
 
 /// Whether a weight has two dimensions or more: everything but biases and norms.
-fn is_matrix(weight: &attnscope_graph::Weight) -> bool {
-    weight.dims.len() > 1
+fn is_matrix(graph: &Graph, id: WeightId) -> bool {
+    graph.weight(id).dims.len() > 1
 }
 
 /// Puts the measure with the least number into words; the report prints only this one.

@@ -1,7 +1,5 @@
 //! The output depends on padding.
 
-use attnscope_graph::Switch;
-
 use crate::finding::Severity;
 use crate::masks::{Claim, shapes};
 use crate::measure::Outcome;
@@ -31,7 +29,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
         return Err(NotChecked::new(reason, "pad to one length, in training and afterwards"));
     }
     // By design: such a model reads windows of one length only.
-    if model.graph.reads_audio() && model.wiring.padding_mask == Switch::Off {
+    if model.graph.reads_audio() && !model.graph.hides_padding() {
         let words = "audio fills its window: there is no padding that could leak";
         return Ok(Outcome::default().measured([RULE.measure("proofs", 0.0).words(words)]));
     }

@@ -1,6 +1,6 @@
 //! Sentences that are longer than the model's positions.
 
-use attnscope_graph::Side;
+use attnscope_graph::{EntryStep, Role, Side};
 
 use crate::finding::{Finding, Severity};
 use crate::rule::{Checked, Rule};
@@ -43,7 +43,7 @@ fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
             "{count} {side_word}{are} longer than the {room} positions of the config (the longest needs {longest}): attnscope computes further sinusoids, but Hugging Face raises an error beyond its table: line {lines}{more}"
         ),
     };
-    let node = format!("{}.positions", side.name());
+    let node = Role::Entry(side, EntryStep::Positions).to_string();
     Some(RULE.finding(evidence).at(node).number(longest as f64, room as f64))
 }
 

@@ -1,6 +1,6 @@
 //! Logits that do not depend on the order of words.
 
-use attnscope_graph::{Role, Side};
+use attnscope_graph::{EntryStep, Role, Side};
 use attnscope_run::{Capture, CheckedInput, Input, Rows, Sequence};
 
 use crate::finding::Severity;
@@ -33,7 +33,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
         let after = last_logits(context, &changed)?;
         let moved = rows.iter().map(|&row| movement(&before[row], &after[row])).fold(0.0, f64::max);
         let limit = context.thresholds().position_effect;
-        let node = format!("{}.embed_pos", side.name());
+        let node = Role::Entry(side, EntryStep::EmbedPos).to_string();
         let words = format!(
             "logits move by {moved:.2} of their spread when {} words are exchanged (threshold {limit:e})",
             side.word()

@@ -34,7 +34,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
         let in_layer = of_layers.contains(&id);
         let values = weights.get(id);
         let varied = values.iter().any(|x| Some(x) != values.first());
-        if !in_layer || !is_matrix(weight) || !varied {
+        if !in_layer || !is_matrix(&model.graph, id) || !varied {
             continue;
         }
         compared += 1;

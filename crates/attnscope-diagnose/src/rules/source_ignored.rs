@@ -1,7 +1,7 @@
 //! The decoder's output does not depend on the source.
 
 use attnscope_checkpoint::Remedy;
-use attnscope_graph::{AttentionKind, AttentionStep, Model, Role, Switch};
+use attnscope_graph::{AttentionKind, AttentionStep, Model, Role, Stack};
 use attnscope_run::RunError;
 use serde_json::json;
 
@@ -123,7 +123,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
     let finding = RULE
         .finding(format!("{evidence}{}", signs.words()))
         .number(cost.mean, limit)
-        .at("decoder.*.cross_attn")
+        .at(format!("{}.*.{}", Stack::Decoder.name(), AttentionKind::CrossAttention.name()))
         .with("interval", json!([cost.low, cost.high]))
         .with("own_sentences_cost", json!(own_cost))
         .with("random_source_change", json!(change))
@@ -144,9 +144,8 @@ fn random_change(candidate: &Candidate, corpus: &Corpus, own: &Scores) -> Result
 
 /// Whether a candidate's decoder sees tokens that it must predict and that the declared one's does not see.
 fn sees_more(candidate: &Candidate, declared: &Model) -> bool {
-    let (now, before) = (&candidate.model().wiring, &declared.wiring);
-    let lifted = |now: Switch, before: Switch| now == Switch::Off && before == Switch::On;
-    lifted(now.causal_mask, before.causal_mask) || lifted(now.decoder_shift, before.decoder_shift)
+    let lifted = |hides: fn(&Model) -> bool| !hides(candidate.model()) && hides(declared);
+    lifted(|model| model.graph.is_causal(Stack::Decoder)) || lifted(Model::shifts_target)
 }
 
 /// Further signs. They describe, but do not decide.

@@ -1,6 +1,6 @@
 //! Special tokens on which config, tokenizer and tables disagree.
 
-use attnscope_graph::{Dim, Fact, Side, Topic};
+use attnscope_graph::{Dim, EntryStep, Fact, Role, Side, Topic};
 
 use crate::finding::Severity;
 use crate::rule::{Checked, Rule};
@@ -20,15 +20,18 @@ pub(super) const RULE: Rule = Rule {
 fn check(context: &RuleContext<'_>) -> Checked {
     let model = context.model();
     let rows = model.sizes.get(Dim::Vocab(Side::Target)).unwrap_or(usize::MAX);
+    let node = |step| Role::Entry(Side::Target, step).to_string();
     let mut findings = Vec::new();
     for fact in model.facts.iter().filter(|fact| fact.topic == Topic::Tokens) {
         if let Some(id) = ids(fact).into_iter().find(|&id| id as usize >= rows) {
             let evidence = format!("{} is {id}, and the table has {rows} rows", fact.source);
-            findings.push(RULE.finding(evidence).at("tgt.embed").number(id as f64, rows as f64));
+            let finding = RULE.finding(evidence).at(node(EntryStep::Embed));
+            findings.push(finding.number(id as f64, rows as f64));
         }
     }
     findings.extend(
-        end_token(context).map(|evidence| RULE.finding(evidence).severity(Severity::Warning).at("tgt.ids")),
+        end_token(context)
+            .map(|evidence| RULE.finding(evidence).severity(Severity::Warning).at(node(EntryStep::Ids))),
     );
     Ok(findings.into())
 }

@@ -1,6 +1,6 @@
 //! A tokenizer that does not fit the model's vocabulary.
 
-use attnscope_graph::{Dim, Side};
+use attnscope_graph::{Dim, EntryStep, Role, Side};
 
 use crate::finding::Severity;
 use crate::measure::Outcome;
@@ -36,7 +36,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
     let model = context.model();
     let tokens = tokenizer.len();
     let (mut findings, mut measures) = (Vec::new(), Vec::new());
-    let sides: &[Side] = if model.graph.reads_audio() || model.wiring.shared_embeddings {
+    let sides: &[Side] = if model.graph.reads_audio() || model.graph.shares_tables() {
         &[Side::Target]
     } else {
         &[Side::Source, Side::Target]
@@ -45,10 +45,9 @@ fn check(context: &RuleContext<'_>) -> Checked {
         let Some(rows) = model.sizes.get(Dim::Vocab(side)) else { continue };
         let words = format!("{tokens} ids of the tokenizer, {rows} rows of the embedding");
         let measure = RULE.measure("tokens", tokens as f64).threshold(rows as f64).words(words);
-        measures.push(measure.at(format!("{}.embed", side.name())));
-        let finding = |evidence| {
-            RULE.finding(evidence).at(format!("{}.embed", side.name())).number(tokens as f64, rows as f64)
-        };
+        let node = Role::Entry(side, EntryStep::Embed).to_string();
+        measures.push(measure.at(&node));
+        let finding = |evidence| RULE.finding(evidence).at(&node).number(tokens as f64, rows as f64);
         if tokens > rows {
             findings.push(finding(format!("the tokenizer has {tokens} ids and the embedding {rows} rows")));
         } else if (tokens as f64) < (1.0 - SPARE) * rows as f64 {

@@ -1,6 +1,6 @@
 //! A matrix or a norm that is all zero.
 
-use attnscope_graph::Weight;
+use attnscope_graph::{WeightId, WeightKind, WeightRole};
 
 use crate::finding::Severity;
 use crate::rule::{Checked, Rule};
@@ -19,7 +19,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(context: &RuleContext<'_>) -> Checked {
-    let counts = |weight: &Weight| is_matrix(weight) || weight.path.ends_with("norm.weight");
+    let graph = &context.model().graph;
+    let is_gain = |role: WeightRole| role.kind == WeightKind::Weight && role.owner.is_norm();
+    let counts = |id: WeightId| is_matrix(graph, id) || graph.weight_role(id).is_some_and(is_gain);
     context.each_weight(&RULE, ("matrices, tables and gains of norms", counts), |weight, tensor, stats| {
         let zero = stats.count > 0 && stats.zeros == stats.count;
         let evidence = || format!("all {} values of {} are 0", stats.count, context.name(tensor));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{Dim, Model, Side, Switch};
+use attnscope_graph::{Dim, Model, Side, Stack};
 use attnscope_run::{BETAS, Prepared, RunError, Shift};
 
 use crate::corpus::Corpus;
@@ -241,9 +241,7 @@ fn batches(candidates: &[&Candidate], corpus: &Corpus) -> Vec<Vec<usize>> {
     let vocabulary =
         candidates.iter().filter_map(|c| c.model().sizes.get(Dim::Vocab(Side::Target))).max().unwrap_or(1);
     // Where nothing hides the end of a longer target from a shorter one.
-    let bare = candidates
-        .iter()
-        .any(|c| c.model().wiring.padding_mask == Switch::Off && c.model().wiring.causal_mask == Switch::Off);
+    let bare = candidates.iter().any(|c| c.model().graph.self_mask(Stack::Decoder).is_none());
     // A clip is as much work as many sentences: alone it keeps one more thread busy.
     let reads_audio = candidates.iter().any(|c| c.model().graph.reads_audio());
     let length = |pair: usize| (corpus.sources[pair].length(), corpus.targets[pair].len());

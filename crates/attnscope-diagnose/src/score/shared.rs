@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use attnscope_graph::{NodeId, Op, Role, Side, Switch};
+use attnscope_graph::{NodeId, Op, Role, Side};
 use attnscope_run::{CheckedInput, Input, Request, Rows, RunError, Sequence, Sink, Tensor, position_limit};
 
 use super::clip::{Clip, encoder_output};
@@ -75,7 +75,7 @@ fn reused_nodes(first: &Candidate, candidate: &Candidate) -> Vec<NodeId> {
 /// shape, the same elements of the weights, and inputs that are the same.
 pub(super) fn same_tensors(first: &Candidate, candidate: &Candidate) -> Vec<bool> {
     let (a, b) = (first.model(), candidate.model());
-    let reads_the_same = first.shift == candidate.shift && a.wiring.decoder_shift == b.wiring.decoder_shift;
+    let reads_the_same = first.shift == candidate.shift && a.shifts_target() == b.shifts_target();
     let mut same = vec![false; b.graph.nodes().len()];
     // After the first operation that differs, node numbers do not correspond.
     let pairs = a.graph.nodes().iter().zip(b.graph.nodes()).take_while(|(a, b)| a == b);
@@ -161,7 +161,7 @@ impl<'a> Worker<'a> {
         let encoder = encoder_output(candidate.model()).filter(|_| clip.is_some() && known.is_empty());
         let encoder = encoder.filter(|_| encoded.is_none());
         known.extend(encoded);
-        let shifted = candidate.model().wiring.decoder_shift == Switch::On;
+        let shifted = candidate.model().shifts_target();
         let decoded: Vec<Decoded> =
             batch.iter().map(|&pair| self.corpus.decoded(pair, &candidate.shift, shifted)).collect();
         let inputs: Vec<Vec<u32>> = decoded.iter().map(|d| d.input.clone()).collect();
@@ -262,7 +262,9 @@ mod tests {
     use std::sync::Arc;
 
     use attnscope_checkpoint::Checkpoint;
-    use attnscope_graph::{Activation, Config, Dim, Recognised, ScoreScale, WeightId, Wiring, recognise};
+    use attnscope_graph::{
+        Activation, Config, Dim, Recognised, ScoreScale, Switch, WeightId, Wiring, recognise,
+    };
     use attnscope_run::{Executor, Features, Native, Shift, SplitMix, Weights, tensor_specs};
 
     use super::super::{Scores, score};

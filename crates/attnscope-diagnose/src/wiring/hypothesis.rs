@@ -1,8 +1,8 @@
 //! Which other wirings the same weights could have been trained with.
 
 use attnscope_graph::{
-    Activation, CrossMask, Dim, EmbeddingScale, Front, GainAt, LogitScale, Model, NormKind, NormPlace,
-    Normaliser, Positions, ScoreScale, Side, Stack, Switch,
+    Activation, CrossMask, Dim, EmbeddingScale, EntryStep, Front, GainAt, LogitScale, Model, NormKind,
+    NormPlace, Normaliser, Positions, Role, ScoreScale, Side, Stack, Switch,
 };
 use attnscope_run::{Shift, Weights};
 
@@ -118,8 +118,8 @@ fn layouts(model: &Model, weights: &Weights, setup: &Setup) -> Vec<WiringEdit> {
 
 /// Whether a stored position table is one of sines and cosines: every position has the same norm, √(width / 2).
 fn holds_sinusoids(model: &Model, weights: &Weights, side: Side) -> bool {
-    let path = format!("{}.positions.weight", side.name());
-    let (Some(id), Some(width)) = (model.graph.find_weight(&path), model.sizes.get(Dim::Model)) else {
+    let table = model.graph.weight_at(Role::Entry(side, EntryStep::Positions).weight());
+    let (Some(id), Some(width)) = (table, model.sizes.get(Dim::Model)) else {
         return false;
     };
     let norm = |row: &[f32]| row.iter().map(|x| f64::from(x * x)).sum::<f64>() / (width as f64 / 2.0);

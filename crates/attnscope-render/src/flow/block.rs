@@ -51,7 +51,7 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         wrong = wrong.max(hole(model.binding.slot(weight)));
         lines.push(weight_line(view, weight, naming));
         // A weight is counted where it occurs first: a tied table at the lookup, a bias table at the first layer.
-        if owns(first, &model.graph.weight(weight).path) {
+        if model.graph.weight_role(weight).is_some_and(|role| role.owner == first.role) {
             *(if model.is_buffer(weight) { &mut constants } else { &mut parameters }) +=
                 model.elements(weight);
         }
@@ -83,11 +83,6 @@ pub(super) fn hole(slot: &Slot) -> Option<Hole> {
         Slot::Mismatched { .. } => Some(Hole::WrongShape),
         Slot::Missing { .. } => Some(Hole::Missing),
     }
-}
-
-/// Whether a weight's path says that it is this node's own.
-fn owns(node: &Node, weight_path: &str) -> bool {
-    weight_path.strip_prefix(node.path.as_str()).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// A box for a value that comes from elsewhere.

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use attnscope_graph::{
-    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, Node, NodeId, Op, Role, Side, Slot,
-    Stack, WeightId, words,
+    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, LayerPart, Node, NodeId, Op, Role,
+    Side, Slot, Stack, WeightId, words,
 };
 
 use super::View;
 use super::block::{Naming, block, heads, hole, joins_input, positions, step};
 use crate::diagram::{Arrow, Block, Diagram, Kind};
 use attnscope::figures::thousands;
-use attnscope::{LayerGroup, PARTS, layer_groups};
+use attnscope::{LayerGroup, layer_groups};
 
 /// The diagram of those of the given stacks that the model has, with everything that feeds them.
 pub(super) fn diagram(view: &View<'_>, stacks: &[Stack]) -> Diagram {
@@ -225,8 +225,8 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     }
     let nodes: Vec<&Node> = model.graph.layer(group.stack, group.first).map(|(_, n)| n).collect();
     let mut lines = Vec::new();
-    for part in PARTS {
-        let nodes: Vec<&Node> = nodes.iter().filter(|n| n.path.part() == part).copied().collect();
+    for part in LayerPart::ALL {
+        let nodes: Vec<&Node> = nodes.iter().filter(|n| n.role.part() == Some(part)).copied().collect();
         if !nodes.is_empty() {
             lines.extend(part_lines(view, part, &nodes));
         }
@@ -265,7 +265,7 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
 }
 
 /// What a reader wants to know of a part before looking inside.
-fn part_lines(view: &View<'_>, part: &str, nodes: &[&Node]) -> Vec<String> {
+fn part_lines(view: &View<'_>, part: LayerPart, nodes: &[&Node]) -> Vec<String> {
     let mut facts = Vec::new();
     let (mut norm, mut after) = (None, false);
     for n in nodes {
@@ -297,10 +297,10 @@ fn part_lines(view: &View<'_>, part: &str, nodes: &[&Node]) -> Vec<String> {
             _ => {}
         }
     }
-    if part != "ffn" && !nodes.iter().any(|n| matches!(n.op, Op::Mask(_))) {
+    if part != LayerPart::FeedForward && !nodes.iter().any(|n| matches!(n.op, Op::Mask(_))) {
         facts.push("no mask".into());
     }
-    let norm = norm.unwrap_or_default();
+    let (part, norm) = (part.name(), norm.unwrap_or_default());
     let place = match after {
         false => format!("{norm} → {part} → + residual"),
         true => format!("{part} → + residual → {norm}"),

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Node, NodeId, Op, Selector, Stack};
+use attnscope_graph::{
+    AttentionKind, AttentionStep, LayerPart, Node, NodeId, Op, Selector, Stack, WeightRole,
+};
 
 use super::View;
 use super::block::{Naming, block, joins_input, outside};
@@ -21,10 +23,10 @@ pub(super) fn loose(view: &View<'_>, selector: &Selector) -> Option<Diagram> {
 }
 
 /// The diagram of `part` in the first layer of a group, which stands for all of them.
-pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: &str) -> Diagram {
+pub(super) fn diagram(view: &View<'_>, group: &LayerGroup, part: LayerPart) -> Diagram {
     let graph = &view.model.graph;
     let nodes: Vec<(NodeId, &Node)> =
-        graph.layer(group.stack, group.first).filter(|(_, n)| n.path.part() == part).collect();
+        graph.layer(group.stack, group.first).filter(|(_, n)| n.role.part() == Some(part)).collect();
     let maps = |(_, n): &&(NodeId, &Node)| matches!(n.op, Op::Linear);
     // What the projections begin with, and what everything in the drawing begins with: a norm stands outside.
     let close = common_prefix(view, group, nodes.iter().filter(maps));
@@ -77,16 +79,16 @@ fn draw_nodes(
     Diagram { title, facts, blocks: drawing.blocks, arrows: drawing.arrows }
 }
 
-fn title(group: &LayerGroup, part: &str) -> String {
+fn title(group: &LayerGroup, part: LayerPart) -> String {
     let times = if group.count() > 1 { format!(" × {}", group.count()) } else { String::new() };
-    format!("{}.{part}{times}", group.path())
+    format!("{}.{}{times}", group.path(), part.name())
 }
 
 fn owned_by_layer(view: &View<'_>, group: &LayerGroup, weight: attnscope_graph::WeightId) -> bool {
-    let path = &view.model.graph.weight(weight).path;
+    let Some(WeightRole { owner, .. }) = view.model.graph.weight_role(weight) else { return false };
     // A table that the first layer keeps for all is named as it is.
-    path.starts_with(&format!("{}.{}.", group.stack.name(), group.first))
-        && !path.ends_with("self_attn.bias.weight")
+    let is_bias_table = owner.is(AttentionKind::SelfAttention, AttentionStep::Bias);
+    owner.layer() == Some((group.stack, group.first)) && !is_bias_table
 }
 
 /// Nodes with those that join them.

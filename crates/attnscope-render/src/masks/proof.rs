@@ -1,6 +1,7 @@
 //! Proofs: a line each, and what there is to say of those that fail.
 
 use attnscope_diagnose::masks::{Claim, Proof, Verdict};
+use attnscope_graph::{EntryStep, Role, Side};
 
 use super::joined;
 use crate::layout::Options;
@@ -95,10 +96,16 @@ fn remark(proof: &Proof) -> Option<String> {
                 leak.node,
                 number(leak.movement),
                 shape_text(&leak.at),
-                if leak.node.ends_with(".positions") { renumbered } else { "" }
+                if are_positions(&leak.node) { renumbered } else { "" }
             ))
         }
     }
+}
+
+/// Whether a node is the positions of a side.
+fn are_positions(node: &str) -> bool {
+    let positions = |side| Role::Entry(side, EntryStep::Positions).to_string();
+    [Side::Source, Side::Target].into_iter().any(|side| positions(side) == node)
 }
 
 /// What the proofs are about and what they cannot show; `added` is the padding of each row of the source and of the target

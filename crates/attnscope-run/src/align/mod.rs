@@ -8,7 +8,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use attnscope_graph::NodeId;
+use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, NodeId, Stack};
 
 use crate::checked::CheckedInput;
 use crate::error::RunError;
@@ -54,7 +54,7 @@ pub fn align(
     [source, target]: [&[Word]; 2],
     started: usize,
 ) -> Result<Alignment, RunError> {
-    let mut attention = Attention::of(session, input, heads, "weights")?;
+    let mut attention = Attention::of(session, input, heads, AttentionStep::Weights)?;
     let weights = by_words(&attention.mean(), [source, target], started);
     attention.standardise();
     let marked = by_words(&attention.mean(), [source, target], started);
@@ -82,12 +82,20 @@ fn by_words(matrix: &[Vec<f64>], [source, target]: [&[Word]; 2], started: usize)
 }
 
 impl Attention {
-    /// Runs the model once more, with a stage of these heads' cross-attention kept: `scores` or `weights`.
-    fn of(session: &mut dyn Session, input: Input, heads: &Heads, stage: &str) -> Result<Self, RunError> {
+    /// Runs the model once more, with a stage of these heads' cross-attention kept: its scores or its weights.
+    fn of(
+        session: &mut dyn Session,
+        input: Input,
+        heads: &Heads,
+        stage: AttentionStep,
+    ) -> Result<Self, RunError> {
         let prepared = session.prepared();
         let model = prepared.model();
         let layers: BTreeSet<usize> = heads.heads.iter().map(|head| head.layer).collect();
-        let node = |layer: usize| model.graph.find(&format!("decoder.{layer}.cross_attn.{stage}"));
+        let node = |layer: usize| {
+            let kind = AttentionKind::CrossAttention;
+            model.graph.at(AttentionPlace { stack: Stack::Decoder, layer, kind }.step(stage))
+        };
         let nodes: Vec<NodeId> = layers.iter().filter_map(|&layer| node(layer)).collect();
         let mut sink = Capture::new(|id| nodes.contains(&id));
         session.run(&Request::new(&CheckedInput::new(model, input)?), &mut sink)?;

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use attnscope_graph::AttentionStep;
+
 use super::words::Word;
 use super::{Attention, Heads, dtw};
 use crate::audio::POSITION_SECONDS;
@@ -47,7 +49,7 @@ pub fn word_times(
     if tokens == 0 || positions == 0 {
         return Ok(Vec::new());
     }
-    let scores = Attention::of(session, input, heads, "scores")?;
+    let scores = Attention::of(session, input, heads, AttentionStep::Scores)?;
     let positions = positions.min(scores.keys);
     let matrix = followed(&scores, positions);
     // The query before a token predicts it; the last one predicts the end.

@@ -1,5 +1,7 @@
 //! Greedy and beam search, as Hugging Face's `generate` does them.
 
+use attnscope_graph::Role;
+
 use super::rules::{Rules, log_sum, normalise};
 use super::watch::is_fatal;
 use crate::error::RunError;
@@ -232,7 +234,7 @@ pub(crate) fn best(scores: &[f32]) -> Option<(u32, f32)> {
 fn check(logits: &[f32], row: usize, step: usize) -> Result<(), RunError> {
     let Some(token) = logits.iter().position(|x| is_fatal(*x)) else { return Ok(()) };
     let at = vec![row, step.saturating_sub(1), token];
-    Err(RunError::NotANumber { node: "logits".into(), at, value: logits[token] })
+    Err(RunError::NotANumber { node: Role::Logits.to_string(), at, value: logits[token] })
 }
 
 #[cfg(test)]

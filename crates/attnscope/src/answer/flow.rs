@@ -1,7 +1,7 @@
 //! How data flows through a model.
 
 use attnscope_checkpoint::Format;
-use attnscope_graph::{Model, Node, Stack, words};
+use attnscope_graph::{LayerPart, Model, Node, Stack, words};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,8 +39,8 @@ pub struct Flow {
 pub struct DrawnPart {
     /// The layers.
     pub layers: LayerGroup,
-    /// `self_attn`, `cross_attn` or `ffn`.
-    pub part: &'static str,
+    /// Which part.
+    pub part: LayerPart,
 }
 
 answer_by_document!(Flow, Document, "flow");

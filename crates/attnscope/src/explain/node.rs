@@ -85,7 +85,7 @@ fn corner_page(subject: &Subject<'_>, id: attnscope_graph::WeightId) -> Page {
 fn first_logits(subject: &Subject<'_>, node: NodeId, page: &mut Page) {
     let node = subject.graph().node(node);
     page.facts([("from", Some(format!("{} {}", node.path, shape_text(subject, node))))]);
-    let (Some(run), Some(kept)) = (&subject.run, subject.kept(node.path.as_str())) else { return };
+    let (Some(run), Some(kept)) = (&subject.run, subject.kept(node.role)) else { return };
     let Some(&[_, _, vocabulary]) = kept.shape.first_chunk::<3>() else { return };
     let last = subject.row(Side::Target, 0).and_then(|row| row.iter().rposition(|t| !t.padding)).unwrap_or(0);
     let logits = kept.values.get(last * vocabulary..(last + 1) * vocabulary).unwrap_or_default();
@@ -124,7 +124,7 @@ fn weights(subject: &Subject<'_>, node: &Node) -> Option<String> {
 }
 
 fn values(subject: &Subject<'_>, node: &Node) -> Option<String> {
-    let stats = subject.stats(node.path.as_str())?;
+    let stats = subject.stats(node.role)?;
     let mut text = format!(
         "{} to {}, mean {}, standard deviation {}",
         number(stats.min),

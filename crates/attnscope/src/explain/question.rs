@@ -2,7 +2,10 @@
 
 use crate::answer::Page;
 use crate::figures::number;
-use attnscope_graph::{Dim, Op, Stack};
+use attnscope_graph::{
+    AttentionKind, AttentionPlace, AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, LayerStep, Op,
+    Role, Side, Stack,
+};
 
 use super::concept::{mask_rows, output, row_sums};
 use super::{Concept, Subject};
@@ -37,35 +40,55 @@ pub(super) const QUESTIONS: &[Concept] = &[
     },
 ];
 
+/// The first self-attention of a stack.
+const fn first(stack: Stack) -> AttentionPlace {
+    AttentionPlace { stack, layer: 0, kind: AttentionKind::SelfAttention }
+}
+
+/// A step of the encoder's first feed-forward.
+fn feed_forward(step: FeedForwardStep) -> Role {
+    Role::Layer(Stack::Encoder, 0, LayerStep::FeedForward(step))
+}
+
 /// The stages of a pass that have a shape of their own.
-const STAGES: [&str; 11] = [
-    "src.ids",
-    "audio.mel",
-    "src.embed_pos",
-    "encoder.0.self_attn.q",
-    "encoder.0.self_attn.q_heads",
-    "encoder.0.self_attn.scores",
-    "encoder.0.ffn.hidden",
-    "encoder.out",
-    "decoder.0.cross_attn.scores",
-    "decoder.out",
-    "logits",
-];
+fn stages() -> [Role; 11] {
+    let encoder = first(Stack::Encoder);
+    let cross = AttentionPlace { kind: AttentionKind::CrossAttention, ..first(Stack::Decoder) };
+    [
+        Role::Entry(Side::Source, EntryStep::Ids),
+        Role::Audio(AudioStep::Mel),
+        Role::Entry(Side::Source, EntryStep::EmbedPos),
+        encoder.step(AttentionStep::Q),
+        encoder.step(AttentionStep::QHeads),
+        encoder.step(AttentionStep::Scores),
+        feed_forward(FeedForwardStep::Hidden),
+        Role::StackOut(Stack::Encoder),
+        cross.step(AttentionStep::Scores),
+        Role::StackOut(Stack::Decoder),
+        Role::Logits,
+    ]
+}
 
 fn dimensions(subject: &Subject<'_>, page: &mut Page) {
-    let stage = |path: &str| {
-        let node = subject.find(path)?;
+    let stage = |role: Role| {
+        let node = subject.at(role)?;
         let meaning = |d: &Dim| d.meaning().split(',').next().unwrap_or_default().to_owned();
         let meant = node.dims.iter().map(meaning).collect::<Vec<_>>().join(" × ");
-        Some(vec![path.to_owned(), subject.letters(&node.dims), subject.shape(&node.dims), meant])
+        Some(vec![role.to_string(), subject.letters(&node.dims), subject.shape(&node.dims), meant])
     };
-    page.table(&["stage", "dims", "shape", "meaning"], STAGES.into_iter().filter_map(stage).collect());
+    page.table(&["stage", "dims", "shape", "meaning"], stages().into_iter().filter_map(stage).collect());
     page.words(
         "The batch is first and never changes. From the embeddings on, lengths change once, where the decoder takes \
          over from the encoder, and the last dimension is d_model everywhere but inside a sublayer, where it is cut \
          into heads or widened to d_ff, and at the end, where it becomes the vocabulary.",
     );
 }
+
+/// The projections of an attention, whole and split into heads.
+const SPLIT: [AttentionStep; 6] = {
+    use AttentionStep::{K, KHeads, Q, QHeads, V, VHeads};
+    [Q, K, V, QHeads, KHeads, VHeads]
+};
 
 fn widths(subject: &Subject<'_>, page: &mut Page) {
     page.words(
@@ -79,11 +102,11 @@ fn widths(subject: &Subject<'_>, page: &mut Page) {
     }
     let mut rows = Vec::new();
     for attention in subject.attentions() {
-        let shapes = ["q", "k", "v", "q_heads", "k_heads", "v_heads"]
-            .map(|leaf| subject.shape_of(&format!("{attention}.{leaf}")));
-        rows.push([vec![attention], shapes.to_vec()].concat());
+        let shapes = SPLIT.map(|step| subject.shape_of(attention.step(step)));
+        rows.push([vec![attention.to_string()], shapes.to_vec()].concat());
     }
-    page.table(&["attention", "q", "k", "v", "q_heads", "k_heads", "v_heads"], rows);
+    let names = SPLIT.map(AttentionStep::name);
+    page.table(&[&["attention"], &names[..]].concat(), rows);
 }
 
 fn scores(subject: &Subject<'_>, page: &mut Page) {
@@ -93,9 +116,9 @@ fn scores(subject: &Subject<'_>, page: &mut Page) {
          target and keys from the source: as many rows as target positions, as many columns as source positions, \
          square only by accident.",
     );
-    let row = |attention: String| {
-        let path = format!("{attention}.scores");
-        let dims = subject.find(&path).map(|n| n.dims.clone()).unwrap_or_default();
+    let row = |attention: AttentionPlace| {
+        let scores = attention.step(AttentionStep::Scores);
+        let dims = subject.at(scores).map(|n| n.dims.clone()).unwrap_or_default();
         let square = match dims[..] {
             [_, _, a, b] if a == b => "always square",
             [_, _, a, b]
@@ -105,7 +128,7 @@ fn scores(subject: &Subject<'_>, page: &mut Page) {
             }
             _ => "not square",
         };
-        vec![path, subject.letters(&dims), subject.shape(&dims), square.to_owned()]
+        vec![scores.to_string(), subject.letters(&dims), subject.shape(&dims), square.to_owned()]
     };
     let rows = subject.attentions().into_iter().map(row).collect();
     page.table(&["scores", "dims", "shape", ""], rows);
@@ -118,10 +141,10 @@ fn mask(subject: &Subject<'_>, page: &mut Page) {
          so that their weight is exactly 0.",
     );
     page.table(&["attention", "hides", "shape", "#visible", "#masked"], mask_rows(subject));
-    let path = "decoder.0.self_attn.weights";
-    if let (Some(masked), Some((least, most))) = (weight_on_masked(subject), row_sums(subject, path)) {
+    let weights = first(Stack::Decoder).step(AttentionStep::Weights);
+    if let (Some(masked), Some((least, most))) = (weight_on_masked(subject), row_sums(subject, weights)) {
         page.words(format!(
-            "On this input, in {path}: the largest weight on a masked key is {masked}; every row adds up to between \
+            "On this input, in {weights}: the largest weight on a masked key is {masked}; every row adds up to between \
              {least:.6} and {most:.6}."
         ));
     }
@@ -132,8 +155,8 @@ fn mask(subject: &Subject<'_>, page: &mut Page) {
 
 /// The largest weight of the decoder's first self-attention on a key that its mask hides.
 fn weight_on_masked(subject: &Subject<'_>) -> Option<f64> {
-    let (mask, weights) =
-        (subject.kept("decoder.0.self_attn.mask")?, subject.kept("decoder.0.self_attn.weights")?);
+    let kept = |step| subject.kept(first(Stack::Decoder).step(step));
+    let (mask, weights) = (kept(AttentionStep::Mask)?, kept(AttentionStep::Weights)?);
     let [_, heads, queries, keys] = weights.shape[..] else { return None };
     let cells = queries * keys;
     // The mask is [batch, 1, query, key]: the same for every head.
@@ -156,7 +179,7 @@ fn shapes(subject: &Subject<'_>, page: &mut Page) {
             continue;
         }
         let inputs: Vec<String> = node.inputs.iter().map(|&i| subject.shape(&graph.node(i).dims)).collect();
-        let std = subject.stats(node.path.as_str()).map_or_else(|| "not run".to_owned(), |s| number(s.std));
+        let std = subject.stats(node.role).map_or_else(|| "not run".to_owned(), |s| number(s.std));
         rows.push(vec![node.path.to_string(), inputs.join(" + "), subject.shape(&node.dims), std]);
     }
     page.table(&["node", "in", "out", "#standard deviation"], rows);
@@ -175,21 +198,22 @@ fn constant(subject: &Subject<'_>, page: &mut Page) {
         kinds.join(", ")
     ));
     let mut rows = Vec::new();
-    for (what, path) in [
-        ("embeddings", "src.embed"),
-        ("attention, heads side by side", "encoder.0.self_attn.context"),
-        ("attention, projected back", "encoder.0.self_attn.out"),
-        ("feed-forward, widened", "encoder.0.ffn.hidden"),
-        ("feed-forward, projected back", "encoder.0.ffn.out"),
-        ("the encoder's result", "encoder.out"),
-        ("the decoder's result", "decoder.out"),
+    let encoder = first(Stack::Encoder);
+    for (what, role) in [
+        ("embeddings", Role::Entry(Side::Source, EntryStep::Embed)),
+        ("attention, heads side by side", encoder.step(AttentionStep::Context)),
+        ("attention, projected back", encoder.step(AttentionStep::Out)),
+        ("feed-forward, widened", feed_forward(FeedForwardStep::Hidden)),
+        ("feed-forward, projected back", feed_forward(FeedForwardStep::Out)),
+        ("the encoder's result", Role::StackOut(Stack::Encoder)),
+        ("the decoder's result", Role::StackOut(Stack::Decoder)),
     ] {
-        rows.push(vec![what.to_owned(), path.to_owned(), subject.shape_of(path)]);
+        rows.push(vec![what.to_owned(), role.to_string(), subject.shape_of(role)]);
     }
     page.table(&["what", "node", "shape"], rows);
     page.words(format!(
         "It also allows layers to be stacked, and {}.",
-        match subject.model.wiring.tied_output {
+        match subject.graph().has_tied_output() {
             true => "one table to be both embedding and output projection, as here",
             false => "one table to be both embedding and output projection, although here they are two",
         }

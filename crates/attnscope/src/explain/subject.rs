@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use attnscope_checkpoint::Stats;
 use attnscope_graph::{
-    AttentionKind, AttentionPlace, AttentionStep, Dim, Graph, Model, Node, NodeId, Op, Role, ShapeText, Side,
+    AttentionKind, AttentionPlace, AttentionStep, Dim, Graph, Model, Node, NodeId, Role, ShapeText, Side,
     Sizes, Stack,
 };
 use attnscope_run::trace::Precision;
@@ -100,8 +100,8 @@ impl<'a> Subject<'a> {
         &self.model.graph
     }
 
-    pub(crate) fn find(&self, path: &str) -> Option<&'a Node> {
-        self.graph().find(path).map(|id| self.graph().node(id))
+    pub(crate) fn at(&self, role: Role) -> Option<&'a Node> {
+        self.graph().at(role).map(|id| self.graph().node(id))
     }
 
     /// A size as a number, or as its letter where it is not known.
@@ -120,27 +120,27 @@ impl<'a> Subject<'a> {
     }
 
     /// The shape of a node, where the model has it.
-    pub(crate) fn shape_of(&self, path: &str) -> String {
-        self.find(path).map_or_else(|| "absent".to_owned(), |node| self.shape(&node.dims))
+    pub(crate) fn shape_of(&self, role: Role) -> String {
+        self.at(role).map_or_else(|| "absent".to_owned(), |node| self.shape(&node.dims))
     }
 
     /// Statistics of a tensor's values.
-    pub(crate) fn stats(&self, path: &str) -> Option<Stats> {
-        self.run.as_ref()?.stats.get(&self.graph().find(path)?).copied()
+    pub(crate) fn stats(&self, role: Role) -> Option<Stats> {
+        self.run.as_ref()?.stats.get(&self.graph().at(role)?).copied()
     }
 
     /// A tensor that was kept, to compute with.
-    pub(crate) fn kept(&self, path: &str) -> Option<Kept> {
-        Some(self.run.as_ref()?.kept.get(&self.graph().find(path)?)?.to_f64())
+    pub(crate) fn kept(&self, role: Role) -> Option<Kept> {
+        Some(self.run.as_ref()?.kept.get(&self.graph().at(role)?)?.to_f64())
     }
 
-    /// The attentions of the first layers, as paths: `encoder.0.self_attn`.
-    pub(crate) fn attentions(&self) -> Vec<String> {
-        let first = |node: &&Node| {
-            matches!(node.op, Op::Scores { .. }) && node.path.layer().is_some_and(|(_, n)| n == 0)
+    /// The attentions of the first layers.
+    pub(crate) fn attentions(&self) -> Vec<AttentionPlace> {
+        let of_scores = |node: &Node| match node.role.attention() {
+            Some((place, AttentionStep::Scores)) if place.layer == 0 => Some(place),
+            _ => None,
         };
-        let path = |node: &Node| node.path.as_str().trim_end_matches(".scores").to_owned();
-        self.graph().nodes().iter().filter(first).map(path).collect()
+        self.graph().nodes().iter().filter_map(of_scores).collect()
     }
 
     /// The tokens of the first row, padding left out.

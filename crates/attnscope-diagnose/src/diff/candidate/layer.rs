@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use attnscope_graph::{Activation, Dim, Factor, Node, NodeId, NormKind, Op, Positions};
+use attnscope_graph::{Activation, Dim, Factor, LayerStep, Node, NodeId, NormKind, Op, Positions};
 
 use super::{CLOSER_IN_HALF, Candidate, SHORTER, Shorten, Steps, with_inputs, with_op, with_weights};
 use crate::diff::lab::{Edit, Extent, Test, Trial};
@@ -237,7 +237,8 @@ impl<'a> Steps<'_, 'a> {
         }
         near.extend(graph.iter().filter(|(_, n)| n.inputs.contains(&input)).map(|(id, _)| id));
         // The output of another layer, such as an encoder output that is taken too early.
-        near.extend(graph.iter().filter(|(_, n)| n.path.within_layer() == "out").map(|(id, _)| id));
+        let is_out = |node: &Node| node.role.layer_step() == Some(LayerStep::Out);
+        near.extend(graph.iter().filter(|(_, n)| is_out(n)).map(|(id, _)| id));
         near.retain(|&id| id != input && id.index() < self.target() && graph.node(id).dims == *dims);
         near.dedup();
         near

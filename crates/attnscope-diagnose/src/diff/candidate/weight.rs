@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use attnscope_graph::{Node, Op};
+use attnscope_graph::{AttentionStep, Node, Op};
 
 use super::{Candidate, SHORTER, Steps, with_matrix, with_weights};
 use crate::diff::lab::{Edit, Made, Test};
@@ -102,8 +102,9 @@ impl<'a> Steps<'_, 'a> {
                 && matrix(other) == matrix(node)
         };
         let mut others: Vec<&Node> = graph.nodes().iter().filter(is_alike).collect();
-        let (layer, within) = (node.path.layer(), node.path.within_layer());
-        others.sort_by_key(|other| (other.path.layer() != layer, other.path.within_layer() != within));
+        let (layer, within) = (node.role.layer(), node.role.layer_step());
+        let is_same_step = |other: &Node| within.is_some() && other.role.layer_step() == within;
+        others.sort_by_key(|other| (other.role.layer() != layer, !is_same_step(other)));
         others
     }
 
@@ -112,7 +113,7 @@ impl<'a> Steps<'_, 'a> {
         let node = self.node(step);
         let Some(heads) = self.heads(step) else { return Vec::new() };
         let width = self.columns(step, own);
-        let into_heads = node.path.leaf() == "out" && node.path.part().ends_with("attn");
+        let into_heads = node.role.attention().is_some_and(|(_, step)| step == AttentionStep::Out);
         if !into_heads || heads < 2 || !width.is_multiple_of(heads) || width == 0 {
             return Vec::new();
         }

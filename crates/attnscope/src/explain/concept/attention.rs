@@ -2,7 +2,9 @@
 
 use crate::answer::Page;
 use crate::figures::thousands;
-use attnscope_graph::{Dim, Factor, Normaliser, Op, Side, Stack};
+use attnscope_graph::{
+    AttentionKind, AttentionPlace, AttentionStep, Dim, Factor, Node, Op, Role, Side, Stack,
+};
 use attnscope_run::{Kept, relative_bucket};
 
 use super::super::Subject;
@@ -10,10 +12,11 @@ use crate::attention_map::{Batch, DrawnHeads, steps};
 use crate::ready::Token;
 
 /// Where the numbers of an attention are taken from.
-const CROSS: &str = "decoder.0.cross_attn";
+const CROSS: AttentionPlace =
+    AttentionPlace { stack: Stack::Decoder, layer: 0, kind: AttentionKind::CrossAttention };
 
 fn scale_of(subject: &Subject<'_>) -> Option<Factor> {
-    match subject.find(&format!("{CROSS}.scores"))?.op {
+    match subject.at(CROSS.step(AttentionStep::Scores))?.op {
         Op::Scores { scale } => Some(scale),
         _ => None,
     }
@@ -51,8 +54,8 @@ pub(super) fn scaled(subject: &Subject<'_>, page: &mut Page) {
 /// The mean strongest weight of a row, as it is and as it would be with the products unscaled.
 fn sharpness(subject: &Subject<'_>) -> Option<(f64, f64)> {
     let factor = scale_of(subject).filter(|&f| f != Factor::One)?.value(&subject.sizes)?;
-    let (scores, masked) =
-        (subject.kept(&format!("{CROSS}.scores"))?, subject.kept(&format!("{CROSS}.masked_scores"))?);
+    let kept = |step| subject.kept(CROSS.step(step));
+    let (scores, masked) = (kept(AttentionStep::Scores)?, kept(AttentionStep::MaskedScores)?);
     let keys = *scores.shape.last()?;
     let rows = scores.values.chunks(keys).zip(masked.values.chunks(keys));
     let peak = |gain: f64| {
@@ -95,7 +98,8 @@ fn splitting(subject: &Subject<'_>) -> String {
     let stack = Stack::Decoder;
     let [heads, head, inner] =
         [Dim::Heads(stack), Dim::Head(stack), Dim::Inner(stack)].map(|d| subject.size(d));
-    let held = match subject.find(&format!("{CROSS}.weights")).and_then(|n| subject.sizes.shape(&n.dims)) {
+    let weights = subject.at(CROSS.step(AttentionStep::Weights));
+    let held = match weights.and_then(|n| subject.sizes.shape(&n.dims)) {
         Some(shape) => {
             let cells: usize = shape.iter().product();
             let one = cells / shape.get(1).copied().unwrap_or(1).max(1);
@@ -116,10 +120,10 @@ fn count(n: usize) -> String {
 
 /// One line per head: entropy, peak, and its strongest pair of tokens. The measures are those of `trace`.
 fn entropy_and_peak(subject: &Subject<'_>) -> Vec<Vec<String>> {
-    let path = format!("{CROSS}.weights");
-    let (Some(run), Some(kept)) = (&subject.run, subject.kept(&path)) else { return Vec::new() };
+    let role = CROSS.step(AttentionStep::Weights);
+    let (Some(run), Some(kept)) = (&subject.run, subject.kept(role)) else { return Vec::new() };
     let batch = Batch { ready: run.ready, input: &run.input, row: 0 };
-    let map = subject.graph().find(&path).and_then(|id| batch.map(id, run.kept.get(&id)?, DrawnHeads::Mean));
+    let map = subject.graph().at(role).and_then(|id| batch.map(id, run.kept.get(&id)?, DrawnHeads::Mean));
     let Some(cross) = map else { return Vec::new() };
     let row = |(h, m): (usize, &attnscope_diagnose::HeadMeasures)| {
         let entropy = m.entropy.map_or_else(|| "–".to_owned(), |e| format!("{e:.3}"));
@@ -167,24 +171,21 @@ pub(super) fn masks(subject: &Subject<'_>, page: &mut Page) {
 
 /// A line for each attention of the first layers: what is hidden, and how many cells that is.
 pub(crate) fn mask_rows(subject: &Subject<'_>) -> Vec<Vec<String>> {
-    let row = |attention: String| {
-        let path = format!("{attention}.mask");
-        let Some(node) = subject.find(&path) else {
-            return vec![attention, "nothing".into(), "no mask".into(), String::new(), String::new()];
+    let row = |attention: AttentionPlace| {
+        let mask = attention.step(AttentionStep::Mask);
+        let name = attention.to_string();
+        let Some(node) = subject.at(mask) else {
+            return vec![name, "nothing".into(), "no mask".into(), String::new(), String::new()];
         };
         let kind = match node.op {
             Op::Mask(kind) => kind.to_string(),
             _ => String::new(),
         };
-        let count = |is: fn(&Subject<'_>, &str) -> Option<usize>| {
-            is(subject, &path).map_or_else(|| "not run".to_owned(), |n| n.to_string())
-        };
-        let masked = |s: &Subject<'_>, path: &str| s.stats(path).map(|stats| stats.inf as usize);
-        let visible = |s: &Subject<'_>, path: &str| {
-            let cells: usize = s.sizes.shape(&s.find(path)?.dims)?.iter().product();
-            Some(cells - s.stats(path)?.inf as usize)
-        };
-        vec![attention, kind, subject.shape(&node.dims), count(visible), count(masked)]
+        let count = |n: Option<usize>| n.map_or_else(|| "not run".to_owned(), |n| n.to_string());
+        let masked = subject.stats(mask).map(|stats| stats.inf as usize);
+        let cells = subject.sizes.shape(&node.dims).map(|shape| shape.iter().product::<usize>());
+        let visible = cells.zip(masked).map(|(cells, masked)| cells - masked);
+        vec![name, kind, subject.shape(&node.dims), count(visible), count(masked)]
     };
     subject.attentions().into_iter().map(row).collect()
 }
@@ -195,13 +196,16 @@ pub(super) fn cross(subject: &Subject<'_>, page: &mut Page) {
         "Each target position looks for what it needs in the source. The keys and values are computed once per \
          source and used at every step of decoding; the queries change with every generated token.",
     );
-    let leaves = ["q", "k", "v", "scores", "weights", "context"];
-    let shape = |leaf: &str| {
-        let path = format!("{CROSS}.{leaf}");
-        let letters = subject.find(&path).map(|n| subject.letters(&n.dims)).unwrap_or_default();
-        vec![path.clone(), letters, subject.shape_of(&path)]
+    let steps = {
+        use AttentionStep::{Context, K, Q, Scores, V, Weights};
+        [Q, K, V, Scores, Weights, Context]
     };
-    page.table(&["node", "dims", "shape"], leaves.map(shape).to_vec());
+    let shape = |step: AttentionStep| {
+        let role = CROSS.step(step);
+        let letters = subject.at(role).map(|n| subject.letters(&n.dims)).unwrap_or_default();
+        vec![role.to_string(), letters, subject.shape_of(role)]
+    };
+    page.table(&["node", "dims", "shape"], steps.map(shape).to_vec());
     let rows = strongest_keys(subject);
     if !rows.is_empty() {
         page.words("Where each step looks most, in the last layer, mean of its heads:");
@@ -215,7 +219,8 @@ pub(super) fn cross(subject: &Subject<'_>, page: &mut Page) {
 /// For each target position of the last layer, the source position with most weight.
 fn strongest_keys(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let last = subject.graph().layers(Stack::Decoder).saturating_sub(1);
-    let Some(kept) = subject.kept(&format!("decoder.{last}.cross_attn.weights")) else { return Vec::new() };
+    let weights = AttentionPlace { layer: last, ..CROSS }.step(AttentionStep::Weights);
+    let Some(kept) = subject.kept(weights) else { return Vec::new() };
     let [_, heads, queries, keys] = kept.shape[..] else { return Vec::new() };
     let targets = subject.row(Side::Target, 0).unwrap_or_default();
     let names = steps(&targets);
@@ -242,15 +247,17 @@ pub(super) fn relative(subject: &Subject<'_>, page: &mut Page) {
          share buckets whose size grows with the logarithm of the distance.",
     );
     page.formula("masked_scores = scores + table[bucket(key − query), head] + mask");
-    let wiring = &subject.model.wiring;
-    if !wiring.relative_bias {
+    let bias = |node: &Node| match node.op {
+        Op::RelativeBias { buckets, max_distance, .. } => Some((buckets, max_distance)),
+        _ => None,
+    };
+    let Some((buckets, max_distance)) = subject.graph().nodes().iter().find_map(bias) else {
         page.words("This model has no relative bias; `attnscope explain positions` explains how the order of tokens is encoded.");
         return;
-    }
+    };
     page.words(format!(
-        "This model has {} buckets, and every distance from {} on is in the last. The encoder uses half of them for \
-         each direction; the decoder, which sees no later positions, uses all of them for earlier ones.",
-        wiring.relative_buckets, wiring.relative_max_distance
+        "This model has {buckets} buckets, and every distance from {max_distance} on is in the last. The encoder uses half of them for \
+         each direction; the decoder, which sees no later positions, uses all of them for earlier ones."
     ));
     for stack in Stack::ALL {
         let rows = bias_rows(subject, stack);
@@ -269,10 +276,16 @@ const SHOWN_HEADS: usize = 4;
 
 fn bias_rows(subject: &Subject<'_>, stack: Stack) -> Vec<Vec<String>> {
     let Some(run) = &subject.run else { return Vec::new() };
-    let of_stack =
-        |node: &&attnscope_graph::Node| matches!(node.op, Op::RelativeBias { stack: s, .. } if s == stack);
-    let Some(node) = subject.graph().nodes().iter().find(of_stack) else { return Vec::new() };
-    let (Some(&weight), Some(heads)) = (node.weights.first(), subject.sizes.get(Dim::Heads(stack))) else {
+    let of_stack = |node: &'_ Node| match node.op {
+        Op::RelativeBias { stack: own, max_distance, .. } if own == stack => {
+            Some((node.weights.first().copied(), max_distance))
+        }
+        _ => None,
+    };
+    let Some((weight, max_distance)) = subject.graph().nodes().iter().find_map(of_stack) else {
+        return Vec::new();
+    };
+    let (Some(weight), Some(heads)) = (weight, subject.sizes.get(Dim::Heads(stack))) else {
         return Vec::new();
     };
     let table = run.ready.weights().get(weight);
@@ -280,7 +293,7 @@ fn bias_rows(subject: &Subject<'_>, stack: Stack) -> Vec<Vec<String>> {
     let row = |distance: i64| {
         let query = 16_usize;
         let key = query.checked_add_signed(isize::try_from(distance).ok()?)?;
-        let bucket = relative_bucket(stack, query, key, buckets, subject.model.wiring.relative_max_distance);
+        let bucket = relative_bucket(stack, query, key, buckets, max_distance);
         let bias = (0..heads.min(SHOWN_HEADS))
             .map(|h| format!("{:+.3}", table.get(bucket * heads + h).copied().unwrap_or(f32::NAN)));
         Some(vec![format!("{distance:+}"), bucket.to_string(), bias.collect::<Vec<_>>().join("  ")])
@@ -290,11 +303,11 @@ fn bias_rows(subject: &Subject<'_>, stack: Stack) -> Vec<Vec<String>> {
 }
 
 /// What the normaliser does to a row, where a sum is mentioned.
-pub(crate) fn row_sums(subject: &Subject<'_>, path: &str) -> Option<(f64, f64)> {
-    if subject.model.wiring.normaliser != Normaliser::Softmax {
+pub(crate) fn row_sums(subject: &Subject<'_>, weights: Role) -> Option<(f64, f64)> {
+    if !subject.graph().has_softmax() {
         return None;
     }
-    let kept = subject.kept(path)?;
+    let kept = subject.kept(weights)?;
     let keys = *kept.shape.last()?;
     let sums: Vec<f64> = kept.values.chunks(keys).map(|row| row.iter().sum()).collect();
     let least = sums.iter().copied().fold(f64::INFINITY, f64::min);

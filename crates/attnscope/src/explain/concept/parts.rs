@@ -2,7 +2,7 @@
 
 use crate::answer::Page;
 use crate::figures::{number, thousands};
-use attnscope_graph::{Activation, Dim, Op, Role, Side, Stack, Switch, words};
+use attnscope_graph::{Activation, Dim, FeedForwardStep, LayerStep, Op, Role, Side, Stack, words};
 use attnscope_run::generate::Limit;
 
 use super::super::Subject;
@@ -24,7 +24,7 @@ pub(super) fn embeddings(subject: &Subject<'_>, page: &mut Page) {
             words::formula(node, &subject.sizes, false),
             format!("{} {}", weight.path, subject.shape(&weight.dims)),
             subject.shape(&node.dims),
-            subject.stats(node.path.as_str()).map_or_else(|| "not run".to_owned(), |s| number(s.std)),
+            subject.stats(node.role).map_or_else(|| "not run".to_owned(), |s| number(s.std)),
         ]);
     }
     page.table(&["node", "formula", "table", "shape", "#standard deviation"], rows);
@@ -45,11 +45,16 @@ pub(super) fn embeddings(subject: &Subject<'_>, page: &mut Page) {
 }
 
 /// The nodes of a feed-forward, where the model has them.
-const FEED_FORWARD: [&str; 6] = ["in", "hidden", "act", "gate", "gated", "out"];
+const FEED_FORWARD: [FeedForwardStep; 6] = {
+    use FeedForwardStep::{Act, Gate, Gated, Hidden, In, Out};
+    [In, Hidden, Act, Gate, Gated, Out]
+};
 
 pub(super) fn feed_forward(subject: &Subject<'_>, page: &mut Page) {
-    let first = subject.model.architecture.stacks().next().map_or("", Stack::name);
-    let maps = match subject.find(&format!("{first}.0.ffn.gate")) {
+    // Where there is no stack, no node has such a role.
+    let first = subject.model.architecture.stacks().next().unwrap_or(Stack::Encoder);
+    let of_first = |step| Role::Layer(first, 0, LayerStep::FeedForward(step));
+    let maps = match subject.at(of_first(FeedForwardStep::Gate)) {
         Some(_) => {
             "Three linear maps: the first, after a non-linearity, is multiplied with the second, and the third maps back to d_model"
         }
@@ -58,10 +63,13 @@ pub(super) fn feed_forward(subject: &Subject<'_>, page: &mut Page) {
     page.words(format!(
         "{maps}, at every position by itself: no position reads another here; that is the task of attention."
     ));
-    let row = |leaf: &str| {
-        let path = format!("{first}.0.ffn.{leaf}");
-        let node = subject.find(&path)?;
-        Some(vec![path, words::formula(node, &subject.sizes, false), subject.shape(&node.dims)])
+    let row = |step| {
+        let node = subject.at(of_first(step))?;
+        Some(vec![
+            node.path.to_string(),
+            words::formula(node, &subject.sizes, false),
+            subject.shape(&node.dims),
+        ])
     };
     page.table(&["node", "formula", "shape"], FEED_FORWARD.into_iter().filter_map(row).collect());
     if let Some([attention, feed_forward]) = parameters(subject) {
@@ -71,14 +79,13 @@ pub(super) fn feed_forward(subject: &Subject<'_>, page: &mut Page) {
             thousands(attention)
         ));
     }
-    let path = &format!("{first}.0.ffn.act");
-    let cells =
-        subject.find(path).and_then(|n| Some(subject.sizes.shape(&n.dims)?.iter().product::<usize>()));
-    if let (Some(stats), Some(cells), Activation::Relu) =
-        (subject.stats(path), cells, subject.model.wiring.activation)
+    let act = of_first(FeedForwardStep::Act);
+    let cells = subject.at(act).and_then(|n| Some(subject.sizes.shape(&n.dims)?.iter().product::<usize>()));
+    if let (Some(stats), Some(cells), Some(Activation::Relu)) =
+        (subject.stats(act), cells, subject.graph().activation(first, 0))
     {
         let share = 100.0 * stats.zeros as f64 / cells.max(1) as f64;
-        page.words(format!("On this input {share:.1} % of {path} are 0: ReLU keeps only positive numbers."));
+        page.words(format!("On this input {share:.1} % of {act} are 0: ReLU keeps only positive numbers."));
     }
 }
 
@@ -87,7 +94,7 @@ fn parameters(subject: &Subject<'_>) -> Option<[u64; 2]> {
     let graph = subject.graph();
     let mut counts = [0u64; 2];
     for node in graph.nodes().iter().filter(|node| matches!(node.op, Op::Linear)) {
-        let count = &mut counts[usize::from(node.path.part() == "ffn")];
+        let count = &mut counts[usize::from(node.role.feed_forward().is_some())];
         for &id in &node.weights {
             let elements: usize = subject.sizes.shape(&graph.weight(id).dims)?.iter().product();
             *count = count.checked_add(elements as u64)?;
@@ -104,12 +111,12 @@ pub(super) fn decoding(subject: &Subject<'_>, page: &mut Page) {
          keeps the best few sentences at every step, because the most likely token need not begin the most likely \
          sentence.",
     );
-    page.words(match subject.model.wiring.causal_mask {
-        Switch::On => {
+    page.words(match subject.graph().is_causal(Stack::Decoder) {
+        true => {
             "The encoder runs once. Keys and values of earlier positions are kept: with a causal mask later tokens \
              cannot change them."
         }
-        Switch::Off => {
+        false => {
             "The encoder runs once. This model has no causal mask: a later token changes the keys and values of \
              earlier positions, so every step computes all of them again, and what it reads differs from training."
         }

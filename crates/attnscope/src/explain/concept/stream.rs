@@ -3,8 +3,8 @@
 use crate::answer::Page;
 use crate::figures::{number, thousands};
 use attnscope_graph::{
-    Dim, EmbeddingScale, LogitScale, Node, NormKind, NormPlace, Op, Positions, Role, Side, Stack, Switch,
-    words,
+    Dim, EmbeddingScale, EntryStep, LayerStep, LogitScale, Node, NormKind, NormPlace, Op, Positions, Role,
+    Side, Stack, words,
 };
 
 use super::super::Subject;
@@ -68,17 +68,23 @@ fn way_back(subject: &Subject<'_>) -> String {
 
 /// The stream before and after every layer.
 fn stream_rows(subject: &Subject<'_>) -> Vec<Vec<String>> {
-    let mut paths = Vec::new();
+    let mut roles = Vec::new();
     for stack in Stack::ALL {
-        paths.push(format!("{}.embed_pos", stack.side().name()));
-        paths.extend((0..subject.graph().layers(stack)).map(|n| format!("{}.{n}.out", stack.name())));
-        paths.push(format!("{}.out", stack.name()));
+        roles.push(Role::Entry(stack.side(), EntryStep::EmbedPos));
+        let layers = 0..subject.graph().layers(stack);
+        roles.extend(layers.map(|n| Role::Layer(stack, n, LayerStep::Out)));
+        roles.push(Role::StackOut(stack));
     }
-    let row = |path: String| {
-        let stats = subject.stats(&path)?;
-        Some(vec![path.clone(), subject.shape_of(&path), number(stats.std)])
+    measured(subject, roles)
+}
+
+/// The shape and the spread of tensors that were measured.
+fn measured(subject: &Subject<'_>, roles: impl IntoIterator<Item = Role>) -> Vec<Vec<String>> {
+    let row = |role: Role| {
+        let stats = subject.stats(role)?;
+        Some(vec![role.to_string(), subject.shape_of(role), number(stats.std)])
     };
-    paths.into_iter().filter_map(row).collect()
+    roles.into_iter().filter_map(row).collect()
 }
 
 pub(super) fn positions(subject: &Subject<'_>, page: &mut Page) {
@@ -133,10 +139,9 @@ pub(super) fn positions(subject: &Subject<'_>, page: &mut Page) {
             subject.size(Dim::Model)
         ));
     }
-    let rows = ["src.embed", "src.positions", "src.embed_pos", "tgt.embed", "tgt.positions", "tgt.embed_pos"];
-    let row =
-        |path: &str| Some(vec![path.to_owned(), subject.shape_of(path), number(subject.stats(path)?.std)]);
-    let rows: Vec<Vec<String>> = rows.into_iter().filter_map(row).collect();
+    let steps = [EntryStep::Embed, EntryStep::Positions, EntryStep::EmbedPos];
+    let of_side = |side| steps.map(|step| Role::Entry(side, step));
+    let rows = measured(subject, [Side::Source, Side::Target].into_iter().flat_map(of_side));
     if !rows.is_empty() {
         page.table(&["node", "shape", "#standard deviation"], rows);
     }
@@ -153,8 +158,8 @@ pub(super) fn forcing(subject: &Subject<'_>, page: &mut Page) {
          reads the tokens so far and predicts the next. The causal mask hides the answer from it. In generation it \
          reads its own tokens, one at a time; the numbers are the same.",
     );
-    let causal = subject.model.wiring.causal_mask == Switch::On;
-    let shift = subject.model.wiring.decoder_shift == Switch::On;
+    let causal = subject.graph().is_causal(Stack::Decoder);
+    let shift = subject.model.shifts_target();
     page.facts([
         (
             "causal mask",
@@ -182,7 +187,7 @@ pub(super) fn forcing(subject: &Subject<'_>, page: &mut Page) {
 
 /// The most likely token at each position of the first row, with its probability.
 fn best_tokens(subject: &Subject<'_>) -> Vec<(String, String)> {
-    let (Some(logits), Some(run)) = (subject.kept("logits"), &subject.run) else { return Vec::new() };
+    let (Some(logits), Some(run)) = (subject.kept(Role::Logits), &subject.run) else { return Vec::new() };
     let Some(&vocabulary) = logits.shape.last() else { return Vec::new() };
     let positions = logits.shape.get(1).copied().unwrap_or(0);
     let of_row = |row: &[f64]| {
@@ -219,14 +224,17 @@ pub(crate) fn output(subject: &Subject<'_>, page: &mut Page) {
     let width = subject.size(Dim::Model);
     let vocabulary = logits.dims.last().map_or_else(String::new, |&dim| subject.size(dim));
     let formula = words::formula(logits, &subject.sizes, false);
-    let reads = logits.inputs.first().map_or("", |&id| graph.node(id).path.as_str());
-    page.formula(format!("logits = {formula}, x = {reads}; probability = softmax(logits)"));
+    let reads = logits.inputs.first().map(|&id| graph.node(id));
+    page.formula(format!(
+        "logits = {formula}, x = {}; probability = softmax(logits)",
+        reads.map_or("", |node| node.path.as_str())
+    ));
     page.words(format!(
         "Each position's {width} numbers are compared with {vocabulary} rows, one per token: {} products per position. \
          The shape goes from {} to {}.",
         product_text(subject),
-        subject.shape_of(reads),
-        subject.shape_of("logits"),
+        reads.map_or_else(String::new, |node| subject.shape(&node.dims)),
+        subject.shape(&logits.dims),
     ));
     let tied = match (graph.borrows_weights(logits), subject.model.architecture.has_cross_attention()) {
         (true, true) => "W is the target embedding table itself: input and output use the same vectors.",
@@ -238,7 +246,7 @@ pub(crate) fn output(subject: &Subject<'_>, page: &mut Page) {
         LogitScale::RsqrtDModel => format!(" Before the product the stream is multiplied by 1/√{width}."),
     };
     page.words(format!("{tied}{scale}"));
-    let Some((run, logits)) = subject.run.as_ref().zip(subject.kept("logits")) else { return };
+    let Some((run, logits)) = subject.run.as_ref().zip(subject.kept(Role::Logits)) else { return };
     let Some(&[_, positions, vocabulary]) = logits.shape.get(..3).and_then(|s| s.first_chunk::<3>()) else {
         return;
     };
