@@ -129,6 +129,31 @@ fn masks() {
     );
 }
 
+/// A report holds other answers, each of which is what its own schema says.
+#[test]
+fn report() {
+    let (whole, run) = (schema("report"), schema("run"));
+    let source = ["--src", "Two dogs play in the snow.", "--repair-time", "0"];
+    let trained = tempfile::tempdir().unwrap();
+    let folder = trained.path().join("run").display().to_string();
+    assert!(attnscope(&["train", "toy", "--out", &folder, "--quiet"]).status.success());
+    let output =
+        attnscope(&[&["report", "demo", "--train", &folder, "--format", "json"], &source[..]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    validate(&whole, &report, "report");
+    validate(&run, &report["run"], "run");
+    for (name, part) in [
+        ("inspect", &report["inspection"]),
+        ("flow", &report["flow"]),
+        ("doctor", &report["doctor"]),
+        ("trace", &report["run"]["trace"]),
+        ("generate", &report["run"]["generation"]),
+        ("masks", &report["run"]["masks"]),
+    ] {
+        validate(&schema(name), part, name);
+    }
+}
+
 #[test]
 fn summary() {
     let schema = schema("summary");

@@ -1,5 +1,6 @@
-//! How much of the decoder's final state comes from the source, measured by the norms of each token's contribution: ALTI
-//! (Ferrando et al. 2022), with norm layers taken as they are and feed-forward layers as acting on each position alone.
+//! What each token contributes to an attention's output, measured by norms: ALTI (Ferrando et al. 2022), with norm layers taken
+//! as they are and feed-forward layers as acting on each position alone; and from it how much of the decoder's final state comes
+//! from the source.
 
 use std::collections::BTreeMap;
 
@@ -72,44 +73,100 @@ impl Sublayer {
         shares: &[f64],
         is_cross: bool,
     ) -> Option<Vec<f64>> {
-        let (stream, attention, values) =
-            (kept.get(&self.stream)?, kept.get(&self.weights)?, kept.get(&self.values)?);
-        let (&[batch, heads, queries, keys], &[.., size], &[.., width]) =
+        let &[batch, _, queries, _] = &kept.get(&self.weights)?.shape[..] else { return None };
+        let mut mixed = Vec::with_capacity(batch * queries);
+        for row in 0..batch {
+            let before = &shares[row * queries..][..queries];
+            let share = |query: usize, parts: Parts| mixed.push(parts.source_share(before, query, is_cross));
+            self.each_query(&|id| kept.get(&id), weights, row, is_cross, share)?;
+        }
+        Some(mixed)
+    }
+
+    /// The parts of each query of one row of the batch, in order.
+    fn each_query<'k>(
+        &self,
+        kept: &dyn Fn(NodeId) -> Option<&'k Kept>,
+        weights: &Weights,
+        row: usize,
+        is_cross: bool,
+        mut give: impl FnMut(usize, Parts),
+    ) -> Option<()> {
+        let (stream, attention, values) = (kept(self.stream)?, kept(self.weights)?, kept(self.values)?);
+        let (&[_, heads, queries, keys], &[_, value_heads, _, size], &[.., width]) =
             (&attention.shape[..], &values.shape[..], &stream.shape[..])
         else {
             return None;
         };
         let out = weights.get(self.out);
-        let mut mixed = Vec::with_capacity(batch * queries);
-        for b in 0..batch {
-            let added = project(&values.values[b * heads * keys * size..], &out, [heads, keys, size, width]);
-            for q in 0..queries {
-                let own = &stream.values[(b * queries + q) * width..][..width];
-                let key = |k: usize| -> Vec<f64> {
-                    let weight =
-                        |h: usize| self.gain * attention.values[((b * heads + h) * queries + q) * keys + k];
-                    let mut sum = vec![0.0; width];
-                    for h in 0..heads {
-                        let part = &added[(h * keys + k) * width..][..width];
-                        sum.iter_mut().zip(part).for_each(|(s, x)| *s += weight(h) * x);
-                    }
-                    sum
+        let values = values.values.get(row * value_heads * keys * size..)?;
+        let added = project(values, &out, [heads, value_heads, keys, size, width]);
+        for query in 0..queries {
+            let own = stream.values.get((row * queries + query) * width..)?.get(..width)?;
+            let key = |key: usize| -> Vec<f64> {
+                let weight = |head: usize| {
+                    self.gain * attention.values[((row * heads + head) * queries + query) * keys + key]
                 };
-                let parts: Vec<Vec<f64>> = (0..keys).map(key).collect();
-                let before = &shares[b * queries..][..queries];
-                mixed.push(share(own, &parts, before, q, is_cross));
-            }
+                let mut sum = vec![0.0; width];
+                for head in 0..heads {
+                    let part = &added[(head * keys + key) * width..][..width];
+                    sum.iter_mut().zip(part).for_each(|(s, x)| *s += weight(head) * x);
+                }
+                sum
+            };
+            let added: Vec<Vec<f64>> = (0..keys).map(key).collect();
+            give(query, Parts::of(own, &added, query, is_cross));
         }
-        Some(mixed)
+        Some(())
     }
 }
 
-/// What each key of each head would add to the stream with weight 1, [head, key, width].
-fn project(values: &[f64], out: &[f32], [heads, keys, size, width]: [usize; 4]) -> Vec<f64> {
+/// What each key of an attention contributes to each position that reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contributions {
+    /// Shares of the sum after the attention, [query, key]. In self-attention the share of a position's own key is that of the
+    /// stream and of the key together.
+    pub keys: Vec<f64>,
+    /// In cross-attention: the share of the stream that the attention's output is added to, for each query.
+    pub stream: Option<Vec<f64>>,
+}
+
+/// The contributions of an attention of one row of a batch, from the tensors of a run. `None` where the model does not add the
+/// attention's output to a stream, or a tensor is not there.
+pub fn contributions<'k>(
+    model: &Model,
+    weights: &Weights,
+    place: AttentionPlace,
+    row: usize,
+    kept: &dyn Fn(NodeId) -> Option<&'k Kept>,
+) -> Option<Contributions> {
+    let is_cross = place.kind == AttentionKind::CrossAttention;
+    let (mut keys, mut stream) = (Vec::new(), Vec::new());
+    Sublayer::find(model, place)?.each_query(kept, weights, row, is_cross, |query, parts| {
+        let total = parts.total();
+        let share = |part: f64| if total > 0.0 { part / total } else { 0.0 };
+        let begin = keys.len();
+        keys.extend(parts.keys.iter().map(|&part| share(part)));
+        match keys.get_mut(begin + query) {
+            Some(own) if !is_cross => *own = share(parts.stay),
+            _ => stream.push(share(parts.stay)),
+        }
+    })?;
+    Some(Contributions { keys, stream: is_cross.then_some(stream) })
+}
+
+/// The tensors that the contributions of an attention are computed from.
+pub fn contributions_need(model: &Model, place: AttentionPlace) -> Vec<NodeId> {
+    let nodes = |sublayer: Sublayer| vec![sublayer.stream, sublayer.weights, sublayer.values];
+    Sublayer::find(model, place).map(nodes).unwrap_or_default()
+}
+
+/// What each key of each head would add to the stream with weight 1, [head, key, width]. Heads may share values.
+fn project(values: &[f64], out: &[f32], [heads, value_heads, keys, size, width]: [usize; 5]) -> Vec<f64> {
     let mut added = vec![0.0; heads * keys * width];
     for (n, row) in added.chunks_mut(width.max(1)).enumerate() {
-        let head = n / keys.max(1);
-        let value = &values[n * size..][..size];
+        let (head, key) = (n / keys.max(1), n % keys.max(1));
+        let value = &values[(head * value_heads / heads.max(1) * keys + key) * size..][..size];
         for (d, cell) in row.iter_mut().enumerate() {
             let weights = &out[d * heads * size + head * size..][..size];
             *cell = value.iter().zip(weights).map(|(v, &w)| v * f64::from(w)).sum();
@@ -118,28 +175,42 @@ fn project(values: &[f64], out: &[f32], [heads, keys, size, width]: [usize; 4]) 
     added
 }
 
-/// The source's share of one position: each part counts by how much the sum would shrink without it.
-fn share(own: &[f64], parts: &[Vec<f64>], before: &[f64], query: usize, is_cross: bool) -> f64 {
-    let mut sum = own.to_vec();
-    for part in parts {
-        sum.iter_mut().zip(part).for_each(|(s, x)| *s += x);
+/// The parts of a sum, each by how much the sum would shrink without it.
+struct Parts {
+    /// The stream itself, and in self-attention what the position adds to itself.
+    stay: f64,
+    /// Each key; in self-attention the position's own is 0, because it is part of what stays.
+    keys: Vec<f64>,
+}
+
+impl Parts {
+    fn of(own: &[f64], added: &[Vec<f64>], query: usize, is_cross: bool) -> Self {
+        let mut sum = own.to_vec();
+        for part in added {
+            sum.iter_mut().zip(part).for_each(|(s, x)| *s += x);
+        }
+        let norm: f64 = sum.iter().map(|x| x.abs()).sum();
+        let without = |part: &[f64]| -> f64 { sum.iter().zip(part).map(|(s, x)| (s - x).abs()).sum() };
+        let weight = |part: &[f64]| (norm - without(part)).max(0.0);
+        let stay = match (is_cross, added.get(query)) {
+            (false, Some(part)) => own.iter().zip(part).map(|(a, b)| a + b).collect(),
+            _ => own.to_vec(),
+        };
+        let key = |(k, part): (usize, &Vec<f64>)| if is_cross || k != query { weight(part) } else { 0.0 };
+        Self { stay: weight(&stay), keys: added.iter().enumerate().map(key).collect() }
     }
-    let norm: f64 = sum.iter().map(|x| x.abs()).sum();
-    let without = |part: &[f64]| -> f64 { sum.iter().zip(part).map(|(s, x)| (s - x).abs()).sum() };
-    let weight = |part: &[f64]| (norm - without(part)).max(0.0);
-    // The stream itself, and in self-attention what the position adds to itself.
-    let stay = match (is_cross, parts.get(query)) {
-        (false, Some(part)) => own.iter().zip(part).map(|(a, b)| a + b).collect(),
-        _ => own.to_vec(),
-    };
-    let (mut total, mut source) = (weight(&stay), 0.0);
-    source += total * before[query];
-    for (k, part) in parts.iter().enumerate().filter(|(k, _)| is_cross || *k != query) {
-        let part = weight(part);
-        total += part;
-        source += part * if is_cross { 1.0 } else { before.get(k).copied().unwrap_or(0.0) };
+
+    fn total(&self) -> f64 {
+        self.stay + self.keys.iter().sum::<f64>()
     }
-    if total > 0.0 { source / total } else { before[query] }
+
+    /// The source's share of the sum: of a cross-attention's keys all, of other parts what they had before.
+    fn source_share(&self, before: &[f64], query: usize, is_cross: bool) -> f64 {
+        let of_key = |k: usize| if is_cross { 1.0 } else { before.get(k).copied().unwrap_or(0.0) };
+        let keys: f64 = self.keys.iter().enumerate().map(|(k, part)| part * of_key(k)).sum();
+        let total = self.total();
+        if total > 0.0 { (self.stay * before[query] + keys) / total } else { before[query] }
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +219,9 @@ mod tests {
 
     #[test]
     fn parts_count_by_what_they_add() {
+        let share = |own: &[f64], added: &[Vec<f64>], before: &[f64], query, is_cross| {
+            Parts::of(own, added, query, is_cross).source_share(before, query, is_cross)
+        };
         // The stream and one source token add the same: half comes from the source.
         assert!((share(&[1.0, 0.0], &[vec![0.0, 1.0]], &[0.0], 0, true) - 0.5).abs() < 1e-12);
         // A source token that adds nothing has a share of 0.
@@ -160,6 +234,6 @@ mod tests {
     #[test]
     fn values_go_through_the_output_projection() {
         // One head, one key of size 2, a stream of width 2.
-        assert_eq!(project(&[1.0, 2.0], &[1.0, 1.0, 0.0, 3.0], [1, 1, 2, 2]), [3.0, 6.0]);
+        assert_eq!(project(&[1.0, 2.0], &[1.0, 1.0, 0.0, 3.0], [1, 1, 1, 2, 2]), [3.0, 6.0]);
     }
 }

@@ -30,6 +30,7 @@ pub mod worked;
 
 pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};
+pub use contribution::{Contributions, contributions, contributions_need};
 pub use corpus::{Corpus, LEAST_PAIRS, PairSource, PairText};
 pub use doctor::{Diagnosis, examine};
 pub use finding::{Finding, Severity};

@@ -2,7 +2,7 @@
 //!
 //! A [`Diagram`] says what is drawn. [`layout()`] gives it places in character cells, a [`Scene`];
 //! [`text()`] and [`svg()`] draw that. [`mermaid()`] and [`dot()`] hand the diagram to programs that lay it
-//! out themselves. [`html::page`] puts drawings in a page, [`Table`] sets rows and columns for the terminal.
+//! out themselves. [`html::page`] puts drawings and answers in a page, [`Table`] sets rows and columns for the terminal.
 //!
 //! ```
 //! use attnscope_render::{Arrow, Block, Diagram, Kind, Options, Style, draw};

@@ -3,13 +3,22 @@
 
 mod samples;
 
-use attnscope_render::html::{Section, page};
+use attnscope_render::html::{Contents, Drawing, Place, page};
 use attnscope_render::{
     Arrow, Diagram, Glyphs, Hole, LayoutError, Options, Style, dot, draw, layout, mermaid, svg, svg_sheet,
 };
 
 fn at(width: usize, glyphs: Glyphs) -> Options {
     Options { width, glyphs }
+}
+
+/// A page whose data try to end their element.
+fn html(title: &str, legend: &[String], diagrams: &[Diagram]) -> String {
+    let drawings: Vec<Drawing> =
+        diagrams.iter().map(|diagram| Drawing { diagram: diagram.clone(), of: None }).collect();
+    let data = r#"{"flow":{"nodes":[],"model":"</script><script>alert(1)</script>"}}"#;
+    let place = Place::File { commands: "{}" };
+    page(&Contents { title, legend, drawings: &drawings, data, place }).unwrap()
 }
 
 #[test]
@@ -84,11 +93,11 @@ fn a_sheet_and_a_page_explain_their_letters() {
     // A heading has its place whatever stands under it, and however long it is.
     let long = svg_sheet(&"models/".repeat(60), &[], &[]);
     assert_eq!(long.matches("<text").count(), 4, "{long}");
-    let sections = [Section { heading: String::new(), diagrams: diagrams.to_vec() }];
-    let html = page("T5", &legend, &sections).unwrap();
-    let expected =
-        "<h1>T5</h1>\n<p class=\"legend\">S source length · D = 512 d_model<br>\nF = 1024 &lt;b&gt;</p>\n";
-    assert!(html.contains(expected));
+    let html = html("T5", &legend, diagrams.as_ref());
+    assert!(html.contains("<h1>T5</h1>"));
+    assert!(
+        html.contains("<p class=\"legend\">S source length · D = 512 d_model<br>\nF = 1024 &lt;b&gt;</p>\n")
+    );
 }
 
 #[test]
@@ -146,9 +155,8 @@ fn markup_in_a_name_stays_text() {
     let chart = mermaid("\"<script>\\", std::slice::from_ref(&diagram));
     assert!(!chart.contains("<script") && !chart.contains('{'), "{chart}");
     assert!(chart.starts_with("---\ntitle: \"\\x22\\x3cscript\\x3e\\x5c\"\n---\n"), "{chart}");
-    let sections = [Section { heading: "<script>".to_owned(), diagrams: vec![diagram.clone(), diagram] }];
-    let html = page("<script>", &["<script>".to_owned()], &sections).unwrap();
-    assert_eq!(html.matches("<script>").count(), 1);
+    let html = html("<script>", &["<script>".to_owned()], &[diagram.clone(), diagram]);
+    assert_eq!(html.matches("<script").count(), 3, "two of data and the page's own");
     // Ids must differ between the drawings of a page.
     for id in ["flow0-head", "flow1-head", "flow0-title", "flow1-title"] {
         assert_eq!(html.matches(&format!("id=\"{id}\"")).count(), 1);

@@ -128,7 +128,7 @@ impl Batch<'_> {
     }
 
     /// The keys at which a source's sentence ends. What a decoder reads of itself has no end yet.
-    fn ends(&self, keys: Dim) -> Vec<usize> {
+    pub(crate) fn ends(&self, keys: Dim) -> Vec<usize> {
         let (Dim::Source, Some(rows)) = (keys, self.input.rows(Side::Source)) else { return Vec::new() };
         let ends = self.ready.end_tokens();
         let length = rows.length();

@@ -12,6 +12,7 @@ use attnscope_run::{
 use crate::failure::{Argument, Failure};
 use crate::input::ResolvedInput;
 use crate::ready::Ready;
+use crate::report::TensorWatch;
 
 /// How a tensor is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum TensorUse {
     Measure,
     /// The values themselves are shown.
     Keep,
+    /// They are shown where they take at most so many bytes.
+    KeepUpTo(u64),
 }
 
 /// Measures, keeps and writes tensors as they are made.
@@ -29,6 +32,7 @@ pub(crate) struct Collect {
     pub(crate) stats: BTreeMap<NodeId, Stats>,
     pub(crate) kept: BTreeMap<NodeId, Tensor>,
     pub(crate) writer: Option<TraceWriter>,
+    pub(crate) watch: Option<TensorWatch>,
 }
 
 /// A run on a resolved input.
@@ -44,7 +48,15 @@ pub(crate) struct ResolvedRun {
 
 impl Collect {
     pub(crate) fn new(uses: HashMap<NodeId, TensorUse>) -> Self {
-        Self { uses, stats: BTreeMap::new(), kept: BTreeMap::new(), writer: None }
+        Self { uses, stats: BTreeMap::new(), kept: BTreeMap::new(), writer: None, watch: None }
+    }
+
+    /// Uses a tensor in this way where it is not kept already.
+    pub(crate) fn use_also(&mut self, node: NodeId, tensor_use: TensorUse) {
+        let known = self.uses.entry(node).or_insert(tensor_use);
+        if *known == TensorUse::Measure {
+            *known = tensor_use;
+        }
     }
 
     /// Runs a model. Returns the attentions with fully masked queries, and how many.
@@ -81,8 +93,13 @@ impl Collect {
         Ok(ResolvedRun { input, generated: true, fully_masked })
     }
 
-    fn keeps(&self, node: NodeId) -> bool {
-        self.uses.get(&node) == Some(&TensorUse::Keep)
+    /// Whether a tensor of so many bytes is kept.
+    fn keeps(&self, node: NodeId, bytes: u64) -> bool {
+        match self.uses.get(&node) {
+            Some(TensorUse::Keep) => true,
+            Some(TensorUse::KeepUpTo(most)) => bytes <= *most,
+            Some(TensorUse::Measure) | None => false,
+        }
     }
 }
 
@@ -92,7 +109,7 @@ impl Sink for Collect {
     }
 
     fn held(&self, node: NodeId, own: u64) -> u64 {
-        if self.keeps(node) { own } else { 0 }
+        if self.keeps(node, own) { own } else { 0 }
     }
 
     fn put(&mut self, node: NodeId, tensor: &Tensor) -> Result<(), RunError> {
@@ -101,11 +118,23 @@ impl Sink for Collect {
             Values::F64(values) => Stats::of_f64(values),
         };
         self.stats.insert(node, stats);
-        if self.keeps(node) {
+        if let Some(watch) = &mut self.watch {
+            watch.put(node, tensor, &stats);
+        }
+        if self.keeps(node, bytes_of(tensor)) {
             self.kept.insert(node, tensor.clone());
         }
         self.writer.as_mut().map_or(Ok(()), |writer| writer.put(node, tensor))
     }
+}
+
+/// What the values of a tensor take in memory.
+fn bytes_of(tensor: &Tensor) -> u64 {
+    let each = match tensor.values() {
+        Values::F32(_) => size_of::<f32>(),
+        Values::F64(_) => size_of::<f64>(),
+    };
+    (tensor.len() * each) as u64
 }
 
 /// Refuses a layer that neither stack has. If only one has it, the walk says what is missing.

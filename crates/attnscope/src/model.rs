@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use attnscope_run::{Limits, Prepared};
 
-use crate::answer::{Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Summary, Trace};
+use crate::answer::{
+    Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Report, RunReport, Summary, Trace,
+};
 use crate::device::Device;
 use crate::doctor::{DoctorOptions, doctor};
 use crate::explain::{ExplainOptions, explain};
@@ -19,6 +21,7 @@ use crate::masks::{MaskOptions, prove};
 use crate::note::{Listener, Note, Notes};
 use crate::open::Opened;
 use crate::ready::Ready;
+use crate::report::{ReportOptions, RunOptions, report, run_report};
 use crate::summary::{Lengths, summarise};
 use crate::trace::{TraceOptions, trace};
 
@@ -266,6 +269,32 @@ impl Model {
     /// Where there is no model to judge, or the pairs are not for it.
     pub fn doctor(&self, options: &DoctorOptions) -> Result<Diagnosis, Failure> {
         self.limited(|| doctor(self, options))
+    }
+
+    /// Everything above about the model, and about a run of it.
+    ///
+    /// ```
+    /// use attnscope::{Input, ReportOptions, RunOptions};
+    ///
+    /// let run = RunOptions { input: Input::text("Two dogs play."), ..RunOptions::default() };
+    /// let options = ReportOptions { run: Some(run), doctor: None, ..ReportOptions::default() };
+    /// let report = attnscope::open("demo")?.report(options)?;
+    /// assert_eq!(report.run.map(|run| run.attentions.len()), Some(6)); // Two in each of two layers, and two across.
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where there is no model, or the input is not for it. What else cannot be done is left out, with the reason.
+    pub fn report(&self, options: ReportOptions) -> Result<Report, Failure> {
+        self.limited(|| report(self, options))
+    }
+
+    /// The part of a report that is about one run.
+    ///
+    /// # Errors
+    /// Where the model cannot be run, or the input is not for it.
+    pub fn run_report(&self, options: &RunOptions) -> Result<RunReport, Failure> {
+        self.limited(|| run_report(self, options, self.notes()))
     }
 }
 

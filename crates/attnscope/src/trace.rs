@@ -23,6 +23,7 @@ use crate::model::Model;
 use crate::note::{Note, Notes, notes_of_input};
 use crate::picked::{Pick, Picked};
 use crate::ready::Ready;
+use crate::report::TensorWatch;
 use crate::traced_nodes::FinishedRun;
 
 /// The options of a run. A selector alone picks nodes and keeps their values.
@@ -169,8 +170,19 @@ pub(crate) fn trace(
     model: &Model,
     input: &Input,
     options: &TraceOptions,
-    mut notes: Notes,
+    notes: Notes,
 ) -> Result<Trace, Failure> {
+    Ok(trace_collecting(model, input, options, notes, |_, _| ())?.0)
+}
+
+/// Runs a model. `prepare` may ask for more of its tensors than the options do, and gets what was looked at back.
+pub(crate) fn trace_collecting(
+    model: &Model,
+    input: &Input,
+    options: &TraceOptions,
+    mut notes: Notes,
+    prepare: impl FnOnce(&Graph, &mut Collect),
+) -> Result<(Trace, Option<TensorWatch>), Failure> {
     let recognised = model.opened().model()?;
     // Invalid options are refused before weights are read.
     let picked = options.pick.of(&recognised.graph)?;
@@ -186,6 +198,7 @@ pub(crate) fn trace(
         None => vec![false; recognised.graph.nodes().len()],
     };
     let mut collected = Collect::new(uses(&recognised.graph, &picked, &drawn, options));
+    prepare(&recognised.graph, &mut collected);
     let ResolvedRun { input: checked, generated, fully_masked } = match (&options.save, model.device()) {
         (None, Device::Cpu) => {
             let ran = collected.run_given(&ready, given)?;
@@ -253,7 +266,8 @@ pub(crate) fn trace(
         finish(writer, &file(&ready, &answer, &run)?)?;
         notes.add([Note::Saved(folder.clone())]);
     }
-    Ok(Trace { kept: collected.kept, gradients: gradients.kept, notes: notes.all, ..answer })
+    let Collect { kept, watch, .. } = collected;
+    Ok((Trace { kept, gradients: gradients.kept, notes: notes.all, ..answer }, watch))
 }
 
 pub(crate) fn precision(device: Device) -> Precision {

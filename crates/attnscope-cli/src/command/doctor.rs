@@ -63,7 +63,7 @@ enum Form {
 }
 
 /// Seconds, whole or not.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     number.ok_or_else(|| "give a number of seconds, 0 or more".to_owned())
 }

@@ -74,7 +74,7 @@ impl Flow {
             Format::Svg => flow::svg(&answer).map_err(layout_failed)?,
             Format::Mermaid => mermaid(&flow::headline(&answer), &flow::diagrams(&answer)),
             Format::Dot => dot(&flow::headline(&answer), &flow::diagrams(&answer)),
-            Format::Html => flow::page(&answer).map_err(layout_failed)?,
+            Format::Html => flow::page(&answer, &output.json_line(&answer)?).map_err(layout_failed)?,
             Format::Json => return output.write_json(&answer),
         };
         output.write(&text)

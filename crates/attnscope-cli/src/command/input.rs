@@ -89,6 +89,14 @@ impl TargetArgs {
         !self.tgt.is_empty() || self.tgt_file.is_some() || self.tgt_ids.is_some()
     }
 
+    /// The same as arguments.
+    pub(super) fn given(&self) -> Vec<String> {
+        let texts = self.tgt.iter().map(|text| ("--tgt", text.clone()));
+        let file = self.tgt_file.iter().map(|file| ("--tgt-file", file.display().to_string()));
+        let ids = self.tgt_ids.iter().map(|ids| ("--tgt-ids", ids.clone()));
+        as_arguments(texts.chain(file).chain(ids))
+    }
+
     /// The texts that were given.
     fn texts(&self) -> Result<Vec<String>, Failure> {
         Ok([self.tgt.as_slice(), lines("--tgt-file", self.tgt_file.as_deref(), &self.tgt_lines)?].concat())
@@ -128,6 +136,30 @@ impl SourceArgs {
             || self.audio.is_some()
             || self.features.is_some()
             || self.pairs.is_some()
+    }
+
+    /// What the user gave, as arguments.
+    pub(super) fn given(&self) -> Vec<String> {
+        let of = |name: &'static str, texts: &[String]| -> Vec<(&'static str, String)> {
+            texts.iter().map(|text| (name, text.clone())).collect()
+        };
+        let file = |name: &'static str, file: &Option<PathBuf>| -> Vec<(&'static str, String)> {
+            file.iter().map(|file| (name, file.display().to_string())).collect()
+        };
+        let one = |name: &'static str, text: &Option<String>| of(name, text.as_slice());
+        let all = [
+            of("--src", &self.src),
+            file("--src-file", &self.src_file),
+            one("--src-ids", &self.src_ids),
+            of("--prompt", &self.prompt),
+            file("--text", &self.text),
+            file("--audio", &self.audio),
+            file("--features", &self.features),
+            file("--pairs", &self.pairs),
+            one("--src-lang", &self.src_lang),
+            one("--tgt-lang", &self.tgt_lang),
+        ];
+        as_arguments(all.into_iter().flatten())
     }
 
     /// Whether the user gave what a decoder alone reads.
@@ -202,6 +234,10 @@ impl SourceArgs {
             target_language: self.tgt_lang.clone(),
         })
     }
+}
+
+fn as_arguments(given: impl Iterator<Item = (&'static str, String)>) -> Vec<String> {
+    given.flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
 /// More rows than are useful.

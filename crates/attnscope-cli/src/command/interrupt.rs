@@ -3,17 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Raised by the first signal, where a command wants to end by itself.
-static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// Raised by the first signal, where a command wants to end by itself; and what is then said.
+static STOP: OnceLock<(Arc<AtomicBool>, &str)> = OnceLock::new();
 
-/// From now on the first signal only raises this flag: the command saves its work and ends. The second ends the process.
-pub(super) fn stop_first() -> Arc<AtomicBool> {
-    STOP.get_or_init(Arc::default).clone()
+/// From now on the first signal only raises this flag, and says that: the command ends by itself. The second ends the process.
+pub(super) fn stop_first(note: &'static str) -> Arc<AtomicBool> {
+    STOP.get_or_init(|| (Arc::default(), note)).0.clone()
 }
 
-/// Whether a command was asked to end by itself just now.
-fn asked_to_stop() -> bool {
-    STOP.get().is_some_and(|stop| !stop.swap(true, Ordering::Relaxed))
+/// What is said where a command was asked to end by itself just now.
+fn asked_to_stop() -> Option<&'static str> {
+    STOP.get().filter(|(stop, _)| !stop.swap(true, Ordering::Relaxed)).map(|(_, note)| *note)
 }
 
 /// Watches for the signals that end a process. Called once, before anything is begun.
@@ -28,10 +28,10 @@ pub(super) fn watch() {
     let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGABRT]) else { return };
     let watch = move || {
         for signal in signals.forever() {
-            if signal != SIGABRT && asked_to_stop() {
-                say(
-                    "note: interrupted: the step under way is finished and saved; a second signal ends at once\n",
-                );
+            if signal != SIGABRT
+                && let Some(note) = asked_to_stop()
+            {
+                say(note);
                 continue;
             }
             // Held to the end: nothing is begun or committed any more.

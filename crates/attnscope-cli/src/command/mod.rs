@@ -18,6 +18,8 @@ mod output;
 mod predict;
 mod progress;
 mod remedies;
+mod report;
+mod serve;
 mod shell;
 mod summary;
 mod tour;
@@ -68,6 +70,10 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Find where two runs diverge: two traces, or a trace and another program's dump
     Diff(diff::Diff),
+    /// Everything above about a model and a run of it as one HTML file, which needs no network
+    Report(report::Report),
+    /// The same page, live, on a loopback port: type a source and see its run
+    Serve(serve::Serve),
     /// Train a classifier or an encoder-decoder by a recipe, with attention watched while it learns
     Train(train::Train),
     /// Judge what was trained on a split that nothing was learned from
@@ -179,6 +185,8 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Generate(c)) => c.run().map(fine),
         Some(Command::Diff(c)) => c.run(),
         Some(Command::Masks(c)) => c.run(),
+        Some(Command::Report(c)) => c.run().map(fine),
+        Some(Command::Serve(c)) => c.run().map(fine),
         Some(Command::Train(c)) => c.run(),
         Some(Command::Evaluate(c)) => c.run().map(fine),
         Some(Command::Predict(c)) => c.run().map(fine),

@@ -62,9 +62,12 @@ impl<'a> Output<'a> {
 
     /// Writes an answer for programs.
     pub(super) fn write_json(&self, answer: &impl Answer) -> Result<(), Failure> {
-        self.write(
-            &answer.to_json().map_err(|e| Failure::new(format!("the answer: {e}"), "please report this"))?,
-        )
+        self.write(&answer.to_json().map_err(no_json)?)
+    }
+
+    /// An answer for a page: in one line.
+    pub(super) fn json_line(&self, answer: &impl Answer) -> Result<String, Failure> {
+        serde_json::to_string(answer).map_err(no_json)
     }
 
     /// Writes the result: to a temporary name that is renamed when whole, or to standard output.
@@ -87,6 +90,10 @@ impl<'a> Output<'a> {
             },
         }
     }
+}
+
+fn no_json(e: serde_json::Error) -> Failure {
+    Failure::new(format!("the answer: {e}"), "please report this")
 }
 
 fn say(note: &str) {

@@ -74,7 +74,9 @@ impl Train {
             }
             return Ok(ExitCode::SUCCESS);
         };
-        options.stop = interrupt::stop_first();
+        options.stop = interrupt::stop_first(
+            "note: interrupted: the step under way is finished and saved; a second signal ends at once\n",
+        );
         let mut watcher = Watcher {
             line: ProgressLine::new(!self.output.quiet),
             title: self.recipe.clone(),

@@ -8,13 +8,14 @@ mod legend;
 mod overview;
 mod part;
 
-use attnscope::answer::Flow;
+use attnscope::answer::{DrawnPart, Flow};
 use attnscope::figures::thousands;
-use attnscope_graph::{Model, ShapeText};
+use attnscope::{PARTS, layer_groups};
+use attnscope_graph::{Model, ShapeText, Stack};
 
 use crate::diagram::Diagram;
 use crate::glyphs::Glyphs;
-use crate::html::{self, Section};
+use crate::html::{self, Contents, Drawing, Place};
 use crate::layout::{LayoutError, Options, layout};
 use crate::svg::svg_sheet;
 use crate::text::{Style, draw};
@@ -22,12 +23,36 @@ pub use legend::{fill, legend};
 
 /// The diagrams of a model, in reading order.
 pub fn diagrams(flow: &Flow) -> Vec<Diagram> {
+    drawings(flow).into_iter().map(|drawing| drawing.diagram).collect()
+}
+
+/// The same with the layers that they show.
+fn drawings(flow: &Flow) -> Vec<Drawing> {
     let view = View { model: &flow.model, symbolic: flow.options.symbolic };
     let overview = (!flow.overview.is_empty()).then(|| overview::diagram(&view, flow.overview));
-    let parts = flow.parts.iter().map(|drawn| part::diagram(&view, &drawn.layers, drawn.part));
     let loose = flow.options.layer.as_ref().filter(|_| flow.loose);
     let loose = loose.and_then(|selector| part::loose(&view, selector));
-    overview.into_iter().chain(parts).chain(loose).collect()
+    let parts = flow.parts.iter().map(|drawn| part_drawing(&view, *drawn));
+    let whole = |diagram: Diagram| Drawing { diagram, of: None };
+    overview.map(whole).into_iter().chain(parts).chain(loose.map(whole)).collect()
+}
+
+/// The model at a glance, and every part of its layers, equal ones once.
+pub(crate) fn every_drawing(flow: &Flow) -> Vec<Drawing> {
+    let view = View { model: &flow.model, symbolic: flow.options.symbolic };
+    let overview = Drawing { diagram: overview::diagram(&view, flow.overview), of: None };
+    let groups = Stack::ALL.into_iter().flat_map(|stack| layer_groups(&flow.model, stack));
+    let parts =
+        groups.filter(|group| group.alike).flat_map(|layers| PARTS.map(|part| DrawnPart { layers, part }));
+    let has = |drawn: &DrawnPart| {
+        let mut nodes = flow.model.graph.layer(drawn.layers.stack, drawn.layers.first);
+        nodes.any(|(_, node)| node.path.part() == drawn.part)
+    };
+    [overview].into_iter().chain(parts.filter(has).map(|drawn| part_drawing(&view, drawn))).collect()
+}
+
+fn part_drawing(view: &View<'_>, drawn: DrawnPart) -> Drawing {
+    Drawing { diagram: part::diagram(view, &drawn.layers, drawn.part), of: Some(drawn) }
 }
 
 /// One line that says which model this is.
@@ -61,14 +86,21 @@ pub fn svg(flow: &Flow) -> Result<String, LayoutError> {
     Ok(svg_sheet(&headline(flow), &legend_lines(flow), &scenes))
 }
 
-/// All diagrams as one page.
-pub fn page(flow: &Flow) -> Result<String, LayoutError> {
-    let section = |diagram: Diagram| Section { heading: String::new(), diagrams: vec![diagram] };
-    let sections: Vec<Section> = diagrams(flow).into_iter().map(section).collect();
-    html::page(&headline(flow), &legend_lines(flow), &sections)
+/// All diagrams as one page; `json` is the answer's JSON.
+///
+/// # Errors
+/// As [`layout`].
+pub fn page(flow: &Flow, json: &str) -> Result<String, LayoutError> {
+    html::page(&Contents {
+        title: &headline(flow),
+        legend: &legend_lines(flow),
+        drawings: &drawings(flow),
+        data: &format!("{{\"flow\":{json}}}"),
+        place: Place::File { commands: "{}" },
+    })
 }
 
-fn legend_lines(flow: &Flow) -> Vec<String> {
+pub(crate) fn legend_lines(flow: &Flow) -> Vec<String> {
     fill(&legend(&flow.model), PAGE).lines().map(str::to_owned).collect()
 }
 

@@ -310,6 +310,8 @@ struct NodeDocument {
     seen_as: Option<String>,
     /// Whether the two were paired because their values are the same.
     by_values: bool,
+    /// The cell with the largest difference; `null` where no two finite values differ.
+    cell: Option<CellDocument>,
 }
 
 /// Names of tensors that belong to no node of the other.
@@ -376,11 +378,6 @@ impl DivergenceDocument {
                 b: exact(b),
             })
         };
-        let cell = |row: &Compared| CellDocument {
-            at: unravel(row.measure.at, &row.shape),
-            a: row.measure.a,
-            b: row.measure.b,
-        };
         Self {
             node: first.node.clone(),
             max_abs: row.map(|row| row.measure.max_abs),
@@ -398,7 +395,7 @@ impl DivergenceDocument {
             reads: first.reads.clone(),
             jumps: first.jumps,
             past_tolerance_at: first.past_tolerance_at.clone(),
-            cell: row.map(cell),
+            cell: row.map(CellDocument::of),
             not_finite: row.map(apart),
         }
     }
@@ -472,6 +469,14 @@ impl NodeDocument {
             state: row.state.name(),
             seen_as: row.seen_as.clone(),
             by_values: row.by_values,
+            cell: (row.measure.max_abs > 0.0).then(|| CellDocument::of(row)),
         }
+    }
+}
+
+impl CellDocument {
+    /// The cell with the largest difference.
+    fn of(row: &Compared) -> Self {
+        Self { at: unravel(row.measure.at, &row.shape), a: row.measure.a, b: row.measure.b }
     }
 }

@@ -10,6 +10,7 @@ mod generation;
 mod inspection;
 mod masks;
 mod page;
+mod report;
 mod summary;
 mod tokens;
 mod trace;
@@ -37,6 +38,10 @@ pub use inspection::{
 };
 pub use masks::{MaskProof, ShownMistake};
 pub use page::{Explanation, Page, Part};
+pub use report::{
+    Badge, Base64, CellPages, ExactValues, F32Array, HeadBadge, HeadSummary, Histogram, LeftOut, Picture,
+    PictureOf, Report, ReportAttention, RowMaxima, RunReport, Spectrogram, TrainingRun,
+};
 pub use summary::{Layer, Summary, SummaryInput, TorchSummary, Totals};
 pub use tokens::{FeatureShape, InputTokens, ReadRecording};
 pub use trace::{FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot, Walk};
@@ -120,6 +125,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         schema::<Inspection>(),
         schema::<MaskProof>(),
         schema::<Prediction>(),
+        schema::<Report>(),
+        schema::<RunReport>(),
         schema::<Summary>(),
         schema::<Trace>(),
         schema::<TraceCheck>(),

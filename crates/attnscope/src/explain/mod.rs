@@ -22,10 +22,11 @@ use crate::input::Input;
 use crate::model::Model;
 use crate::note::{Notes, notes_of_input};
 use crate::trace::precision;
+use cell::arithmetic;
 pub(crate) use cell::arithmetic_of;
-use cell::{arithmetic, cell_page};
+pub(crate) use cell::cell_page;
 use node::{node_page, snapshot_page, walk_page};
-pub(crate) use subject::Subject;
+pub(crate) use subject::{Ran, Subject};
 use topic::{Found, Topic, index_page, rule_page};
 
 /// The options of an explanation.

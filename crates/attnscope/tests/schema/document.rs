@@ -47,6 +47,7 @@ fn section(name: &str, schema: &Value) -> String {
     let title = match name {
         "check-trace" => "`check --trace DIR --format json`".to_owned(),
         "trace-file" => "`trace --save DIR`: `trace.json`".to_owned(),
+        "run" => "`serve`: the last line of a run".to_owned(),
         name => format!("`{name} --format json`"),
     };
     let mut out = format!("## {title}\n\n");

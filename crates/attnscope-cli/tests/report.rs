@@ -1,0 +1,182 @@
+//! `report`: what is in it is what the other commands say, for every architecture.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod common;
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use common::{attnscope, fixture, stderr};
+use flate2::read::ZlibDecoder;
+use serde_json::Value;
+use tempfile::tempdir;
+
+const SOURCE: [&str; 2] = ["--src", "Two dogs play in the snow."];
+
+fn json(args: &[&str]) -> Value {
+    let output = attnscope(&[args, &["--format", "json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", stderr(&output)))
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    STANDARD.decode(value.as_str().unwrap()).unwrap()
+}
+
+fn floats(value: &Value) -> Vec<f32> {
+    bytes(value).chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+}
+
+/// The demo's report, without a search for repairs.
+fn demo() -> Value {
+    json(&[&["report", "demo", "--repair-time", "0"], &SOURCE[..]].concat())
+}
+
+#[test]
+fn values_and_pictures_are_those_of_the_run() {
+    let report = demo();
+    let trace = json(&[&["trace", "demo", "--layer", "*", "--payload", "--full"], &SOURCE[..]].concat());
+    let nodes = trace["nodes"].as_array().unwrap();
+    let values = |path: &str| -> Vec<Option<f64>> {
+        let node = nodes.iter().find(|node| node["path"] == path).unwrap();
+        node["values"].as_array().unwrap().iter().map(Value::as_f64).collect()
+    };
+    let held = report["run"]["values"].as_object().unwrap();
+    assert!(held.len() > 50 && held.contains_key("decoder.1.cross_attn.weights"), "{}", held.len());
+    for (path, exact) in held {
+        let expected = values(path);
+        let found = floats(&exact["values"]);
+        assert_eq!(found.len(), expected.len(), "{path}");
+        for (x, y) in found.iter().zip(&expected) {
+            assert!(y.map_or(!x.is_finite(), |y| *x == y as f32), "{path}: {x} {y:?}");
+        }
+    }
+    for attention in report["run"]["attentions"].as_array().unwrap() {
+        let path = attention["path"].as_str().unwrap();
+        let picture =
+            |of: &str| attention["pictures"].as_array().unwrap().iter().find(|p| p["of"] == of).unwrap();
+        for of in ["weights", "scores"] {
+            let (picture, expected) = (picture(of), values(&format!("{path}.{of}")));
+            let (low, high) = (&picture["low"], &picture["high"]);
+            let codes = bytes(&picture["codes"]);
+            let cells = codes.len() / picture["heads"].as_u64().unwrap() as usize;
+            assert_eq!(codes.len(), expected.len(), "{path}.{of}");
+            for (i, (&code, y)) in codes.iter().zip(&expected).enumerate() {
+                let (low, high) = (low[i / cells].as_f64().unwrap(), high[i / cells].as_f64().unwrap());
+                let x = low + f64::from(code) / 254.0 * (high - low);
+                assert!((x - y.unwrap()).abs() <= (high - low) / 254.0, "{path}.{of}: {x} {y:?}");
+            }
+        }
+        // In self-attention contributions are shares of everything; in cross-attention the stream has the rest.
+        let shares = picture("contribution");
+        let columns = shares["columns"].as_u64().unwrap() as usize;
+        let high = shares["high"][0].as_f64().unwrap();
+        let stream = attention["stream_share"].is_string().then(|| floats(&attention["stream_share"]));
+        for (row, codes) in bytes(&shares["codes"]).chunks(columns).enumerate() {
+            let sum: f64 = codes.iter().map(|&code| f64::from(code) / 254.0 * high).sum();
+            let rest = stream.as_ref().map_or(0.0, |stream| f64::from(stream[row]));
+            assert!((sum + rest - 1.0).abs() < 0.02, "{path} row {row}: {sum} + {rest}");
+        }
+    }
+}
+
+/// A page of the report's cells, put together as the page does it.
+fn cell_page(report: &Value, node: &str, [head, query, key]: [usize; 3]) -> Value {
+    let cells = &report["run"]["cells"][node];
+    let mut json = String::new();
+    ZlibDecoder::new(&bytes(&cells["pages"])[..]).read_to_string(&mut json).unwrap();
+    let packed: Value = serde_json::from_str(&json).unwrap();
+    let size = |i: usize| cells["shape"][i].as_u64().unwrap() as usize;
+    let place = &packed["places"][(head * size(1) + query) * size(2) + key];
+    let group = &packed["groups"][place[0].as_u64().unwrap() as usize];
+    let mut text = group["between"][0].as_str().unwrap().to_owned();
+    for (column, signs) in
+        group["columns"].as_array().unwrap().iter().zip(group["between"].as_array().unwrap().iter().skip(1))
+    {
+        let words: Vec<&str> = column.as_str().unwrap().split('\n').collect();
+        text += if words.len() == 1 { words[0] } else { words[place[1].as_u64().unwrap() as usize] };
+        text += signs.as_str().unwrap();
+    }
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn cells_have_the_lines_of_explain() {
+    let report = demo();
+    for (node, at) in [
+        ("decoder.0.cross_attn.weights", [1, 2, 3]),
+        ("decoder.1.self_attn.weights", [3, 0, 4]),
+        ("encoder.1.self_attn.weights", [0, 7, 7]),
+    ] {
+        let index = format!("0,{},{},{}", at[0], at[1], at[2]);
+        let told = json(&[&["explain", node, "demo", "--at", &index], &SOURCE[..]].concat());
+        let (mut expected, found) = (told["pages"][0].clone(), cell_page(&report, node, at));
+        // The last part names model and input, which a report tells once.
+        expected["parts"].as_array_mut().unwrap().pop();
+        assert_eq!(found, expected, "{node} {at:?}");
+    }
+}
+
+#[test]
+fn a_page_is_one_file_that_asks_for_nothing() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("report.html").display().to_string();
+    let source = "It's <img src=x onerror=alert(1)> </script>";
+    let output = attnscope(&["report", "demo", "--src", source, "--repair-time", "0", "--output", &file]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    assert_eq!(page.matches("</script>").count(), 3, "nothing in the data ends its element");
+    assert!(!page.contains("<img"), "a text became markup");
+    assert!(!page.contains("https://"));
+    // The names of XML, and nothing else.
+    assert_eq!(page.matches("http://").count(), page.matches("http://www.w3.org/").count());
+    let command = r"attnscope explain {node} demo --src 'It'\\''s \u003cimg src=x onerror=alert(1)> \u003c/script>' --at {at}";
+    assert!(page.contains(command));
+}
+
+#[test]
+fn every_architecture_has_a_report() {
+    for (model, input) in [
+        ("t5", &["--src-ids", "5,6,7,1", "--tgt-ids", "0,5,6"][..]),
+        ("bart", &["--src-ids", "5,6,7,2;5,2", "--tgt-ids", "2,5,6;2,5"]),
+        ("gpt2", &["--tgt-ids", "5,6,7,8"]),
+        ("llama", &["--tgt-ids", "5,6,7,8"]),
+        ("bert", &["--src-ids", "5,6,7,8"]),
+        ("whisper", &["--audio", &fixture("audio/tone.wav"), "--tgt-ids", "2,5,6"]),
+    ] {
+        let report = json(&[&["report", &fixture(model), "--repair-time", "0"], input].concat());
+        let run = &report["run"];
+        let attentions = run["attentions"].as_array().unwrap();
+        assert!(!attentions.is_empty(), "{model}");
+        for attention in attentions {
+            let pictures = attention["pictures"].as_array().unwrap();
+            assert!(
+                ["scores", "weights", "weighted_values"]
+                    .iter()
+                    .all(|of| pictures.iter().any(|p| p["of"] == *of)),
+                "{model}: {attention}"
+            );
+        }
+        assert!(run["trace"]["snapshots"].as_array().unwrap().len() > 10, "{model}");
+        assert!(report["doctor"]["checked"].as_array().unwrap().len() > 5, "{model}");
+        assert_eq!(run["spectrogram"].is_object(), model == "whisper");
+    }
+}
+
+#[test]
+fn a_training_run_must_be_one() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let output = attnscope(&["report", "toy", "--train", &path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("metrics.jsonl") && stderr(&output).contains("help: "),
+        "{}",
+        stderr(&output)
+    );
+    std::fs::write(folder.path().join("metrics.jsonl"), "{}\n{}\n").unwrap();
+    let output = attnscope(&["report", "toy", "--train", &path]);
+    assert!(stderr(&output).contains("line 1"), "{}", stderr(&output));
+}

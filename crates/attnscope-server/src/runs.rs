@@ -1,0 +1,326 @@
+//! Runs, and the arithmetic of their cells.
+
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use attnscope::answer::RunReport;
+use attnscope::{
+    Cancel, ExplainOptions, Failure, FailureKind, Input, Limits, Model, Progress, RunOptions, SourceInput,
+    TargetInput,
+};
+
+use crate::queue::Ticket;
+use crate::refusal;
+use crate::state::Shared;
+
+/// What a request asks for. A recording comes as the body; this is then in the address.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    /// The source's text, or the prompt of a decoder alone; a built-in model has one where none is given.
+    source: Option<String>,
+    /// The target's text; the model generates one where none is given.
+    target: Option<String>,
+    /// Of a cell: its node.
+    node: Option<String>,
+    /// Of a cell: one index per dimension, separated by commas.
+    at: Option<String>,
+}
+
+/// A request that was understood, with the file of its recording, which is removed with it.
+struct Question {
+    input: Input,
+    node: Option<String>,
+    at: Option<String>,
+    upload: Option<NamedTempFile>,
+}
+
+/// Recordings begin with these: RIFF (wav), fLaC, ID3 or a frame of MPEG audio.
+fn is_audio(bytes: &[u8]) -> bool {
+    let is_frame = matches!(bytes, [0xff, second, ..] if second & 0xe0 == 0xe0);
+    [&b"RIFF"[..], b"fLaC", b"ID3"].iter().any(|magic| bytes.starts_with(magic)) || is_frame
+}
+
+/// Understands a request, or says what is wrong with it.
+#[allow(clippy::result_large_err)] // The error is the response.
+fn question(
+    shared: &Shared,
+    headers: &HeaderMap,
+    in_address: Asked,
+    body: &Bytes,
+) -> Result<Question, Response> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json =
+        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+    let (asked, upload) = match is_json {
+        true => {
+            let asked = serde_json::from_slice::<Asked>(body).map_err(|e| {
+                let help = "send an object with `source` and `target`, as docs/serve.md describes";
+                refusal(
+                    StatusCode::BAD_REQUEST,
+                    &format!("the body is not the JSON that is expected: {e}"),
+                    help,
+                )
+            })?;
+            (asked, None)
+        }
+        false if is_audio(body) => (in_address, Some(saved(body)?)),
+        false => {
+            let help = "send JSON, or a recording (wav, flac, mp3) as application/octet-stream";
+            return Err(refusal(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body is neither JSON nor a recording",
+                help,
+            ));
+        }
+    };
+    let most = shared.bounds().text_length;
+    for (name, text) in [("source", &asked.source), ("target", &asked.target)] {
+        let length = text.as_ref().map_or(0, |text| text.chars().count());
+        if length > most {
+            let error = format!("the {name} has {length} characters, and at most {most} are run here");
+            let help = "shorten it, or use `attnscope report` on the command line, which has no such bound";
+            return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &error, help));
+        }
+    }
+    let is_decoder = shared
+        .model()
+        .opened()
+        .model()
+        .is_ok_and(|model| !model.architecture.reads(attnscope::graph::Side::Source));
+    let source = match (&upload, asked.source.filter(|text| !text.is_empty())) {
+        (Some(file), _) => Some(SourceInput::Audio(file.path().to_owned())),
+        (None, Some(text)) if is_decoder => Some(SourceInput::Prompts(vec![text])),
+        (None, Some(text)) => Some(SourceInput::Texts(vec![text])),
+        (None, None) => None,
+    };
+    let target = asked.target.filter(|text| !text.is_empty()).map(|text| TargetInput::Texts(vec![text]));
+    let input = Input { source, target, ..Input::default() };
+    Ok(Question { input, node: asked.node, at: asked.at, upload })
+}
+
+/// A recording under a name that nobody gave it.
+#[allow(clippy::result_large_err)]
+fn saved(body: &Bytes) -> Result<NamedTempFile, Response> {
+    let written = NamedTempFile::new().and_then(|mut file| file.write_all(body).map(|()| file));
+    written.map_err(|e| {
+        let help = "check that the folder of temporary files can be written to";
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("the recording could not be kept: {e}"), help)
+    })
+}
+
+fn full() -> Response {
+    let mut response =
+        refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already", "try again in a moment");
+    response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("2"));
+    response
+}
+
+/// A failure in the words of the server: without the name of a file that nobody knows.
+fn worded(shared: &Shared, failure: &Failure, question: &Question) -> (String, String) {
+    let (error, help) = shared.words(failure);
+    match &question.upload {
+        Some(file) => (error.replace(&*file.path().to_string_lossy(), "the recording"), help),
+        None => (error, help),
+    }
+}
+
+fn line(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
+}
+
+/// Where the lines of an answer go.
+type Lines = mpsc::Sender<Result<Bytes, Infallible>>;
+
+/// `POST /api/v1/runs`: lines of JSON as the run goes on; the last has `run`, or `error` and `help`.
+pub(crate) async fn run(
+    State(shared): State<Arc<Shared>>,
+    Query(in_address): Query<Asked>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let question = match question(&shared, &headers, in_address, &body) {
+        Ok(question) => question,
+        Err(refused) => return refused,
+    };
+    let Some(ticket) = shared.queue.enter() else { return full() };
+    let (send, receive) = mpsc::channel(16);
+    tokio::spawn(async move {
+        let cancel = Cancel::default();
+        let id = shared.begin(cancel.clone());
+        let _ = send.send(Ok(line(&json!({ "id": id.to_string(), "queued": ticket.before })))).await;
+        let last = in_turn(&shared, &ticket, &cancel, question, &send).await;
+        let _ = send.send(Ok(last)).await;
+        shared.end(id);
+    });
+    let lines = Body::from_stream(ReceiverStream::new(receive));
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response()
+}
+
+/// Waits for its turn, runs, and gives the last line. Whoever leaves, or takes too long, is cancelled.
+async fn in_turn(
+    shared: &Arc<Shared>,
+    ticket: &Ticket,
+    cancel: &Cancel,
+    question: Question,
+    send: &Lines,
+) -> Bytes {
+    let turn = tokio::select! {
+        turn = ticket.turn() => turn,
+        () = send.closed() => None,
+    };
+    let Some(turn) = turn else { return Bytes::new() };
+    let told = send.clone();
+    let progress = Progress::new(move |step| {
+        let step = json!({ "progress": { "of": step.of.name(), "done": step.done, "total": step.total } });
+        // A slow reader misses steps, and the run does not wait for it.
+        let _ = told.try_send(Ok(line(&step)));
+    });
+    let worker = (shared.clone(), cancel.clone());
+    let work = tokio::task::spawn_blocking(move || {
+        // The next one's turn begins when this work has really ended.
+        let _turn = turn;
+        let (shared, cancel) = worker;
+        let made = limited(&shared, cancel, progress)
+            .run_report(&RunOptions { input: question.input.clone(), row: 0 });
+        made.map(|run| whole_line(without_path(run)))
+            .map_err(|failure| (failure.kind, worded(&shared, &failure, &question)))
+    });
+    tokio::pin!(work);
+    let late = tokio::time::sleep(shared.bounds().time);
+    tokio::pin!(late);
+    let mut is_late = false;
+    let done = loop {
+        tokio::select! {
+            done = &mut work => break done,
+            () = send.closed(), if !cancel.is_cancelled() => cancel.cancel(),
+            () = &mut late, if !is_late => {
+                is_late = true;
+                cancel.cancel();
+            }
+        }
+    };
+    match done {
+        Ok(Ok(line)) => line,
+        Ok(Err((FailureKind::Cancelled, _))) => line(&ended(shared, is_late)),
+        Ok(Err((_, (error, help)))) => line(&json!({ "error": error, "help": help })),
+        Err(_) => line(
+            &json!({ "error": "the run ended in the middle of its work", "help": "this is a defect of attnscope: please report what it was run on" }),
+        ),
+    }
+}
+
+/// Why a run ended before its end.
+fn ended(shared: &Shared, is_late: bool) -> Value {
+    match is_late {
+        true => json!({
+            "error": format!("the run took longer than {} s, and was ended", shared.bounds().time.as_secs()),
+            "help": "give it less to read, or use `attnscope report` on the command line, which has no such bound",
+        }),
+        false => json!({ "error": "the run was cancelled", "help": "run it again" }),
+    }
+}
+
+fn limited(shared: &Shared, cancel: Cancel, progress: Progress) -> Model {
+    let limits = Limits { cancel, progress, ..shared.model().limits().clone() };
+    shared.model().clone().with_limits(limits)
+}
+
+/// The name under which a recording was kept is nobody's business.
+fn without_path(mut run: RunReport) -> RunReport {
+    if let Some(audio) = run.generation.as_mut().and_then(|generation| generation.audio.as_mut()) {
+        audio.file = "the recording".to_owned();
+    }
+    run
+}
+
+fn whole_line(run: RunReport) -> Bytes {
+    match serde_json::to_string(&run) {
+        Ok(json) => Bytes::from(format!("{{\"run\":{json}}}\n")),
+        Err(e) => line(&json!({ "error": format!("the answer: {e}"), "help": "please report this" })),
+    }
+}
+
+/// `DELETE /api/v1/runs/ID`
+pub(crate) async fn cancel(State(shared): State<Arc<Shared>>, Path(id): Path<u64>) -> Response {
+    match shared.cancel(id) {
+        true => StatusCode::NO_CONTENT.into_response(),
+        false => refusal(StatusCode::NOT_FOUND, "there is no such run under way", "it may have ended"),
+    }
+}
+
+/// `POST /api/v1/explain`: one cell, as `explain NODE --at CELL --format json` has it.
+pub(crate) async fn explain(
+    State(shared): State<Arc<Shared>>,
+    Query(in_address): Query<Asked>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let question = match question(&shared, &headers, in_address, &body) {
+        Ok(question) => question,
+        Err(refused) => return refused,
+    };
+    let indices =
+        |at: &str| at.split(',').map(|part| part.trim().parse().ok()).collect::<Option<Vec<usize>>>();
+    let cell = match question.at.as_deref().map(indices) {
+        None => None,
+        Some(Some(cell)) => Some(cell),
+        Some(None) => {
+            return refusal(StatusCode::BAD_REQUEST, "`at` is not a list of indices", "write it as 0,1,2,3");
+        }
+    };
+    let Some(topic) = question.node.clone() else {
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "`node` is missing",
+            "name the node whose cell is asked for",
+        );
+    };
+    let Some(ticket) = shared.queue.enter() else { return full() };
+    let Some(turn) = ticket.turn().await else { return full() };
+    let (cancel, bounds) = (Cancel::default(), shared.bounds());
+    let worker = (shared.clone(), cancel.clone());
+    let work = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let (shared, cancel) = worker;
+        let options =
+            ExplainOptions { input: Some(question.input.clone()), cell, ..ExplainOptions::default() };
+        let made = limited(&shared, cancel, Progress::default()).explain(&topic, &options);
+        made.map_err(|failure| worded(&shared, &failure, &question))
+    });
+    // Where the one who asked leaves, this is dropped, and the work ends with the flag.
+    let _end = EndWith(cancel);
+    match tokio::time::timeout(bounds.time, work).await {
+        Ok(Ok(Ok(explanation))) => match serde_json::to_string(&explanation) {
+            Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+            Err(e) => {
+                refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("the answer: {e}"), "please report this")
+            }
+        },
+        Ok(Ok(Err((error, help)))) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &error, &help),
+        Ok(Err(_)) => {
+            refusal(StatusCode::INTERNAL_SERVER_ERROR, "the work ended in the middle", "please report this")
+        }
+        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "it took too long", "give the model less to read"),
+    }
+}
+
+/// Raises the flag when it is dropped.
+struct EndWith(Cancel);
+
+impl Drop for EndWith {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,219 @@
+//! A report: everything that is known of a model and of a run of it, with what a page needs to draw it.
+
+mod attentions;
+mod badges;
+mod cells;
+mod exact;
+mod packed;
+mod picture;
+mod training;
+mod watch;
+
+use attnscope_graph::{AttentionStep, AudioStep, Graph, Node, Role};
+use attnscope_run::audio::POSITION_SECONDS;
+
+pub use training::read_training;
+pub(crate) use watch::TensorWatch;
+
+use crate::answer::{
+    Base64, Difference, LeftOut, MaskProof, Report, RunReport, SCHEMA, Spectrogram, Trace, TrainingRun,
+};
+use crate::attention_map::Batch;
+use crate::collect::{Collect, TensorUse};
+use crate::doctor::DoctorOptions;
+use crate::failure::{Failure, FailureKind};
+use crate::flow::FlowOptions;
+use crate::generate::GenerateOptions;
+use crate::input::Input;
+use crate::inspect::Detail;
+use crate::masks::MaskOptions;
+use crate::model::Model;
+use crate::note::Notes;
+use crate::trace::{TraceOptions, trace_collecting};
+
+/// What a report is made of.
+#[derive(Default)]
+pub struct ReportOptions {
+    /// The run; without it, the report is about the model alone.
+    pub run: Option<RunOptions>,
+    /// How the model is examined; without it, it is not.
+    pub doctor: Option<DoctorOptions>,
+    /// The comparison of two runs.
+    pub diff: Option<Difference>,
+    /// What was measured while the model learned.
+    pub training: Option<TrainingRun>,
+}
+
+/// A run of a report.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// What the model reads.
+    pub input: Input,
+    /// The row of the batch that pictures show.
+    pub row: usize,
+}
+
+/// Tensors up to this size are kept, to be shown as they are.
+const KEPT_BYTES: u64 = 1 << 20;
+/// The same of weights and values of an attention, from which contributions are computed.
+const KEPT_ATTENTION_BYTES: u64 = 16 << 20;
+/// Masks of attentions with more queries or keys than this are neither drawn nor proved: a proof runs the model many times.
+const MASKED_POSITIONS: usize = 600;
+
+/// Makes a report.
+pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Failure> {
+    let opened = model.opened();
+    let recognised = opened.model()?;
+    let mut left_out = Vec::new();
+    let run = match (&options.run, recognised.obstacles.first()) {
+        (None, _) => None,
+        (Some(_), Some(why)) => {
+            left_out.push(LeftOut { part: "run", why: why.to_string() });
+            None
+        }
+        (Some(run), None) => Some(model.run_report(run)?),
+    };
+    let doctor = match &options.doctor {
+        Some(doctor) => optional("doctor", model.doctor(doctor), &mut left_out)?,
+        None => None,
+    };
+    let thresholds = options.doctor.as_ref().map(|doctor| doctor.thresholds.clone()).unwrap_or_default();
+    Ok(Report {
+        schema: SCHEMA,
+        made_by: concat!("attnscope ", env!("CARGO_PKG_VERSION")).to_owned(),
+        model: opened.name.clone(),
+        title: recognised.title(),
+        inspection: model.inspect(Detail::Headers)?,
+        flow: model.flow(&FlowOptions::default())?,
+        badges: doctor
+            .as_ref()
+            .map(|doctor| badges::badges(&doctor.diagnosis, &thresholds))
+            .unwrap_or_default(),
+        doctor,
+        run,
+        diff: options.diff,
+        training: options.training,
+        left_out,
+    })
+}
+
+/// A part that a report can do without; a call that was cancelled ends the report.
+fn optional<T>(
+    part: &'static str,
+    made: Result<T, Failure>,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Option<T>, Failure> {
+    match made {
+        Ok(made) => Ok(Some(made)),
+        Err(failure) if failure.kind == FailureKind::Cancelled => Err(failure),
+        Err(failure) => {
+            left_out.push(LeftOut { part, why: failure.to_string() });
+            Ok(None)
+        }
+    }
+}
+
+/// The part of a report that is about one run.
+pub(crate) fn run_report(model: &Model, options: &RunOptions, notes: Notes) -> Result<RunReport, Failure> {
+    let mut left_out = Vec::new();
+    let trace_options = TraceOptions { measure_all: true, row: options.row, ..TraceOptions::default() };
+    let (trace, watch) =
+        trace_collecting(model, &options.input, &trace_options, notes, |graph, collected| {
+            collect(graph, options.row, collected);
+        })?;
+    let ready = model.ready(&options.input)?;
+    let batch = Batch { ready: &ready, input: trace.input.input(), row: options.row };
+    let mut watch = watch.unwrap_or_else(|| TensorWatch::new(&ready.model.graph, options.row));
+    let generation = match trace.tokens.generated {
+        true => {
+            let align = ready.model.architecture.has_cross_attention();
+            let generate = GenerateOptions { align, ..GenerateOptions::default() };
+            let made = model.generate(&options.input, &generate);
+            let made = match made {
+                // A model whose words cannot be aligned still generates.
+                Err(failure) if align && failure.kind != FailureKind::Cancelled => {
+                    model.generate(&options.input, &GenerateOptions::default())
+                }
+                made => made,
+            };
+            optional("generation", made, &mut left_out)?
+        }
+        false => None,
+    };
+    let masks = masks(model, &options.input, options.row, &trace, &mut left_out)?;
+    let attentions = attentions::attentions(&batch, &trace, &mut watch, &mut left_out);
+    let path = |id| ready.model.graph.node(id).path.to_string();
+    Ok(RunReport {
+        row: options.row,
+        generation,
+        masks,
+        histograms: watch.histograms.into_iter().map(|(id, histogram)| (path(id), histogram)).collect(),
+        values: exact::values(&trace, &attentions, &mut left_out),
+        cells: cells::cells(&ready, &trace, &attentions, options.row, &mut left_out)?,
+        spectrogram: spectrogram(&ready.model.graph, &trace, options.row),
+        attentions,
+        trace,
+        left_out,
+    })
+}
+
+/// Every tensor is looked at, and kept where it is small.
+fn collect(graph: &Graph, row: usize, collected: &mut Collect) {
+    use AttentionStep::{VHeads, Weights};
+    let most = |node: &Node| match node.role.attention() {
+        Some((_, VHeads | Weights)) => KEPT_ATTENTION_BYTES,
+        _ => KEPT_BYTES,
+    };
+    for (id, node) in graph.iter() {
+        collected.use_also(id, TensorUse::KeepUpTo(most(node)));
+    }
+    collected.watch = Some(TensorWatch::new(graph, row));
+}
+
+/// The masks, where the input is not too long for their proofs.
+fn masks(
+    model: &Model,
+    input: &Input,
+    row: usize,
+    trace: &Trace,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Option<MaskProof>, Failure> {
+    let graph = &model.opened().model()?.graph;
+    if !graph.has_attention() {
+        return Ok(None);
+    }
+    let shapes = trace.nodes.iter().filter(|node| node.is_mask).filter_map(|node| node.shape.as_ref());
+    let longest = shapes.flat_map(|shape| shape.iter().skip(2).copied()).max().unwrap_or(0);
+    if longest > MASKED_POSITIONS {
+        let why = format!(
+            "{longest} positions are too many for the proofs here, which run the model many times: more than \
+             {MASKED_POSITIONS}"
+        );
+        left_out.push(LeftOut { part: "masks", why });
+        return Ok(None);
+    }
+    optional("masks", model.masks(input, &MaskOptions { row, ..MaskOptions::default() }), left_out)
+}
+
+/// The features that an audio model read, a column for each position of its encoder.
+fn spectrogram(graph: &Graph, trace: &Trace, row: usize) -> Option<Spectrogram> {
+    let kept = trace.kept.get(&graph.at(Role::Audio(AudioStep::Mel))?)?;
+    let &[_, mels, frames] = kept.shape() else { return None };
+    let values = kept.values().as_f32();
+    let values = values.get(row * mels * frames..(row + 1) * mels * frames)?;
+    let positions = graph.positions_of(frames).max(1);
+    let each = frames.div_ceil(positions).max(1);
+    let finite = || values.iter().copied().filter(|x| x.is_finite());
+    let (low, high) = (finite().fold(f32::INFINITY, f32::min), finite().fold(f32::NEG_INFINITY, f32::max));
+    let largest = |group: &[f32]| group.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let codes = values.chunks(frames).flat_map(|band| band.chunks(each).map(largest));
+    let codes: Vec<u8> = codes.map(|x| picture::code(x, low, high)).collect();
+    Some(Spectrogram {
+        mels,
+        columns: frames.div_ceil(each),
+        seconds_a_column: POSITION_SECONDS / 2.0 * each as f64,
+        low,
+        high,
+        codes: Base64(codes),
+    })
+}

@@ -1,0 +1,30 @@
+// Going to a tensor from wherever it is named.
+
+import { report, runs } from "./context.ts";
+import { set } from "./state.ts";
+
+/** Opens a node: a head of an attention in its picture, a node or a weight in the model. */
+export function openNode(path: string, slice: string | null = null): void {
+  const attention = runs[0]?.attentions.find((a) => path === a.path || path === `${a.path}.weights` || path === `${a.path}.scores`);
+  const head = slice?.match(/^heads? (\d+)/)?.[1];
+  if (attention && (head !== undefined || path !== attention.path)) {
+    const attn = attention.kind === "cross_attn" ? "cross" : attention.stack;
+    set({ attn, map: attention.path, head: head ?? "mean", part: "attention" });
+    scrollTo("attention");
+    return;
+  }
+  // A weight belongs to the node whose path it begins with.
+  const node = report.flow.nodes.find((n) => n.path === path) ?? report.flow.nodes.find((n) => path.startsWith(`${n.path}.`)) ?? report.flow.nodes.find((n) => n.path.startsWith(`${path}.`));
+  if (node) set({ node: node.path, layer: layerOf(node.path), part: "model" });
+  scrollTo("model");
+}
+
+export function layerOf(path: string): string {
+  return path.match(/^(encoder|decoder)\.\d+(?=\.)/)?.[0] ?? "";
+}
+
+export function scrollTo(part: string): void {
+  const section = document.getElementById(part);
+  section?.scrollIntoView({ behavior: "auto", block: "start" });
+  section?.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
+}

@@ -1,0 +1,361 @@
+// Attention: a grid of layers and heads, and one of them enlarged, as a matrix or as links between tokens.
+
+import { floats, integers } from "../bytes.ts";
+import { css, legend } from "../colour.ts";
+import { report, runs } from "../context.ts";
+import { button, choice, h, number, own, s, visible } from "../dom.ts";
+import { baked, Heatmap, short } from "../heatmap.ts";
+import { has, type Matrix, matrix, pictureOf, tone } from "../matrix.ts";
+import { csvButton, pictureButtons } from "../save.ts";
+import { hover, labels, lock, onSelection, selected, tokenStrip } from "../selection.ts";
+import { on, Scope, set, state } from "../state.ts";
+import type { Attention, HeadBadge, Run, Side } from "../types.ts";
+import { showCell } from "./cell.ts";
+import { frames } from "./audio.ts";
+
+const KINDS = [
+  { value: "encoder", label: "encoder", of: (a: Attention) => a.stack === "encoder" },
+  { value: "decoder", label: "decoder", of: (a: Attention) => a.stack === "decoder" && a.kind === "self_attn" },
+  { value: "cross", label: "cross", of: (a: Attention) => a.kind === "cross_attn" },
+];
+
+const BADGES: Record<HeadBadge["badge"], [string, string]> = {
+  sink: ["sink", "much of its weight is on one position"],
+  dead: ["dead", "it adds next to nothing"],
+  duplicate: ["duplicate", "another head does the same"],
+  near_uniform: ["near-uniform", "its weights are nearly the same for all keys"],
+};
+
+function kindOf(attention: Attention): string {
+  return KINDS.find((kind) => kind.of(attention))?.value ?? "";
+}
+
+function badgesOf(attention: Attention, head: number): HeadBadge[] {
+  return (report.badges ?? []).filter((badge) => badge.attention === attention.path && badge.head === head);
+}
+
+function badgeWords(badge: HeadBadge): string {
+  const other = badge.other === null ? "" : ` (head ${badge.other})`;
+  return `${BADGES[badge.badge][0]}: ${BADGES[badge.badge][1]}${other}, ${number(badge.number)}, threshold ${number(badge.threshold)}`;
+}
+
+export function attentionPart(): HTMLElement | null {
+  const first = runs[0];
+  if (!first || first.attentions.length === 0) return null;
+  const present = KINDS.filter((kind) => first.attentions.some(kind.of));
+  // Cross-attention is what an encoder-decoder is about.
+  const usual = present.at(-1)?.value ?? "";
+  const kind = () => (present.some((p) => p.value === state.attn) ? state.attn : usual);
+  const shown = () => first.attentions.filter((attention) => kindOf(attention) === kind());
+  const current = () => shown().find((attention) => attention.path === state.map) ?? shown()[0];
+
+  const grid = h("div", { class: "grid-box" });
+  const large = h("div", { class: "large" });
+  const scope = new Scope();
+  const tools = h("div", { class: "tools" });
+  const section = h("section", { id: "attention" }, h("h2", {}, "Attention"), tools, grid, large);
+
+  const any = (of: Parameters<typeof has>[1]) => first.attentions.some((attention) => has(attention, of));
+  const controls = [
+    choice("which attention", present, kind, (attn) => set({ attn, map: "", cell: "" })),
+    choice(
+      "what is shown",
+      [
+        { value: "scores" as const, label: "scores" },
+        { value: "mask" as const, label: "mask", disabled: !first.masks },
+        { value: "weights" as const, label: "weights" },
+      ],
+      () => state.show,
+      (show) => set({ show, measure: "attention" }),
+    ),
+    choice(
+      "measure",
+      [
+        { value: "attention" as const, label: "attention" },
+        { value: "values" as const, label: "‖A·V‖", title: "each weight times the norm of its value vector", disabled: !any("weighted_values") },
+        { value: "contribution" as const, label: "contribution", title: "the share of each key in the sum with the stream, all heads together (ALTI)", disabled: !any("contribution") },
+      ],
+      () => state.measure,
+      (measure) => set({ measure, show: "weights" }),
+    ),
+    choice(
+      "end token",
+      [
+        { value: "raw" as const, label: "raw" },
+        { value: "without" as const, label: "without the end token", disabled: !first.attentions.some((a) => a.ends.length > 0) },
+      ],
+      () => state.ends,
+      (ends) => set({ ends }),
+    ),
+    choice("scale of colours", [{ value: "linear" as const, label: "linear" }, { value: "log" as const, label: "log" }], () => state.scale, (scale) => set({ scale })),
+    choice("view", [{ value: "matrix" as const, label: "matrix" }, { value: "links" as const, label: "links" }], () => state.view, (view) => set({ view })),
+  ];
+  tools.append(...controls.map((control) => control.element));
+
+  on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () => controls.forEach((control) => control.refresh()));
+  on(["attn", "show", "measure", "ends", "scale"], () => drawGrid(grid, first, shown()));
+  on(["attn", "map", "head"], () => {
+    for (const thumbnail of grid.querySelectorAll<HTMLElement>("[data-map]")) {
+      const isOpen = thumbnail.dataset.map === current()?.path && thumbnail.dataset.head === state.head;
+      thumbnail.setAttribute("aria-pressed", String(isOpen));
+    }
+  });
+  on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () => {
+    const attention = current();
+    scope.draw(() => large.replaceChildren(...(attention ? runs.map((run, i) => enlarged(run, attention, i)) : [])));
+  });
+  return section;
+}
+
+/** Thumbnails: a row for each layer, a column for each head. */
+function drawGrid(grid: HTMLElement, run: Run, shown: Attention[]): void {
+  const heads = Math.max(...shown.map((attention) => attention.heads));
+  const together = pictureOf(state) === "contribution" && state.show === "weights" ? 1 : heads;
+  const columns = Array.from({ length: together }, (_, head) => (together === 1 && heads > 1 ? "mean" : String(head)));
+  if (together > 1) columns.push("mean", "max");
+  const head = h("tr", {}, h("th", { scope: "col" }, "layer"), ...columns.map((c) => h("th", { scope: "col" }, columnName(c, together === 1 && heads > 1))));
+  const rows = shown.map((attention) =>
+    h("tr", {}, h("th", { scope: "row" }, String(attention.layer)), ...columns.map((c) => h("td", {}, thumbnail(run, attention, c)))),
+  );
+  const caption = h("caption", { class: "hidden" }, "heads of every layer; press one to enlarge it");
+  grid.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "grid" }, caption, h("thead", {}, head), h("tbody", {}, ...rows))));
+}
+
+function columnName(column: string, together: boolean): string {
+  if (together) return "all heads";
+  return Number.isNaN(Number(column)) ? `${column} of heads` : `head ${column}`;
+}
+
+function thumbnail(run: Run, attention: Attention, head: string): HTMLElement {
+  const drawn = matrix(run, attention, head, state);
+  const badges = badgesOf(attention, Number(head));
+  const picture = drawn ? baked(drawn, state.scale === "log") : null;
+  if (picture) picture.className = "thumb";
+  const measures = attention.measures[Number(head)];
+  const words = [
+    `${attention.path}, ${Number.isNaN(Number(head)) ? `${head} of heads` : `head ${head}`}`,
+    measures?.entropy != null ? `entropy ${number(measures.entropy, 2)}` : "",
+    ...badges.map(badgeWords),
+  ].filter(Boolean);
+  const element = h(
+    "button",
+    {
+      type: "button",
+      class: "thumbnail",
+      "data-map": attention.path,
+      "data-head": head,
+      "aria-pressed": "false",
+      title: words.join("\n"),
+      "aria-label": words.join("; "),
+      onclick: () => set({ map: attention.path, head, attn: kindOf(attention), cell: "" }),
+    },
+    picture ?? h("span", { class: "muted" }, drawn ? "no canvas" : "not held"),
+    ...badges.map((badge) => h("span", { class: `badge ${badge.badge}` }, BADGES[badge.badge][0])),
+  );
+  return element;
+}
+
+function positions(run: Run, side: Side, count: number, each: number): string[] {
+  const known = each === 1 ? labels(run, side) : null;
+  if (known) return known;
+  const seconds = run.spectrogram && side === "source" ? run.spectrogram.seconds_a_column : 0;
+  return Array.from({ length: count }, (_, i) => (seconds ? `${(i * each * seconds).toFixed(2)} s` : String(i * each)));
+}
+
+/** One head of one run. */
+function enlarged(run: Run, first: Attention, index: number): HTMLElement {
+  const attention = run.attentions.find((other) => other.path === first.path);
+  const head = state.head;
+  const drawn = attention ? matrix(run, attention, head, state) : null;
+  if (!attention || !drawn) return h("p", { class: "warning" }, "The report does not hold this picture.");
+  const what = state.show === "weights" ? { attention: "weights", values: "‖A·V‖", contribution: "contribution" }[state.measure] : state.show;
+  const headWords = pictureOf(state) === "contribution" && state.show === "weights" ? "all heads" : Number.isNaN(Number(head)) ? `${head} of heads` : `head ${head}`;
+  const name = `${attention.path}, ${headWords}, ${what}${runs.length > 1 ? `, run ${index + 1}` : ""}`;
+  const axes = {
+    rows: queryLabels(run, attention, drawn),
+    columns: positions(run, attention.key_side, drawn.columns, drawn.keysAColumn),
+    rowSide: drawn.queriesARow === 1 && labels(run, attention.query_side) ? attention.query_side : null,
+    columnSide: drawn.keysAColumn === 1 && labels(run, attention.key_side) ? attention.key_side : null,
+    rowTitle: "queries",
+    columnTitle: "keys",
+  };
+  const tell = (row: number, column: number, value: number) => {
+    const word = Number.isNaN(value) ? "masked or left out" : `${number(value, 6)}${drawn.exact ? "" : " (from 8 bits)"}`;
+    return `${axes.rows[row]} → ${axes.columns[column]}: ${word}${largestOf(attention, head, row * drawn.queriesARow)}`;
+  };
+  const open = (row: number, column: number) => {
+    if (drawn.queriesARow !== 1 || drawn.keysAColumn !== 1 || Number.isNaN(Number(head))) {
+      set({ cell: `${Number.isNaN(Number(head)) ? 0 : head}.${row * drawn.queriesARow}.${column * drawn.keysAColumn}` });
+    } else set({ cell: `${head}.${row}.${column}` });
+  };
+  const box = h("article", { class: "enlarged" }, h("h3", {}, own(name)));
+  const tokens = [...new Set([attention.query_side, attention.key_side])].map((side) => tokenStrip(run, side));
+  box.append(...tokens.filter((strip): strip is HTMLElement => strip !== null));
+  const table = () => [["", ...axes.columns], ...axes.rows.map((row, r) => [row, ...drawn.values.subarray(r * drawn.columns, (r + 1) * drawn.columns)])];
+  const log = state.scale === "log";
+  if (state.view === "links" && drawn.queriesARow === 1 && drawn.keysAColumn === 1 && drawn.rows <= 200 && drawn.columns <= 200) {
+    const links = linkView(name, drawn, axes.rows, axes.columns, attention);
+    box.append(links, h("div", { class: "row" }, pictureButtons(name, () => printable(links)), csvButton(name, table)));
+  } else {
+    const heatmap = new Heatmap(drawn, { name, axes, log, tell, open });
+    box.append(
+      heatmap.element,
+      h(
+        "div",
+        { class: "row" },
+        button("+", () => heatmap.zoom(1.5), { "aria-label": "zoom in" }),
+        button("−", () => heatmap.zoom(1 / 1.5), { "aria-label": "zoom out" }),
+        button("whole", () => heatmap.whole()),
+        pictureButtons(name, () => heatmap.svg()),
+        csvButton(name, table),
+      ),
+    );
+    if (attention.key_side === "source") {
+      const audio = frames(run);
+      if (audio) {
+        audio.style.marginLeft = `${heatmap.columns.left}px`;
+        audio.style.width = `${heatmap.columns.width}px`;
+        box.append(audio);
+      }
+    }
+  }
+  box.append(legend(drawn.low, drawn.high, log), ...facts(run, attention, drawn), valuesTable(name, axes.rows, axes.columns, drawn), showCell(run, attention));
+  return box;
+}
+
+/** At each step a decoder reads a token and predicts the next: weights of a row belong to the prediction. */
+function queryLabels(run: Run, attention: Attention, drawn: Matrix): string[] {
+  const plain = positions(run, attention.query_side, drawn.rows, drawn.queriesARow);
+  if (attention.query_side !== "target" || drawn.queriesARow !== 1 || !labels(run, "target")) return plain;
+  return plain.map((text, i) => `${text} ⇒ ${plain[i + 1] ?? "…"}`);
+}
+
+function largestOf(attention: Attention, head: string, query: number): string {
+  if (!attention.largest || Number.isNaN(Number(head)) || state.show !== "weights" || state.measure !== "attention") return "";
+  const at = Number(head) * attention.queries + query;
+  const [weights, keys] = [floats(attention.largest.weights), integers(attention.largest.keys)];
+  return `; the largest weight of query ${query} is ${number(weights[at])}, on key ${keys[at]}`;
+}
+
+/** What a reader must know of the picture: what was reduced, what each head does. */
+function facts(run: Run, attention: Attention, drawn: Matrix): HTMLElement[] {
+  const lines: HTMLElement[] = [];
+  if (drawn.queriesARow > 1 || drawn.keysAColumn > 1) {
+    lines.push(
+      h(
+        "p",
+        { class: "note" },
+        `Reduced: ${attention.queries} × ${attention.keys} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. The command under a cell shows it exactly.`,
+      ),
+    );
+  }
+  const measures = attention.measures[Number(state.head)];
+  if (measures && state.show === "weights") {
+    const words = [
+      measures.entropy === null ? null : `normalised entropy ${number(measures.entropy, 3)}`,
+      `largest weight ${number(measures.peak, 3)} × uniform`,
+      measures.end_share === null ? null : `${number(100 * measures.end_share, 3)} % on the end token`,
+    ].filter(Boolean);
+    lines.push(h("p", { class: "muted" }, `This head, mean over queries: ${words.join(", ")}.`));
+  }
+  for (const badge of badgesOf(attention, Number(state.head))) lines.push(h("p", { class: "note" }, badgeWords(badge)));
+  if (pictureOf(state) === "contribution" && attention.stream_share && state.show === "weights") {
+    const shares = floats(attention.stream_share);
+    const mean = shares.reduce((sum, x) => sum + x, 0) / Math.max(1, shares.length);
+    lines.push(h("p", { class: "muted" }, `What a row lacks to 1 is the stream's own share: ${number(100 * mean, 3)} % on average.`));
+  }
+  const absent = run.left_out.find((part) => part.part === "contribution");
+  if (absent && state.measure === "contribution") lines.push(h("p", { class: "note" }, visible(absent.why)));
+  return lines;
+}
+
+/** Cells up to which a picture has its table in the page; CSV has all of them. */
+const TABLE_CELLS = 4000;
+
+/** The table behind the picture. */
+function valuesTable(name: string, rows: string[], columns: string[], drawn: Matrix): HTMLElement {
+  const details = h("details", {}, h("summary", {}, "the values as a table"));
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.childElementCount > 1) return;
+    if (drawn.values.length > TABLE_CELLS) {
+      details.append(h("p", {}, `${drawn.values.length} values are too many for a table: save them as CSV.`));
+      return;
+    }
+    const cell = (r: number, c: number) => h("td", { class: "number" }, number(drawn.values[r * drawn.columns + c]));
+    const head = h("tr", {}, h("td", {}), ...columns.map((text) => h("th", { scope: "col" }, own(text))));
+    const lines = rows.map((text, r) => h("tr", {}, h("th", { scope: "row" }, own(text)), ...columns.map((_, c) => cell(r, c))));
+    details.append(
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, h("table", {}, h("caption", { class: "hidden" }, visible(name)), h("thead", {}, head), h("tbody", {}, ...lines))),
+    );
+  });
+  return details;
+}
+
+/** The most lines that are drawn where nothing is selected: the strongest. */
+const MOST_LINKS = 300;
+
+/** Queries at the left, keys at the right, a line for each weight that matters. */
+function linkView(name: string, drawn: Matrix, rows: string[], columns: string[], attention: Attention): HTMLElement {
+  const row = 22;
+  const height = Math.max(rows.length, columns.length) * row + 16;
+  const [left, right, width] = [190, 430, 620];
+  const lines = s("g", { fill: "none" });
+  const y = (i: number) => 16 + i * row;
+  const token = (text: string, i: number, side: Side, x: number, anchor: string) =>
+    s(
+      "text",
+      {
+        x,
+        y: y(i) + 4,
+        "text-anchor": anchor,
+        "data-side": side,
+        "data-at": i,
+        class: "link-token",
+        onpointerenter: () => hover({ side, at: i }),
+        onpointerleave: () => hover(null),
+        onclick: () => lock(side, i),
+      },
+      short(text),
+    );
+  const svg = s(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, class: "links", role: "img", "aria-label": `${name}: links from queries (left) to keys (right); the table below has the values` },
+    lines,
+    ...rows.map((text, i) => token(text, i, attention.query_side, left - 6, "end")),
+    ...columns.map((text, i) => token(text, i, attention.key_side, right + 6, "start")),
+  );
+  const draw = () => {
+    const sameSide = attention.query_side === attention.key_side;
+    const queries = selected(attention.query_side);
+    const keys = sameSide ? [] : selected(attention.key_side);
+    const links: { r: number; c: number; at: number }[] = [];
+    for (let r = 0; r < drawn.rows; r++) {
+      for (let c = 0; c < drawn.columns; c++) {
+        const isWanted = queries.length + keys.length === 0 || queries.includes(r) || keys.includes(c);
+        const at = isWanted ? tone(drawn.values[r * drawn.columns + c] as number, drawn, state.scale === "log") : NaN;
+        if (at > 0.02) links.push({ r, c, at });
+      }
+    }
+    links.sort((a, b) => b.at - a.at);
+    const line = ({ r, c, at }: { r: number; c: number; at: number }) =>
+      s("path", {
+        d: `M${left} ${y(r)}C${left + 90} ${y(r)} ${right - 90} ${y(c)} ${right} ${y(c)}`,
+        stroke: css(0.25 + 0.35 * at),
+        "stroke-width": 0.5 + 3.5 * at,
+        "stroke-opacity": 0.15 + 0.85 * at,
+      });
+    lines.replaceChildren(...links.slice(0, MOST_LINKS).map(line));
+  };
+  draw();
+  onSelection(draw);
+  return h("div", { class: "scroll" }, svg);
+}
+
+function printable(box: HTMLElement): SVGSVGElement | null {
+  const svg = box.querySelector("svg")?.cloneNode(true) as SVGSVGElement | undefined;
+  svg?.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  svg?.setAttribute("font-family", "sans-serif");
+  svg?.setAttribute("font-size", "13");
+  svg?.prepend(s("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
+  return svg ?? null;
+}

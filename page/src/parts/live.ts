@@ -1,0 +1,124 @@
+// What a server answers: runs of other inputs, and the arithmetic of any cell.
+
+import { runs } from "../context.ts";
+import { button, h, say, visible } from "../dom.ts";
+import { set } from "../state.ts";
+import type { CellPage, Run } from "../types.ts";
+
+interface Given {
+  source: string;
+  target: string;
+  audio: File | null;
+}
+
+interface Line {
+  id?: string;
+  queued?: number;
+  progress?: { of: string; done: number; total: number };
+  run?: Run;
+  error?: string;
+  help?: string;
+}
+
+/** What each run was asked with, so that its cells can be asked for. */
+const asked = new WeakMap<Run, Given>();
+
+/** A custom header: another site cannot send it without being asked first. */
+const HEADERS = { "X-Attnscope": "1" };
+
+async function post(path: string, given: Given, more: Record<string, unknown>, signal?: AbortSignal): Promise<Response> {
+  if (given.audio) {
+    const query = new URLSearchParams({ target: given.target, ...Object.fromEntries(Object.entries(more).map(([k, v]) => [k, String(v)])) });
+    return fetch(`${path}?${query}`, { method: "POST", headers: { ...HEADERS, "Content-Type": "application/octet-stream" }, body: given.audio, signal });
+  }
+  const body: Record<string, unknown> = { ...more };
+  if (given.source) body["source"] = given.source;
+  if (given.target) body["target"] = given.target;
+  return fetch(path, { method: "POST", headers: { ...HEADERS, "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+}
+
+/** The lines of an answer, as they come. */
+async function* lines(response: Response): AsyncGenerator<Line> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  if (!reader) return;
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    rest += value ?? "";
+    const parts = rest.split("\n");
+    rest = parts.pop() ?? "";
+    for (const part of parts) if (part.trim()) yield JSON.parse(part) as Line;
+    if (done) return;
+  }
+}
+
+async function ask(given: Given, tell: (text: string) => void, signal: AbortSignal): Promise<Run> {
+  const response = await post("/api/v1/runs", given, {}, signal);
+  if (!response.ok) {
+    const { error, help } = (await response.json().catch(() => ({}))) as Line;
+    throw new Error(`${error ?? `the server answered ${response.status}`}${help ? `; ${help}` : ""}`);
+  }
+  for await (const line of lines(response)) {
+    if (line.error) throw new Error(`${line.error}${line.help ? `; ${line.help}` : ""}`);
+    if (line.queued) tell(`waiting: ${line.queued} before`);
+    if (line.progress) tell(`${line.progress.of}: ${line.progress.done} of ${line.progress.total}`);
+    if (line.run) {
+      asked.set(line.run, given);
+      return line.run;
+    }
+  }
+  throw new Error("the server ended the answer early");
+}
+
+/** The form: a source, a target, a recording; and a second source to compare. */
+export function livePart(show: () => void): HTMLElement {
+  const box = (id: string, name: string, rows: number) => h("label", { for: id }, name, h("textarea", { id, rows, spellcheck: "false" }));
+  const audio = h("input", { type: "file", id: "audio", accept: "audio/*,.wav,.flac,.mp3" });
+  const status = h("p", { role: "status", class: "muted" });
+  const field = (id: string) => (document.getElementById(id) as HTMLTextAreaElement | null)?.value.trim() ?? "";
+  let stop: AbortController | null = null;
+  const cancel = button("cancel", () => stop?.abort(), { disabled: true });
+  const start = button("run", () => void go(), { class: "primary" });
+  const form = h(
+    "section",
+    { id: "live" },
+    h("h2", {}, "Input"),
+    h("div", { class: "form" }, box("source", "source", 2), box("target", "target (else the model generates it)", 2), box("second", "second source, to see side by side", 2), h("label", { for: "audio" }, "recording, for an audio model", audio)),
+    h("div", { class: "row" }, start, cancel, status),
+  );
+  const go = async () => {
+    stop = new AbortController();
+    const { signal } = stop;
+    start.disabled = true;
+    cancel.disabled = false;
+    const tell = (text: string) => (status.textContent = visible(text));
+    tell("asking …");
+    try {
+      const given = { source: field("source"), target: field("target"), audio: audio.files?.[0] ?? null };
+      const made = [await ask(given, tell, signal)];
+      const second = field("second");
+      if (second) made.push(await ask({ source: second, target: "", audio: null }, tell, signal));
+      runs.splice(0, runs.length, ...made);
+      set({ cell: "", src: [], tgt: [], stop: 0 });
+      show();
+      tell("done");
+    } catch (error) {
+      tell(signal.aborted ? "cancelled" : String(error instanceof Error ? error.message : error));
+    }
+    start.disabled = false;
+    cancel.disabled = true;
+  };
+  return form;
+}
+
+export async function explainLive(run: Run, node: string, at: number[]): Promise<CellPage | null> {
+  try {
+    const response = await post("/api/v1/explain", asked.get(run) ?? { source: "", target: "", audio: null }, { node, at: at.join(",") });
+    const answer = (await response.json()) as { pages?: CellPage[]; error?: string };
+    if (answer.error) say(answer.error);
+    return answer.pages?.[0] ?? null;
+  } catch (error) {
+    say(String(error));
+    return null;
+  }
+}

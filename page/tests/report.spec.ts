@@ -1,0 +1,366 @@
+// The report as a file, opened from disk with the network off.
+
+import { expect, type Page, test } from "@playwright/test";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { attnscope, bytes, file, HOSTILE, made } from "./files.ts";
+
+test.use({ offline: true });
+
+/** Opens a report; whatever it asks for or complains of fails the test. */
+async function open(page: Page, name: string, hash = ""): Promise<void> {
+  const trouble: string[] = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) trouble.push(message.text());
+  });
+  page.on("pageerror", (error) => trouble.push(error.message));
+  page.on("request", (request) => {
+    if (!/^(file|data|blob):/.test(request.url())) trouble.push(`asked for ${request.url()}`);
+  });
+  await page.goto(`file://${file(name)}#${hash}`);
+  await expect(page.locator("html")).toHaveAttribute("data-ready", "");
+  troubles.set(page, trouble);
+}
+
+const troubles = new WeakMap<Page, string[]>();
+
+test.afterEach(async ({ page }) => {
+  expect(troubles.get(page) ?? []).toEqual([]);
+});
+
+test("the demo's report is small and paints at once", async ({ page }) => {
+  expect(bytes("demo")).toBeLessThanOrEqual(1_000_000);
+  await open(page, "demo");
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
+  console.log(`first paint after ${Math.round(paint)} ms`);
+  expect(paint).toBeLessThan(5000);
+  await expect(page.locator("h1")).toContainText("demo · Marian");
+});
+
+test("the verdict shows every check of the doctor, with links to tensors", async ({ page }) => {
+  await open(page, "demo");
+  const doctor = JSON.parse(attnscope(["doctor", "demo", "--format", "json", "--repair-time", "20", "--fail-on", "never"])) as { checked: string[]; not_checked: unknown[] };
+  await expect(page.locator(".check[data-rule]")).toHaveCount(doctor.checked.length + doctor.not_checked.length);
+  const passed = page.locator("details.passed");
+  await passed.locator("summary").first().click();
+  const dead = page.locator('[data-rule="dead-head"]');
+  await expect(dead).toContainText("pass");
+  await expect(dead).toContainText("threshold");
+  await dead.locator("button.link").click();
+  await expect(page.locator(".enlarged h3")).toContainText(/head \d/);
+});
+
+test("blocks open their steps, and steps their formulas", async ({ page }) => {
+  await open(page, "demo");
+  await page.locator('.stacks .box[data-path="decoder.1"]').click();
+  await expect(page.locator("#inside figure")).toHaveCount(3);
+  await page.locator('#inside .box[data-path="decoder.N.cross_attn.scores"]').click();
+  const details = page.locator("#model .node");
+  await expect(details.locator("h3")).toContainText("decoder.1.cross_attn.scores");
+  await expect(details).toContainText("q·kᵀ × 1/√32");
+  await expect(details).toContainText("(B, H, T, S) = (1, 4, 7, 8)");
+  await expect(details).toContainText("cross-attention of layer 1 of the decoder");
+  await expect(details).toContainText("min");
+  await expect(page.locator('#inside .box[aria-current="true"]')).toHaveAttribute("data-path", "decoder.N.cross_attn.scores");
+  await page.locator("#model select").first().selectOption("decoder.0");
+  await expect(details.locator("h3")).toContainText("decoder.0.cross_attn.scores");
+  expect(page.url()).toContain("node=decoder.0.cross_attn.scores");
+});
+
+test("the walk has 43 stops, by buttons and by arrow keys", async ({ page }) => {
+  await open(page, "demo");
+  const stop = page.locator(".walk .stop");
+  await expect(stop).toContainText("43 stops");
+  await page.getByRole("button", { name: "next →" }).click();
+  await expect(stop).toContainText("1 of 43 src.ids");
+  for (let i = 0; i < 9; i++) await page.keyboard.press("ArrowRight");
+  await expect(stop).toContainText("10 of 43 encoder.0.self_attn.scores");
+  await expect(page.locator('.stacks .box[data-path="encoder.0.self_attn"]')).toHaveClass(/open/);
+  await page.keyboard.press("ArrowLeft");
+  await expect(stop).toContainText("9 of 43");
+  for (let i = 0; i < 40; i++) await page.keyboard.press("ArrowRight");
+  await expect(stop).toContainText("43 of 43");
+});
+
+test("heads are enlarged, toggled, zoomed and averaged", async ({ page }) => {
+  await open(page, "demo");
+  await page.getByRole("button", { name: "decoder", exact: true }).click();
+  await expect(page.locator(".thumbnail")).toHaveCount(12);
+  await expect(page.locator(".badge.sink").first()).toBeVisible();
+  await page.locator('.thumbnail[data-map="decoder.1.self_attn"][data-head="2"]').click();
+  await expect(page.locator(".enlarged h3")).toContainText("decoder.1.self_attn, head 2, weights");
+  const canvas = page.locator(".heat canvas");
+  const pixels = () => canvas.evaluate((element: HTMLCanvasElement) => element.toDataURL());
+  const before = await pixels();
+  for (const [name, title] of [["scores", "scores"], ["mask", "mask"], ["‖A·V‖", "‖A·V‖"], ["contribution", "contribution"]] as const) {
+    await page.getByRole("button", { name, exact: true }).click();
+    await expect(page.locator(".enlarged h3")).toContainText(title);
+    expect(await pixels()).not.toBe(before);
+  }
+  await page.getByRole("button", { name: "attention", exact: true }).click();
+  await page.getByRole("button", { name: "log", exact: true }).click();
+  expect(await pixels()).not.toBe(before);
+  await expect(page.locator(".colour-legend")).toContainText("log");
+  await page.getByRole("button", { name: "linear", exact: true }).click();
+  for (const head of ["mean", "max"]) {
+    await page.locator(`.thumbnail[data-map="decoder.1.self_attn"][data-head="${head}"]`).click();
+    await expect(page.locator(".enlarged h3")).toContainText(`${head} of heads`);
+  }
+  await page.getByRole("button", { name: "zoom in" }).click();
+  await page.getByRole("button", { name: "zoom out" }).click();
+  await page.getByRole("button", { name: "whole" }).click();
+});
+
+test("pictures hold the values of the run", async ({ page }) => {
+  await open(page, "demo", "attn=cross&map=decoder.1.cross_attn&head=1");
+  const trace = JSON.parse(attnscope(["trace", "demo", "--src", "Two dogs play in the snow.", "--layer", "decoder.1.cross_attn.weights", "--payload", "--full", "--format", "json"])) as { nodes: { values: number[]; shape: number[] }[] };
+  const [, , queries, keys] = trace.nodes[0]!.shape as [number, number, number, number];
+  await page.locator(".enlarged details summary").first().click();
+  const shown = await page.locator(".enlarged details table tbody td").allTextContents();
+  expect(shown).toHaveLength(queries * keys);
+  shown.forEach((text, i) => {
+    const expected = trace.nodes[0]!.values[queries * keys + i]!;
+    expect(Math.abs(Number(text.replace("−", "-")) - expected)).toBeLessThanOrEqual(Math.max(1e-6, Math.abs(expected) * 6e-3));
+  });
+  await page.getByRole("button", { name: "without the end token" }).click();
+  const rows = page.locator(".enlarged details table tbody tr");
+  await page.locator(".enlarged details summary").first().click();
+  const first = await rows.first().locator("td").allTextContents();
+  expect(first.at(-1)).toBe("NaN");
+  const sum = first.slice(0, -1).reduce((total, text) => total + Number(text.replace("−", "-")), 0);
+  expect(Math.abs(sum - 1)).toBeLessThan(0.01);
+});
+
+test("a token that is pointed at shows its links, and a click locks it everywhere", async ({ page }) => {
+  await open(page, "demo", "attn=cross&map=decoder.0.cross_attn&head=0&view=links");
+  const links = page.locator(".links path");
+  const all = await links.count();
+  await page.locator('.links .link-token[data-side="target"][data-at="1"]').hover();
+  await expect.poll(() => links.count()).toBeLessThan(all);
+  await page.locator('.token[data-side="source"][data-at="2"]').click();
+  await expect(page.locator('.token[data-side="source"][data-at="2"]')).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator('.mask text[data-side="source"][data-at="2"]').first()).toHaveClass(/selected/);
+  expect(page.url()).toContain("src=2");
+  await page.getByRole("button", { name: "matrix", exact: true }).click();
+  await expect(page.locator(".axis text.selected").first()).toBeVisible();
+  await page.locator('.token[data-side="source"][data-at="2"]').click();
+  expect(page.url()).not.toContain("src=");
+});
+
+test("a cell shows the lines of explain", async ({ page }) => {
+  await open(page, "demo", "attn=cross&map=decoder.0.cross_attn&head=1");
+  const canvas = page.locator(".heat canvas");
+  const box = (await canvas.boundingBox())!;
+  // Query 2 of 7, key 3 of 8.
+  await canvas.click({ position: { x: (box.width * 3.5) / 8, y: (box.height * 2.5) / 7 } });
+  await expect(page.locator(".cell h4")).toHaveText("decoder.0.cross_attn.weights[0, 1, 2, 3]");
+  expect(page.url()).toContain("cell=1.2.3");
+  const told = JSON.parse(attnscope(["explain", "decoder.0.cross_attn.weights", "demo", "--src", "Two dogs play in the snow.", "--at", "0,1,2,3", "--format", "json"])) as { pages: { parts: { words?: string; formula?: string; rows?: string[][] }[] }[] };
+  const text = await page.locator(".cell").innerText();
+  let lines = 0;
+  for (const part of told.pages[0]!.parts) {
+    for (const line of [part.words, part.formula, ...(part.rows ?? []).flat()].filter(Boolean)) {
+      expect(text).toContain(line);
+      lines++;
+    }
+  }
+  expect(lines).toBeGreaterThan(30);
+  await page.getByRole("button", { name: "close" }).click();
+  await expect(page.locator(".cell h4")).toHaveCount(0);
+});
+
+test("masks are drawn with reasons, and their proofs hold", async ({ page }) => {
+  await open(page, "demo");
+  await expect(page.locator(".mask-box")).toHaveCount(3);
+  await expect(page.locator(".mask-box").nth(1)).toContainText("21 of 49 cells masked");
+  await expect(page.locator("#masks tbody tr")).toHaveCount(8);
+  await expect(page.locator("#masks .pill.pass")).toHaveCount(8);
+});
+
+test("tensors are found by a selector, opened and sliced", async ({ page, context }) => {
+  await context.grantPermissions(["clipboard-write", "clipboard-read"]).catch(() => undefined);
+  await open(page, "demo");
+  const search = page.getByRole("searchbox");
+  await search.fill("decoder.*.cross_attn.weights");
+  await expect(page.locator("#tensors tbody tr")).toHaveCount(2);
+  await search.fill("cross_attn");
+  await expect(page.locator("#tensors [role=status]").first()).toContainText(/^\d+ of 133/);
+  await search.fill("nothing.like.it");
+  await expect(page.locator("#tensors")).toContainText("No tensor matches");
+  await search.fill("decoder.0.cross_attn.scores");
+  await page.locator("#tensors tbody button.link").click();
+  await expect(page.locator("#tensors .slice table")).toBeVisible();
+  await page.locator("#tensors .slice select").nth(1).selectOption("2");
+  await expect(page.locator("#tensors .histogram").first()).toBeVisible();
+  await page.locator("#tensors tbody button.small").click();
+  await expect(page.locator("#said")).toContainText("decoder.0.cross_attn.scores");
+});
+
+test("every picture and table can be saved", async ({ page }) => {
+  await open(page, "demo");
+  const save = async (name: string | RegExp, within: string) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.locator(within).getByRole("button", { name }).first().click()]);
+    return { name: download.suggestedFilename(), text: readFileSync((await download.path())!) };
+  };
+  const csv = await save(/as CSV$/, ".enlarged");
+  expect(csv.text.toString()).toContain("▁dogs");
+  const svg = await save(/as SVG$/, ".enlarged");
+  expect(svg.text.toString()).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg".*data:image\/png/s);
+  const png = await save(/as PNG$/, ".enlarged");
+  expect(png.text.subarray(1, 4).toString()).toBe("PNG");
+  for (const part of ["#verdict", "#masks", "#tensors"]) expect((await save(/as CSV$/, part)).text.length).toBeGreaterThan(20);
+  for (const part of ["#model", "#masks"]) expect((await save(/as PNG$/, part)).text.subarray(1, 4).toString()).toBe("PNG");
+});
+
+test("a link shows what its sender saw", async ({ page }) => {
+  await open(page, "demo", "attn=encoder&map=encoder.1.self_attn&head=3&show=scores&scale=log&src=1.4&cell=3.1.2&layer=encoder.1&node=encoder.1.ffn.act&find=ffn&theme=dark");
+  await expect(page.locator(".enlarged h3")).toContainText("encoder.1.self_attn, head 3, scores");
+  await expect(page.getByRole("button", { name: "log", exact: true })).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator('.token[data-side="source"][aria-pressed="true"]')).toHaveCount(2);
+  await expect(page.locator(".cell h4")).toContainText("[0, 3, 1, 2]");
+  await expect(page.locator("#model .node h3")).toContainText("encoder.1.ffn.act");
+  await expect(page.locator("html")).toHaveAttribute("data-theme", "dark");
+});
+
+test("a link that is nonsense does no harm", async ({ page }) => {
+  await open(page, "demo", "attn=%3Cimg%3E&map=x&head=99&show=evil&src=-1.x.999999&cell=9.9.9&stop=-7&node=%00&find=***&__proto__=1&constructor=2");
+  await expect(page.locator(".enlarged h3")).toBeVisible();
+});
+
+test("it is usable by keyboard alone", async ({ page }) => {
+  await open(page, "demo");
+  const focused = () => page.evaluate(() => `${document.activeElement?.tagName} ${document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? ""}`);
+  const seen: string[] = [];
+  for (let i = 0; i < 80; i++) {
+    await page.keyboard.press("Tab");
+    seen.push(await focused());
+  }
+  for (const word of ["Verdict", "next →", "open encoder.0", "scores", "decoder.0.cross_attn, head 0"]) {
+    expect(seen.some((text) => text.includes(word)), `${word} among ${seen.join(" | ")}`).toBe(true);
+  }
+  await page.locator('.stacks .box[data-path="encoder.0"]').focus();
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#inside figure")).toHaveCount(2);
+  const canvas = page.locator(".heat canvas");
+  await canvas.focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  await expect(page.locator(".told").first()).toContainText("▁dogs");
+  await page.keyboard.press("l");
+  expect(page.url()).toContain("src=1");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".cell h4")).toContainText("[0, 0, 1, 1]");
+});
+
+for (const [name, hash] of [["demo", "layer=decoder.0&node=decoder.0.cross_attn.q&cell=0.1.1&tensor=logits"], ["diff", ""]] as const) {
+  for (const theme of ["light", "dark"]) {
+    test(`axe finds nothing serious in the ${name} report, ${theme}`, async ({ page }) => {
+      await open(page, name, `${hash}&theme=${theme}`);
+      const source = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+      // A strict policy refuses script elements, so that it is evaluated.
+      await page.evaluate(source);
+      const found = await page.evaluate(async () => {
+        const axe = (window as unknown as { axe: { run: (o: unknown) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+        const { violations } = await axe.run({ resultTypes: ["violations"] });
+        return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 200)} ${n.failureSummary}`).join(" | ")}`);
+      });
+      expect(found).toEqual([]);
+    });
+  }
+}
+
+test("narrow screens and paper have everything", async ({ page }) => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await open(page, "demo", "layer=decoder.0");
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  expect(overflow).toBeLessThanOrEqual(1);
+  await page.emulateMedia({ media: "print" });
+  await expect(page.locator("nav")).toBeHidden();
+  await expect(page.locator(".enlarged h3")).toBeVisible();
+  expect((await page.pdf()).length).toBeGreaterThan(10_000);
+});
+
+test("hostile texts are shown and not run", async ({ page }) => {
+  await open(page, "hostile");
+  expect(await page.evaluate(() => (window as unknown as { hacked?: number }).hacked)).toBeUndefined();
+  await expect(page.locator("#parts img")).toHaveCount(0);
+  const tokens = (await page.locator('.token[data-side="source"]').allInnerTexts()).join(" ");
+  expect(tokens).toContain("<img");
+  expect(tokens).toContain("onerror=");
+  expect(tokens).toContain("</script>");
+  // Control characters and marks of direction have pictures or names.
+  expect(tokens).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u202a-\u202e]/);
+  if (HOSTILE.includes("\u202e")) expect(tokens).toContain("\\u{202e}");
+  expect(tokens).toContain("שלום");
+});
+
+test("without canvas the values are still there", async ({ page }) => {
+  await page.addInitScript(() => {
+    HTMLCanvasElement.prototype.getContext = () => null;
+  });
+  await open(page, "demo");
+  await expect(page.locator(".enlarged .warning")).toContainText("no canvas");
+  await page.locator(".enlarged details summary").first().click();
+  await expect(page.locator(".enlarged details td").first()).toBeVisible();
+});
+
+test("a source of thousands of tokens is reduced, and says so", async ({ page }) => {
+  expect(bytes("long")).toBeLessThan(12_000_000);
+  await open(page, "long", "attn=encoder&head=0");
+  await expect(page.locator(".enlarged .note").first()).toContainText("Reduced: 4");
+  const canvas = page.locator(".heat canvas");
+  await canvas.focus();
+  await page.keyboard.press("ArrowDown");
+  await expect(page.locator(".told").first()).toContainText("the largest weight of query");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".cell code")).toContainText("attnscope explain encoder.0.self_attn.weights demo");
+});
+
+test("the difference marks the first divergence, training has its curves", async ({ page }) => {
+  await open(page, "diff");
+  await expect(page.locator("#diff .check")).toContainText("first divergence: encoder.0.self_attn.residual");
+  await expect(page.locator("#diff .check")).toContainText("B adds the sublayer's output times 2");
+  await expect(page.locator("#diff .check")).toContainText("A 2.3023622, B 3.4487362");
+  await expect(page.locator("#diff tr.first")).toHaveCount(1);
+  await expect(page.locator("#diff tr.first")).toContainText("encoder.0.self_attn.residual");
+  await expect(page.locator("#training .chart")).not.toHaveCount(0);
+  await expect(page.locator("#training")).toContainText("validation");
+  await expect(page.locator("#training")).toContainText("attention health");
+});
+
+for (const name of ["decoder", "encoder"]) {
+  test(`a model of one stack: ${name}`, async ({ page }) => {
+    await open(page, name);
+    await expect(page.locator(".thumbnail").first()).toBeVisible();
+    await expect(page.locator("#model .glance svg").first()).toBeVisible();
+    await page.getByRole("button", { name: "next →" }).click();
+    await expect(page.locator(".walk .stop")).toContainText(" of ");
+  });
+}
+
+test("flow's page is the same page", async ({ page }) => {
+  await open(page, "flow");
+  await page.locator('.box[data-path="logits"]').first().click();
+  await expect(page.locator("#model .node h3")).toContainText("logits");
+});
+
+test("Whisper: the spectrogram, words with times, cross-attention of 1500 frames", async ({ page }) => {
+  test.skip(!made("whisper"), "no such model here");
+  expect(bytes("whisper")).toBeLessThanOrEqual(12_000_000);
+  await open(page, "whisper", "attn=cross&map=decoder.2.cross_attn&head=5");
+  await expect(page.locator(".word")).toContainText(["And"]);
+  await expect(page.locator(".spectrogram")).toBeVisible();
+  const frame = await page.locator(".heat canvas").evaluate(async (canvas: HTMLCanvasElement) => {
+    const times: number[] = [];
+    canvas.focus();
+    for (let i = 0; i < 20; i++) {
+      const start = performance.now();
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: i % 2 ? "+" : "ArrowRight", bubbles: true }));
+      times.push(performance.now() - start);
+      await new Promise(requestAnimationFrame);
+    }
+    return times.sort((a, b) => a - b)[10]!;
+  });
+  console.log(`a step of moving or zooming takes ${frame.toFixed(1)} ms`);
+  expect(frame).toBeLessThan(50);
+});

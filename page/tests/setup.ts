@@ -1,0 +1,17 @@
+// Makes every report once.
+
+import { existsSync, rmSync } from "node:fs";
+import { attnscope, file, folder, prepare, REPORTS } from "./files.ts";
+
+export default function setup(): void {
+  rmSync(folder, { recursive: true, force: true });
+  prepare();
+  attnscope(["train", "toy", "--out", `${folder}/trained`, "--quiet", "--format", "json"]);
+  for (const { name, args, needs } of REPORTS) {
+    if (needs && !existsSync(needs)) {
+      console.log(`skipped: ${needs} not found`);
+      continue;
+    }
+    attnscope([...args, "--output", file(name), "--quiet"]);
+  }
+}
