@@ -11,6 +11,7 @@ export default defineConfig({
   expect: { timeout: 15_000 },
   reporter: [["list"]],
   forbidOnly: true,
+  snapshotPathTemplate: "tests/pictures/{arg}{ext}",
   use: {
     viewport: { width: 1280, height: 900 },
     launchOptions: {

@@ -67,7 +67,7 @@ function read(hash: string): State {
   const state: State = { ...usual, src: [], tgt: [] };
   const record = state as unknown as Record<string, unknown>;
   for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
-    if (!(key in usual)) continue;
+    if (!Object.hasOwn(usual, key)) continue;
     const known = choices[key as keyof State];
     const before = record[key];
     if (Array.isArray(before)) record[key] = text.split(".").map(Number).filter((n) => Number.isSafeInteger(n) && n >= 0);

@@ -17,9 +17,9 @@ async function open(page: Page, name: string, hash = ""): Promise<void> {
   page.on("request", (request) => {
     if (!/^(file|data|blob):/.test(request.url())) trouble.push(`asked for ${request.url()}`);
   });
+  troubles.set(page, trouble);
   await page.goto(`file://${file(name)}#${hash}`);
   await expect(page.locator("html")).toHaveAttribute("data-ready", "");
-  troubles.set(page, trouble);
 }
 
 const troubles = new WeakMap<Page, string[]>();
@@ -52,7 +52,7 @@ test("the verdict shows every check of the doctor, with links to tensors", async
 
 test("blocks open their steps, and steps their formulas", async ({ page }) => {
   await open(page, "demo");
-  await page.locator('.stacks .box[data-path="decoder.1"]').click();
+  await page.locator('.stacks .box[data-path="decoder.1"]').click({ position: { x: 20, y: 10 } });
   await expect(page.locator("#inside figure")).toHaveCount(3);
   await page.locator('#inside .box[data-path="decoder.N.cross_attn.scores"]').click();
   const details = page.locator("#model .node");
@@ -278,6 +278,13 @@ test("narrow screens and paper have everything", async ({ page }) => {
   await expect(page.locator("nav")).toBeHidden();
   await expect(page.locator(".enlarged h3")).toBeVisible();
   expect((await page.pdf()).length).toBeGreaterThan(10_000);
+});
+
+test("pictures look as they did", async ({ page }) => {
+  await open(page, "demo", "attn=cross&map=decoder.0.cross_attn&head=0");
+  // Fonts differ between machines; matrices do not.
+  await expect(page.locator(".heat canvas")).toHaveScreenshot("cross-attention.png", { maxDiffPixelRatio: 0.02 });
+  await expect(page.locator(".stacks")).toHaveScreenshot("stacks.png", { maxDiffPixelRatio: 0.08 });
 });
 
 test("hostile texts are shown and not run", async ({ page }) => {

@@ -77,7 +77,9 @@ function prepare(figure: HTMLElement): void {
     const path = box.dataset.path ?? "";
     box.setAttribute("tabindex", "0");
     box.setAttribute("role", "button");
-    box.setAttribute("aria-label", `open ${path}`);
+    // What is to be read in it, then its whole name.
+    const words = [...box.querySelectorAll("text")].map((text) => text.textContent?.trim()).join(" ");
+    box.setAttribute("aria-label", `${words}, open ${path}`);
     box.addEventListener("click", () => press(path));
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
