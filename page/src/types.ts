@@ -97,6 +97,7 @@ export interface Mask {
   shape: number[];
   heads: number;
   layers: number;
+  of_layers?: number[];
   reasons: string[];
   rows: string[][];
   blind: number[][];

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use common::root;
 
 /// The crates that ask the graph.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "attnscope",
     "attnscope-run",
     "attnscope-train",
     "attnscope-diagnose",
     "attnscope-render",
     "attnscope-cli",
+    "attnscope-server",
 ];
 
 /// Where the text of a path, or the wiring, may stand, and why: a place, a part of the line, the reason.
@@ -39,6 +40,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("diagnose/src/cell/mod.rs", "path.leaf()", "shown"),
     ("render/src/flow/block.rs", "path.leaf()", "shown"),
     ("attnscope/src/summary.rs", "split('.')", "shown: a row for each segment"),
+    ("attnscope/src/trace.rs", "strip_prefix(GRADIENT)", "the name of a gradient, which a user writes"),
+    ("attnscope/src/report/cells.rs", "attention.path", "an answer's attention, which has only its path"),
     ("attnscope/src/answer/summary.rs", "rsplit('.')", "shown: the last segment"),
     ("diagnose/src/wiring/", "wiring", "hypotheses are edits of the wiring"),
     ("diagnose/src/rules/dead_head.rs", "rewired(", "the model built again"),

@@ -1,11 +1,10 @@
 //! Shows the sample drawings: `cargo run -p attnscope-render --example gallery -- WIDTH [ascii] [color]`, or
-//! writes them in every format into a folder: `… -- WIDTH --to DIR`.
+//! writes them as pictures into a folder: `… -- WIDTH --to DIR`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub)]
 
 #[path = "../tests/samples/mod.rs"]
 mod samples;
 
-use attnscope_render::html::{Section, page};
 use attnscope_render::{Glyphs, Options, Style, dot, draw, layout, mermaid, svg, svg_sheet};
 
 fn main() {
@@ -31,7 +30,4 @@ fn main() {
     let legend = ["S source positions · T target positions · every other number is a size".to_owned()];
     let scenes: Vec<_> = diagrams.iter().map(|(_, diagram)| layout(diagram, options).unwrap()).collect();
     std::fs::write(format!("{folder}/sheet.svg"), svg_sheet("Samples", &legend, &scenes)).unwrap();
-    let section = |(name, diagram): (&str, _)| Section { heading: name.to_owned(), diagrams: vec![diagram] };
-    let sections: Vec<Section> = diagrams.into_iter().map(section).collect();
-    std::fs::write(format!("{folder}/page.html"), page("Samples", &legend, &sections).unwrap()).unwrap();
 }

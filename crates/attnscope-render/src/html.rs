@@ -121,7 +121,7 @@ pub fn page(contents: &Contents<'_>) -> Result<String, LayoutError> {
 /// What a drawing shows, for the script.
 fn place_of(drawing: &Drawing) -> String {
     let part = |DrawnPart { layers, part }: DrawnPart| {
-        let (stack, first, last) = (layers.stack.name(), layers.first, layers.last);
+        let (stack, first, last, part) = (layers.stack.name(), layers.first, layers.last, part.name());
         format!(" data-stack=\"{stack}\" data-first=\"{first}\" data-last=\"{last}\" data-part=\"{part}\"")
     };
     drawing.of.map(part).unwrap_or_default()

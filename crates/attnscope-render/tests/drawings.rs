@@ -184,7 +184,9 @@ fn nothing_is_drawn_as_nothing() {
     let drawn = draw(&Diagram::default(), Options::default(), Style::default());
     assert_eq!(drawn.as_deref(), Ok(""));
     assert!(svg(&layout(&Diagram::default(), Options::default()).unwrap(), "x").ends_with("</svg>\n"));
-    assert!(page("", &[], &[]).unwrap().contains("<title>attnscope</title>"));
+    let place = Place::File { commands: "{}" };
+    let empty = Contents { title: "", legend: &[], drawings: &[], data: "{}", place };
+    assert!(page(&empty).unwrap().contains("<title>attnscope</title>"));
 }
 
 #[test]

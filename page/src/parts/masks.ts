@@ -14,6 +14,8 @@ const LETTERS: Record<string, [string, string]> = {
   f: ["masked: future", "#3e4a89"],
   p: ["masked: padding", "#c44600"],
   b: ["masked: future and padding", "#440154"],
+  w: ["masked: outside the window", "#777777"],
+  x: ["masked: outside the window, and padding", "#aa6633"],
 };
 
 const SIDES: Record<string, [Side, Side]> = { M_e: ["source", "source"], M_d: ["target", "target"], M_x: ["target", "source"] };
@@ -28,7 +30,10 @@ function ofRun(run: Run, index: number): HTMLElement {
   const why = run.left_out.find((part) => part.part === "masks")?.why;
   if (!run.masks) return h("div", {}, title, h("p", { class: "note" }, why ? visible(why) : "The model has no attention."));
   const { masks, proofs, not_finite: broken } = run.masks;
-  const legend = Object.values(LETTERS).map(([words, colour]) => h("li", {}, swatch(colour), ` ${words}`));
+  // Most models have no window: its signs are explained where they occur.
+  const occurs = (letter: string) => masks.some((mask) => mask.rows.some((rows) => rows.some((row) => row.includes(letter))));
+  const used = Object.entries(LETTERS).filter(([letter]) => "ofpb".includes(letter) || occurs(letter));
+  const legend = used.map(([, [words, colour]]) => h("li", {}, swatch(colour), ` ${words}`));
   return h(
     "div",
     {},
@@ -80,7 +85,7 @@ function drawn(run: Run, mask: Mask): HTMLElement {
     { class: "mask-box" },
     h("h3", {}, `${mask.name}: ${mask.attention}`),
     h("div", { class: "scroll" }, svg),
-    h("p", { class: "muted" }, `${hidden} of ${rows.length * columns} cells masked; the same for ${mask.layers} layers and ${mask.heads} heads.`),
+    h("p", { class: "muted" }, `${hidden} of ${rows.length * columns} cells masked; the same for ${mask.heads} heads, ${mask.of_layers ? `in layers ${mask.of_layers.join(", ")}` : `in all ${mask.layers} layers`}.`),
     h("ul", {}, ...mask.reasons.map((reason) => h("li", {}, visible(reason)))),
     blind.length > 0 ? h("p", { class: "warning" }, `Queries without a visible key: ${blind.join(", ")}`) : null,
     h("div", { class: "row" }, pictureButtons(mask.name, () => printable(svg)), csvButton(mask.name, () => [["", ...Array.from({ length: columns }, (_, c) => name(keySide, c))], ...rows.map((row, r) => [name(querySide, r), ...[...row].map((letter) => LETTERS[letter]?.[0] ?? letter)])])),

@@ -10,8 +10,8 @@ mod part;
 
 use attnscope::answer::{DrawnPart, Flow};
 use attnscope::figures::thousands;
-use attnscope::{PARTS, layer_groups};
-use attnscope_graph::{Model, ShapeText, Stack};
+use attnscope::layer_groups;
+use attnscope_graph::{LayerPart, Model, ShapeText, Stack};
 
 use crate::diagram::Diagram;
 use crate::glyphs::Glyphs;
@@ -42,11 +42,12 @@ pub(crate) fn every_drawing(flow: &Flow) -> Vec<Drawing> {
     let view = View { model: &flow.model, symbolic: flow.options.symbolic };
     let overview = Drawing { diagram: overview::diagram(&view, flow.overview), of: None };
     let groups = Stack::ALL.into_iter().flat_map(|stack| layer_groups(&flow.model, stack));
-    let parts =
-        groups.filter(|group| group.alike).flat_map(|layers| PARTS.map(|part| DrawnPart { layers, part }));
+    let parts = groups
+        .filter(|group| group.alike)
+        .flat_map(|layers| LayerPart::ALL.map(|part| DrawnPart { layers, part }));
     let has = |drawn: &DrawnPart| {
         let mut nodes = flow.model.graph.layer(drawn.layers.stack, drawn.layers.first);
-        nodes.any(|(_, node)| node.path.part() == drawn.part)
+        nodes.any(|(_, node)| node.role.part() == Some(drawn.part))
     };
     [overview].into_iter().chain(parts.filter(has).map(|drawn| part_drawing(&view, drawn))).collect()
 }
