@@ -102,6 +102,8 @@ REPAIRS = {
     "decoder layers exchanged": ("swap_layers", ["decoder."]),
     "encoder layer copied": ("copied_layer", ["encoder."]),
     "decoder layer copied": ("copied_layer", ["decoder."]),
+    "ffn biases dropped": ("zero_biases", ["encoder.", "decoder."]),
+    "attention biases dropped": ("zero_biases", ["encoder.", "decoder."]),
     "norms exchanged": ("exchange", ["decoder.0.self_attn.norm", "decoder.0.cross_attn.norm"]),
 }
 

@@ -1,5 +1,6 @@
 //! Golden drawings: what a reader sees, in every format.
 #![allow(missing_docs, unreachable_pub)]
+#![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 mod samples;
 

@@ -1,6 +1,8 @@
 //! Whether a repair is accepted: it gains significantly on pairs that the search has not seen, gives a working model, and no
 //! other explanation is better.
 
+use std::collections::BTreeSet;
+
 use attnscope_run::RunError;
 
 use super::edit::WeightEdit;
@@ -16,6 +18,10 @@ use crate::wiring::Search;
 
 /// Nats per token within which two repairs count as equal.
 const TIE: f64 = 0.002;
+/// So many kinds of repairs that do equally well have one thing in common: each keeps a weight that is wrong in some other way
+/// from doing harm. (v of an encoder negated cost a BART 0.4 nats per token; k and v exchanged, q's heads in another order and
+/// its rows interleaved won them back alike.)
+const UNRELATED: usize = 3;
 
 /// What a repair is judged by.
 pub(super) struct Judge<'a> {
@@ -91,8 +97,17 @@ impl<'a> Judge<'a> {
         let is_new = |other: &Finalist| finalists.iter().all(|known| known.edit != other.edit);
         let others: Vec<Finalist> = others.into_iter().filter(is_new).collect();
         let as_good = finalists.iter().chain(&others).filter(|other| self.does_as_well(other, &chosen));
+        let as_good: Vec<WeightEdit> = as_good.map(|other| other.edit.clone()).collect();
+        let kinds = kinds_of(&chosen.edit, &as_good);
+        if kinds.len() >= UNRELATED {
+            let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+            let why = format!(
+                "mistakes of other kinds explain the pairs as well, and none is singled out ({kinds})"
+            );
+            return refused(why, false);
+        }
         Ok(Some(Verdict::Believed(Repair {
-            as_good: as_good.map(|other| other.edit.clone()).collect(),
+            as_good,
             nll_declared: compared.before(),
             nll_best: compared.after(),
             gain: compared.gain().mean,
@@ -194,4 +209,9 @@ impl<'a> Judge<'a> {
             Some(BesideWiring::AsGood)
         }
     }
+}
+
+/// The kinds of mistakes that a repair and those that do as well undo.
+fn kinds_of(chosen: &WeightEdit, as_good: &[WeightEdit]) -> BTreeSet<&'static str> {
+    [chosen].into_iter().chain(as_good).map(WeightEdit::kind).collect()
 }
