@@ -12,14 +12,19 @@ export interface Line {
 
 export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#8a6d00"];
 
+/** The least and the largest; a call of `Math.min` with a hundred thousand values would fail. */
+function range(values: number[]): [number, number] {
+  return values.reduce<[number, number]>(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+}
+
 export function chart(name: string, lines: Line[], options: { log?: boolean; xTitle: string; yTitle: string }): HTMLElement {
   const [width, height, left, bottom] = [640, 240, 62, 34];
   const usable = lines.map((line) => ({ ...line, points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y) && (!options.log || y > 0)) })).filter((line) => line.points.length > 0);
   const all = usable.flatMap((line) => line.points);
   if (all.length === 0) return h("p", { class: "muted" }, `${name}: nothing was measured.`);
   const up = (y: number) => (options.log ? Math.log10(y) : y);
-  const [x0, x1] = [Math.min(...all.map(([x]) => x)), Math.max(...all.map(([x]) => x))];
-  let [y0, y1] = [Math.min(...all.map(([, y]) => up(y))), Math.max(...all.map(([, y]) => up(y)))];
+  const [x0, x1] = range(all.map(([x]) => x));
+  let [y0, y1] = range(all.map(([, y]) => up(y)));
   if (y0 === y1) [y0, y1] = [y0 - 0.5, y1 + 0.5];
   const px = (x: number) => left + ((x - x0) / Math.max(1e-12, x1 - x0)) * (width - left - 12);
   const py = (y: number) => 10 + (1 - (up(y) - y0) / (y1 - y0)) * (height - bottom - 10);

@@ -57,11 +57,19 @@ const inputs = h("div", {});
 function show(): void {
   scope.draw(() => {
     inputs.replaceChildren(...runs.map(inputOf));
-    const parts = [attentionPart(), masksPart(), tensorsPart()];
+    model.ofRun();
+    const parts = [attentionPart(), masksPart(), tensorsPart(), leftOut()];
     others.replaceChildren(...parts.filter((part): part is HTMLElement => part !== null));
     watchSelection();
   });
   links();
+}
+
+/** What the report, and each run, does without. */
+function leftOut(): HTMLElement | null {
+  const all = [...(report.left_out ?? []), ...runs.flatMap((run) => run.left_out)];
+  const lines = [...new Set(all.map((part) => `${part.part}: ${visible(part.why)}`))];
+  return lines.length > 0 ? h("section", { id: "left-out" }, h("h2", {}, "Left out"), h("ul", {}, ...lines.map((line) => h("li", {}, line)))) : null;
 }
 
 function links(): void {
@@ -73,10 +81,8 @@ function links(): void {
 top.append(h("div", { class: "row" }, menu, theme()));
 main.prepend(h("a", { class: "skip", href: "#part=model" }, "to the model"));
 if (live) main.append(livePart(show));
-main.append(inputs, ...[verdict, model, others, diffPart(), trainingPart()].filter((part): part is HTMLElement => part !== null));
-const left = (report.left_out ?? []).map((part) => h("li", {}, `${part.part}: ${visible(part.why)}`));
-if (left.length > 0) main.append(h("section", { id: "left-out" }, h("h2", {}, "Left out"), h("ul", {}, ...left)));
-if (report.made_by) main.append(h("footer", { class: "muted" }, `Made by ${report.made_by}. Nothing in this page was fetched.`));
+main.append(inputs, ...[verdict, model.section, others, diffPart(), trainingPart()].filter((part): part is HTMLElement => part !== null));
+if (report.made_by) main.append(h("footer", { class: "muted" }, `Made by ${report.made_by}.${live ? "" : " Nothing in this page was fetched."}`));
 show();
 document.documentElement.dataset["ready"] = "";
 if (state.part) scrollTo(state.part);

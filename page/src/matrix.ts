@@ -56,7 +56,9 @@ function ofTensor(run: Run, path: string): Float32Array[] | null {
 
 export function maskOf(run: Run, attention: Attention): Mask | null {
   const name = attention.kind === "cross_attn" ? "M_x" : attention.stack === "encoder" ? "M_e" : "M_d";
-  return run.masks?.masks.find((mask) => mask.name === name) ?? null;
+  // Layers may differ in what they see: then each kind of layer has a mask of its own.
+  const isOfLayer = (mask: Mask) => mask.of_layers?.includes(attention.layer) ?? true;
+  return run.masks?.masks.find((mask) => mask.name === name && isOfLayer(mask)) ?? null;
 }
 
 /** What is measured, by the toggles. */

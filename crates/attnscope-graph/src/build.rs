@@ -681,6 +681,28 @@ mod tests {
         }
     }
 
+    /// Of four layers, 0 and 2 have a window and turn by another base.
+    #[test]
+    fn layers_may_differ_in_window_and_rotary_base() {
+        let wiring = Wiring {
+            target_positions: Positions::Rotary,
+            rotary_base: Some(1e6),
+            window: Some(4),
+            window_layers: crate::layer_set::LayerSet::of([0, 2]),
+            window_rotary_base: Some(1e4),
+            ..Wiring::VASWANI
+        };
+        let graph = build(&Architecture::decoder_only(4), &wiring);
+        let of_layer = |layer: usize| {
+            let place = AttentionPlace { stack: Stack::Decoder, layer, kind: AttentionKind::SelfAttention };
+            let rotated = graph.node(graph.at(place.step(AttentionStep::KRot)).unwrap());
+            let Op::Rotate { base, .. } = rotated.op else { panic!("{} does not rotate", rotated.path) };
+            (graph.mask_of(place).unwrap().reach, base)
+        };
+        let (local, global) = ((Some(3), 1e4), (None, 1e6));
+        assert_eq!([0, 1, 2, 3].map(of_layer), [local, global, local, global]);
+    }
+
     #[test]
     fn a_mask_hides_what_the_wiring_says() {
         let place = |stack, kind| AttentionPlace { stack, layer: 0, kind };

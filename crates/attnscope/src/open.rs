@@ -37,7 +37,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a file, a folder, a built-in, the best weights of a training run, or a recipe, which has no values yet. `heads` is the head count given by the user.
+    /// Opens a file, a folder, a built-in, the best weights of a training run, or a recipe, which has no values yet. `heads` is
+    /// the head count given by the user.
     pub fn open(name: &str, heads: Option<usize>) -> Result<Self, Failure> {
         let checkpoint = match name {
             "demo" => Checkpoint::from_memory("demo", DEMO.map(|(n, b)| (n, Cow::Borrowed(b))).to_vec())?,
@@ -155,9 +156,10 @@ impl Opened {
     }
 }
 
-/// Whether a name is that of a recipe: one that is shipped, or a file of one.
+/// Whether a name is that of a recipe: one that is shipped, unless a file or a folder has its name, or a file of one.
 fn is_recipe(name: &str) -> bool {
-    shipped(name).is_some() || Path::new(name).extension().is_some_and(|extension| extension == "toml")
+    (shipped(name).is_some() && !Path::new(name).exists())
+        || Path::new(name).extension().is_some_and(|extension| extension == "toml")
 }
 
 /// What training by a recipe would write: tensors without values, and configs.

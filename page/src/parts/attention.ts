@@ -245,7 +245,7 @@ function facts(run: Run, attention: Attention, drawn: Matrix): HTMLElement[] {
       h(
         "p",
         { class: "note" },
-        `Reduced: ${attention.queries} × ${attention.keys} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. The command under a cell shows it exactly.`,
+        `Reduced: ${attention.queries} × ${attention.keys} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. A click opens the first cell of its group.`,
       ),
     );
   }

@@ -10,7 +10,8 @@ export function frames(run: Run): HTMLElement | null {
   if (!picture) return null;
   const { mels, columns, seconds_a_column: each } = picture;
   const seconds = columns * each;
-  const words = run.generation?.outputs.flatMap((output) => output.words ?? []) ?? [];
+  // Of a long recording the picture shows the first window, and the words are those of all.
+  const words = (run.generation?.outputs.flatMap((output) => output.words ?? []) ?? []).filter((word) => word.start < seconds);
   const canvas = h("canvas", { width: columns, height: mels, class: "spectrogram", role: "img", "aria-label": `log-mel spectrogram of ${number(seconds)} seconds, low bands at the bottom` });
   const context = canvas.getContext("2d");
   if (context) {

@@ -61,7 +61,10 @@ export function showCell(run: Run, attention: Attention): HTMLElement {
     const node = `${attention.path}.${state.show === "scores" ? "scores" : "weights"}`;
     const at = [run.row, head, query, key].join(",");
     const close = button("close", () => set({ cell: "" }), { class: "small" });
-    const shown = await pageOf(run, attention, node, [head, query, key]);
+    const asked = state.cell;
+    const shown = await pageOf(run, node, [head, query, key]);
+    // Another cell may have been opened meanwhile.
+    if (state.cell !== asked) return;
     if (shown) {
       box.replaceChildren(close, explained(shown));
       return;
@@ -69,14 +72,14 @@ export function showCell(run: Run, attention: Attention): HTMLElement {
     const line = command(commands.explain, node, at);
     box.replaceChildren(
       close,
-      h("p", {}, `The arithmetic of ${node}[${at}] is not in this page, because there is no room for that of so many cells.`),
+      h("p", {}, live ? `The server did not answer with the arithmetic of ${node}[${at}]: open the cell again.` : `The arithmetic of ${node}[${at}] is not in this page: it holds that of the weights, where there is room for it.`),
       line ? h("p", {}, "This shows it: ", h("code", {}, own(line)), " ", copyButton(line)) : "",
     );
   }
 }
 
-async function pageOf(run: Run, attention: Attention, node: string, [head, query, key]: number[]): Promise<CellPage | null> {
-  const held = run.cells[`${attention.path}.weights`];
+async function pageOf(run: Run, node: string, [head, query, key]: number[]): Promise<CellPage | null> {
+  const held = run.cells[node];
   if (held) {
     try {
       let all = packs.get(held);

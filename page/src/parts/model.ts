@@ -4,7 +4,7 @@ import { report, runs } from "../context.ts";
 import { button, h, own, select, shape, visible } from "../dom.ts";
 import { layerOf } from "../go.ts";
 import { pictureButtons } from "../save.ts";
-import { on, set, state } from "../state.ts";
+import { Scope, on, set, state } from "../state.ts";
 import { nodeDetails, statsWords } from "./node.ts";
 import { stacks } from "./stacks.ts";
 
@@ -16,7 +16,8 @@ interface Part {
   part: string;
 }
 
-export function modelPart(): HTMLElement {
+/** The section, and what redraws the parts of it that are about a run. */
+export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   const given = document.getElementById("drawings") as HTMLElement;
   const figures = [...given.querySelectorAll<HTMLElement>("figure")];
   const parts: Part[] = figures
@@ -28,12 +29,13 @@ export function modelPart(): HTMLElement {
   const glance = sides ? [h("figure", {}, sides), h("details", {}, h("summary", {}, "the same with weights, as flow draws it"), ...whole)] : whole;
   const inside = h("div", { class: "inside", id: "inside" });
   const details = h("div", { class: "details", "aria-live": "polite" });
+  const stops = h("div", {});
   const section = h(
     "section",
     { id: "model" },
     h("h2", {}, "The model"),
     given.querySelector(".legend"),
-    walk(),
+    stops,
     h("div", { class: "drawing" }, h("div", { class: "glance" }, ...glance, ...(isReport ? [] : parts.map((part) => part.figure))), h("div", {}, details, inside)),
   );
   given.remove();
@@ -60,11 +62,15 @@ export function modelPart(): HTMLElement {
     const part = state.node.match(/^(?:encoder|decoder)\.\d+\.(self_attn|cross_attn|ffn)\./)?.[1];
     for (const figure of inside.querySelectorAll("figure")) figure.hidden = part !== undefined && figure.dataset.part !== part;
   });
-  on(["node"], () => {
+  const ofRun = () => {
+    stops.replaceChildren(walk() ?? "");
+    on(["node"], showNode);
+  };
+  const showNode = () => {
     details.replaceChildren(...(state.node ? [nodeDetails(runs[0], state.node) ?? ""] : [isReport ? h("p", { class: "muted" }, "Click a block of the drawing to open its steps, and a step to see what it computes.") : ""]));
-  });
+  };
   on(["node", "layer"], () => highlight(section));
-  return section;
+  return { section, ofRun };
 }
 
 /** Boxes can be pressed; each picture can be saved. */
@@ -153,7 +159,7 @@ function walk(): HTMLElement | null {
     text,
   );
   // Arrow keys walk wherever they mean nothing else.
-  document.addEventListener("keydown", (event) => {
+  const keys = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
     const isFree = target === document.body || bar.contains(target) || target.closest("#model") !== null;
     if (!isFree || event.ctrlKey || event.altKey || event.metaKey || ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName) || target.classList.contains("scroll")) return;
@@ -161,7 +167,9 @@ function walk(): HTMLElement | null {
     else if (event.key === "ArrowLeft") go(-1);
     else return;
     event.preventDefault();
-  });
+  };
+  document.addEventListener("keydown", keys);
+  Scope.atEnd(() => document.removeEventListener("keydown", keys));
   on(["stop"], () => {
     const stop = stops.find((one) => one.number === state.stop);
     text.replaceChildren(

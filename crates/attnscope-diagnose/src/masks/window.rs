@@ -35,8 +35,7 @@ impl PerturbationRig<'_> {
                 Some(before) => joined(before, one),
             });
         }
-        let none = "every window holds the whole input: a longer one would be needed";
-        Ok(whole.unwrap_or_else(|| Proof::not_run(Claim::Window, none)))
+        Ok(whole.unwrap_or_else(|| Proof::not_run(Claim::Window, "the model has no window")))
     }
 
     fn window_of(&mut self, place: AttentionPlace, reach: usize) -> Result<Proof, RunError> {

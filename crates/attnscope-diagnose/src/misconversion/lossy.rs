@@ -1,7 +1,9 @@
 //! Mistakes that lose data: a bias dropped, a layer written twice, a layer left out. They are seen in the file itself, and no
 //! repair can prove them.
 
-use attnscope_graph::{AttentionStep, Graph, LayerStep, Model, Role, Slot, Stack, WeightKind, WeightRole};
+use attnscope_graph::{
+    AttentionPlace, AttentionStep, Graph, LayerStep, Model, Role, Slot, Stack, WeightKind, WeightRole,
+};
 use attnscope_run::Weights;
 use serde_json::{Value, json};
 
@@ -99,11 +101,15 @@ impl Loss {
     }
 
     /// Whether it does not change the output: k's bias adds the same number to every score of a query, which the softmax
-    /// cancels.
+    /// cancels. Rotary positions turn the bias by each key's position, and then it adds other numbers.
     pub fn has_no_effect(&self, model: &Model) -> bool {
         let is_cancelled = |weight: &WeightRole| {
-            let of_k = weight.owner.attention().is_some_and(|(_, step)| step == AttentionStep::K);
-            of_k && weight.kind == WeightKind::Bias && model.graph.has_softmax()
+            let of_k = weight.owner.attention().filter(|(_, step)| *step == AttentionStep::K);
+            let is_rotated =
+                |place: AttentionPlace| model.graph.at(place.step(AttentionStep::KRot)).is_some();
+            of_k.is_some_and(|(place, _)| !is_rotated(place))
+                && weight.kind == WeightKind::Bias
+                && model.graph.has_softmax()
         };
         match self {
             Self::DroppedBias { weight, .. } => is_cancelled(weight),

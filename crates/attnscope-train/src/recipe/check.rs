@@ -29,6 +29,15 @@ fn at_least_one(key: &[&str], value: usize) -> Option<Fault> {
     if value == 0 { at(key, "expected 1 or more, found 0") } else { None }
 }
 
+/// More layers than any model has: a drawing of a recipe builds them all.
+const MOST_LAYERS: usize = 1024;
+
+/// A fault where there are too many layers.
+fn at_most_layers(layers: usize) -> Option<Fault> {
+    let wrong = format!("expected at most {MOST_LAYERS}, found {layers}");
+    if layers > MOST_LAYERS { at(&["model", "layers"], wrong) } else { None }
+}
+
 /// A fault where a share is not from 0 to below 1.
 fn share(key: &[&str], value: f64) -> Option<Fault> {
     if (0.0..1.0).contains(&value) {
@@ -95,6 +104,7 @@ fn model(recipe: &Recipe) -> Option<Fault> {
             let sizes = [("embedding", model.embedding), ("length", model.length), ("heads", model.heads)];
             let wrong = sizes.iter().find_map(|(key, value)| at_least_one(&["model", key], *value));
             wrong
+                .or_else(|| at_most_layers(model.layers))
                 .or_else(|| share(&["model", "dropout"], model.dropout))
                 .or_else(|| divides("embedding", model.embedding, model.heads))
                 .or_else(|| {
@@ -113,6 +123,7 @@ fn model(recipe: &Recipe) -> Option<Fault> {
             ];
             let wrong = sizes.iter().find_map(|(key, value)| at_least_one(&["model", key], *value));
             wrong
+                .or_else(|| at_most_layers(model.layers.encoder().max(model.layers.decoder())))
                 .or_else(|| share(&["model", "dropout"], model.dropout))
                 .or_else(|| divides("d_model", model.d_model, model.heads).or_else(|| ends(recipe)))
         }

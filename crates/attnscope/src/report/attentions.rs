@@ -2,7 +2,7 @@
 
 use attnscope_diagnose::{HeadMeasures, contributions, contributions_need};
 use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, NodeId, Side};
-use attnscope_run::Kept;
+use attnscope_run::{Kept, RunError, Tensor};
 
 use super::picture::Matrices;
 use super::watch::{OTHER_CELLS, TensorWatch};
@@ -18,12 +18,13 @@ pub(super) fn attentions(
     trace: &Trace,
     watch: &mut TensorWatch,
     left_out: &mut Vec<LeftOut>,
-) -> Vec<ReportAttention> {
+) -> Result<Vec<ReportAttention>, RunError> {
     let graph = &batch.ready.model.graph;
     let mut without = Vec::new();
     let mut all = Vec::new();
     for (id, node) in graph.iter() {
         let Some((place, AttentionStep::Weights)) = node.role.attention() else { continue };
+        batch.ready.prepared.limits().cancel.check()?;
         let shape = trace.nodes.iter().find(|traced| traced.id == id).and_then(|traced| traced.shape.clone());
         let Some(&[_, heads, queries, keys]) = shape.as_deref() else { continue };
         let mut attention = ReportAttention {
@@ -51,7 +52,7 @@ pub(super) fn attentions(
         let why = format!("not computed for {}: too large, or no sum with a stream", without.join(", "));
         left_out.push(LeftOut { part: "contribution", why });
     }
-    all
+    Ok(all)
 }
 
 fn side_name(side: Side) -> &'static str {
@@ -85,14 +86,18 @@ fn add_contributions(
 ) -> bool {
     let model = batch.ready.model;
     let needed = contributions_need(model, place);
-    let kept: Vec<(NodeId, Kept)> =
-        needed.iter().filter_map(|id| Some((*id, trace.kept.get(id)?.to_f64()))).collect();
+    let kept: Vec<(NodeId, &Tensor)> =
+        needed.iter().filter_map(|id| Some((*id, trace.kept.get(id)?))).collect();
     let ReportAttention { heads, queries, keys, .. } = *attention;
-    let width = kept.first().and_then(|(_, stream)| stream.shape.last()).copied().unwrap_or(0);
-    let products = [heads, queries, keys, width].iter().fold(1usize, |all, &n| all.saturating_mul(n));
+    let width = kept.first().and_then(|(_, stream)| stream.shape().last()).copied().unwrap_or(0);
+    // Every value goes through the output projection once, whatever the number of queries.
+    let size = width / heads.max(1);
+    let products =
+        [heads, keys, width, queries.max(size)].iter().fold(1usize, |all, &n| all.saturating_mul(n));
     if kept.is_empty() || kept.len() < needed.len() || products > MOST_PRODUCTS {
         return false;
     }
+    let kept: Vec<(NodeId, Kept)> = kept.into_iter().map(|(id, tensor)| (id, tensor.to_f64())).collect();
     let find = |id: NodeId| kept.iter().find(|(known, _)| *known == id).map(|(_, kept)| kept);
     let Some(found) = contributions(model, batch.ready.weights(), place, batch.row, &find) else {
         return false;

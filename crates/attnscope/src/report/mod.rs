@@ -141,7 +141,7 @@ pub(crate) fn run_report(model: &Model, options: &RunOptions, notes: Notes) -> R
         false => None,
     };
     let masks = masks(model, &options.input, options.row, &trace, &mut left_out)?;
-    let attentions = attentions::attentions(&batch, &trace, &mut watch, &mut left_out);
+    let attentions = attentions::attentions(&batch, &trace, &mut watch, &mut left_out)?;
     let path = |id| ready.model.graph.node(id).path.to_string();
     Ok(RunReport {
         row: options.row,
@@ -162,6 +162,8 @@ fn collect(graph: &Graph, row: usize, collected: &mut Collect) {
     use AttentionStep::{VHeads, Weights};
     let most = |node: &Node| match node.role.attention() {
         Some((_, VHeads | Weights)) => KEPT_ATTENTION_BYTES,
+        // The features of a window, which the page shows as a picture.
+        None if node.role == Role::Audio(AudioStep::Mel) => KEPT_ATTENTION_BYTES,
         _ => KEPT_BYTES,
     };
     for (id, node) in graph.iter() {
