@@ -13,6 +13,7 @@ let address = "";
 test.describe.configure({ mode: "serial" });
 
 test.beforeAll(async () => {
+  test.setTimeout(180_000);
   server = spawn(binary, ["serve", "demo", "--repair-time", "0", "--quiet"], { stdio: ["ignore", "pipe", "inherit"] });
   const [line] = (await once(server.stdout!, "data")) as [Buffer];
   address = line.toString().trim();
@@ -123,6 +124,7 @@ test("other hosts and other sites are refused, and the page is locked down", asy
 });
 
 test("50 clients at once all get their answer, or are told to come again", async () => {
+  test.setTimeout(240_000);
   const body = JSON.stringify({ source: "Two dogs play in the snow.", target: "Zwei Hunde." });
   const answers = await Promise.all(Array.from({ length: 50 }, () => ask("POST", "/api/v1/runs", JSON_HEADERS, body)));
   let done = 0;

@@ -67,9 +67,13 @@ impl Serve {
         };
         // A built-in model has something to read, so that the page is not empty.
         let run = is_builtin.then(|| RunOptions { input: Input::default(), row: 0 });
+        if !self.quiet {
+            eprintln!("note: the doctor looks at the model first; the address follows");
+        }
         let report = model.report(ReportOptions { run, doctor, ..ReportOptions::default() })?;
         let bounds = Bounds { text_length: self.max_length, time: self.max_time, ..Bounds::default() };
-        let words = |failure: &Failure| (remedies::error_line(failure), remedies::words(&failure.remedy));
+        // A page has no flags: the library's own words serve.
+        let words = |failure: &Failure| (failure.to_string(), failure.remedy.to_string());
         let stop =
             interrupt::stop_first("note: interrupted: the server ends; a second signal ends at once\n");
         let address = SocketAddr::new(self.address, self.port);
