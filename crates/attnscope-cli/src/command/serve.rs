@@ -72,8 +72,7 @@ impl Serve {
         }
         let report = model.report(ReportOptions { run, doctor, ..ReportOptions::default() })?;
         let bounds = Bounds { text_length: self.max_length, time: self.max_time, ..Bounds::default() };
-        // A page has no flags: the library's own words serve.
-        let words = |failure: &Failure| (failure.to_string(), failure.remedy.to_string());
+        let words = |failure: &Failure| (remedies::error_line(failure), remedies::words(&failure.remedy));
         let stop =
             interrupt::stop_first("note: interrupted: the server ends; a second signal ends at once\n");
         let address = SocketAddr::new(self.address, self.port);
