@@ -221,3 +221,14 @@ fn class_scores_are_hugging_faces() {
         assert!(stderr(&refused).contains("does not generate"), "{}", stderr(&refused));
     }
 }
+
+/// A text that is padded to the one length that a classifier reads has its padding masked, in `masks` as in a run.
+#[test]
+fn masks_show_the_padding_that_a_run_has() {
+    let model = fixture("classifiers/attention");
+    let output = attnscope(&["masks", &model, "--src-ids", "3,4,5", "--format", "json"]);
+    let masks: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mask = &masks["masks"][0];
+    assert_eq!(mask["shape"], serde_json::json!([1, 1, 30, 30]));
+    assert_eq!(mask["rows"][0][0], format!("ooo{}", "p".repeat(27)));
+}

@@ -89,7 +89,9 @@ pub(crate) fn no_row(row: usize, batch: usize) -> Failure {
 /// The input with its padding where it is wanted.
 fn padded(ready: &Ready<'_>, input: &RunInput, pad_side: PadSide) -> RunInput {
     let repad = |padded: RunInput, (side, rows): (Side, &Rows)| {
-        let rows = Rows::padded(&rows.tokens(), ready.pad, pad_side, 0);
+        // A classifier may read texts of one length only.
+        let least = ready.fixed_length().filter(|_| side == Side::Source).unwrap_or(0);
+        let rows = Rows::padded(&rows.tokens(), ready.pad, pad_side, least);
         padded.with(side, Sequence::Tokens(rows))
     };
     input.tokens().fold(input.clone(), repad)

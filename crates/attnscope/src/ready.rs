@@ -153,7 +153,7 @@ impl<'a> Ready<'a> {
     }
 
     /// The tokens to which a classifier pads or cuts every text.
-    fn fixed_length(&self) -> Option<usize> {
+    pub(crate) fn fixed_length(&self) -> Option<usize> {
         self.model.architecture.classifier()?.length
     }
 

@@ -18,7 +18,9 @@ export function diffPart(): HTMLElement | null {
         { class: "check fail" },
         h("div", {}, h("strong", {}, "first divergence: "), button(first.node, () => openNode(first.node), { class: "link" }), ` a ${first.kind}`, first.sentence ? h("p", {}, visible(first.sentence)) : "", cell ? h("p", {}, `largest difference ${number(first.max_abs)} at (${cell.at.join(", ")}): A ${number(cell.a, 8)}, B ${number(cell.b, 8)}`) : "", first.reads.length > 0 ? h("p", { class: "muted" }, `its inputs: ${first.reads.join(", ")}`) : ""),
       )
-    : h("p", { class: "check pass" }, diff.inputs === "same" ? "The two runs agree, up to rounding." : visible(diff.input_difference?.sentence ?? "The inputs differ."));
+    : diff.inputs === "same"
+      ? h("p", { class: "check pass" }, "The two runs agree, up to rounding.")
+      : h("p", { class: "check fail" }, `The two runs did not read the same input. ${visible(diff.input_difference?.sentence ?? "")}`);
   const at = diff.nodes.findIndex((node) => node.state === "first");
   const errors = diff.nodes.map((node, i): [number, number] => [i, node.relative ?? NaN]);
   return h(
