@@ -62,7 +62,7 @@ test("blocks open their steps, and steps their formulas", async ({ page }) => {
   await expect(details).toContainText("cross-attention of layer 1 of the decoder");
   await expect(details).toContainText("min");
   await expect(page.locator('#inside .box[aria-current="true"]')).toHaveAttribute("data-path", "decoder.N.cross_attn.scores");
-  await page.locator("#model select").first().selectOption("decoder.0");
+  await page.locator("#inside select").selectOption("decoder.0");
   await expect(details.locator("h3")).toContainText("decoder.0.cross_attn.scores");
   expect(page.url()).toContain("node=decoder.0.cross_attn.scores");
 });

@@ -63,7 +63,7 @@ test("a source is typed and its run is seen; two stand side by side", async ({ p
   await page.locator("#source").fill("A man is sleeping.");
   await page.getByRole("button", { name: "run", exact: true }).click();
   await expect(page.locator("#live [role=status]")).toHaveText("done");
-  await expect(page.locator(".input")).toContainText("Ein Mann schläft.");
+  await expect(page.locator("dl.input")).toContainText("Ein Mann schläft.");
   await page.locator("#source").fill("Two dogs play.");
   await page.locator("#second").fill(HOSTILE);
   await page.getByRole("button", { name: "run", exact: true }).click();
