@@ -217,7 +217,9 @@ test("a link shows what its sender saw", async ({ page }) => {
   await expect(page.locator(".enlarged h3")).toContainText("encoder.1.self_attn, head 3, scores");
   await expect(page.getByRole("button", { name: "log", exact: true })).toHaveAttribute("aria-pressed", "true");
   await expect(page.locator('.token[data-side="source"][aria-pressed="true"]')).toHaveCount(2);
-  await expect(page.locator(".cell h4")).toContainText("[0, 3, 1, 2]");
+  // The file holds the arithmetic of weights; of a score it gives the command.
+  await expect(page.locator(".cell")).toContainText("encoder.1.self_attn.scores[0,3,1,2]");
+  await expect(page.locator(".cell code")).toContainText("--at 0,3,1,2");
   await expect(page.locator("#model .node h3")).toContainText("encoder.1.ffn.act");
   await expect(page.locator("html")).toHaveAttribute("data-theme", "dark");
 });

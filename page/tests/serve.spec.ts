@@ -97,6 +97,10 @@ test("bad requests are refused with reasons", async () => {
     [404, ask("DELETE", "/api/v1/runs/999999", { "x-attnscope": "1" })],
     [422, ask("POST", "/api/v1/explain", JSON_HEADERS, JSON.stringify({ node: "no.such.node", at: "0" }))],
     [400, ask("POST", "/api/v1/explain", JSON_HEADERS, JSON.stringify({ node: "logits", at: "x" }))],
+    // What the framework refuses by itself has the same form.
+    [405, ask("GET", "/api/v1/runs", {})],
+    [400, ask("DELETE", "/api/v1/runs/abc", { "x-attnscope": "1" })],
+    [400, ask("POST", "/api/v1/runs?x=1", JSON_HEADERS, "{}")],
   ];
   for (const [status, answer] of cases) {
     const { status: found, body } = await answer;

@@ -1,11 +1,12 @@
-//! Who may ask: whatever names a loopback host, and is the page itself or a program that says so.
+//! Who may ask: a request must name a loopback host, and come from the page itself or from a program that says so. What the
+//! framework refuses by itself gets the same form of answer as everything else.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::refusal;
+use crate::{JSON, refusal};
 
 /// A header that a page of another site cannot send without asking first.
 const OWN: HeaderName = HeaderName::from_static("x-attnscope");
@@ -18,7 +19,7 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let refused = refused(request.method(), request.uri().host(), request.headers());
     let mut response = match refused {
         Some(refused) => refused,
-        None => next.run(request).await,
+        None => in_json(next.run(request).await),
     };
     let headers = response.headers_mut();
     for (name, value) in [
@@ -32,6 +33,22 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// An error of the framework, which is plain text or empty, in the form of all other errors.
+fn in_json(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if !is_error || kind.is_some_and(|kind| kind == JSON) {
+        return response;
+    }
+    let (error, help) = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => ("the body is too large", "send a shorter recording"),
+        StatusCode::METHOD_NOT_ALLOWED => ("this address is not asked in this way", "docs/serve.md lists the API"),
+        _ => ("the request cannot be read", "docs/serve.md describes what is expected"),
+    };
+    refusal(status, error, help)
 }
 
 fn refused(method: &Method, in_target: Option<&str>, headers: &HeaderMap) -> Option<Response> {

@@ -29,6 +29,11 @@ use attnscope_render::html::{self, Place};
 pub use state::Bounds;
 use state::Shared;
 
+/// What an answer of the API is.
+const JSON: &str = "application/json";
+/// How long connections may take to end after the server was told to.
+const TO_END: Duration = Duration::from_secs(5);
+
 /// What is served.
 pub struct Served {
     /// The model; its weights are read before the first request.
@@ -56,21 +61,38 @@ pub fn serve(
     let page = page(&served.report)?;
     let shared = Arc::new(Shared::new(served, page)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(failed)?.block_on(async {
+    let runtime = runtime.map_err(failed)?;
+    let ended = runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
         listening(listener.local_addr().map_err(failed)?);
         let ended = {
-            let shared = shared.clone();
+            let (shared, stop) = (shared.clone(), stop.clone());
             async move {
-                while !stop.load(Ordering::Relaxed) {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+                told(&stop).await;
                 // Connections that stream a run end with it.
                 shared.cancel_all();
             }
         };
-        axum::serve(listener, router(shared)).with_graceful_shutdown(ended).await.map_err(failed)
-    })
+        // A request that was begun and never ended would hold the server for ever.
+        let late = async move {
+            told(&stop).await;
+            tokio::time::sleep(TO_END).await;
+        };
+        let served = axum::serve(listener, router(shared)).with_graceful_shutdown(ended);
+        tokio::select! {
+            done = served => done.map_err(failed),
+            () = late => Ok(()),
+        }
+    });
+    runtime.shutdown_background();
+    ended
+}
+
+/// Waits until the server is told to end.
+async fn told(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 fn page(report: &Report) -> Result<String, Failure> {
@@ -102,7 +124,7 @@ fn document(shared: &Shared) -> Response {
 }
 
 fn model(shared: &Shared) -> Response {
-    asset("application/json", shared.model_json().to_owned())
+    asset(JSON, shared.model_json().to_owned())
 }
 
 fn asset(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
@@ -112,5 +134,5 @@ fn asset(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
 /// An answer that says why not, and what to do.
 fn refusal(status: StatusCode, error: &str, help: &str) -> Response {
     let body = serde_json::json!({ "error": error, "help": help }).to_string();
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    (status, [(header::CONTENT_TYPE, JSON)], body).into_response()
 }

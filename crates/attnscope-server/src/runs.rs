@@ -237,7 +237,7 @@ fn limited(shared: &Shared, cancel: Cancel, progress: Progress) -> Model {
     shared.model().clone().with_limits(limits)
 }
 
-/// The name under which a recording was kept is nobody's business.
+/// The run without the name under which its recording was kept.
 fn without_path(mut run: RunReport) -> RunReport {
     if let Some(audio) = run.generation.as_mut().and_then(|generation| generation.audio.as_mut()) {
         audio.file = "the recording".to_owned();
@@ -290,7 +290,9 @@ pub(crate) async fn explain(
     let Some(ticket) = shared.queue.enter() else { return full() };
     let Some(turn) = ticket.turn().await else { return full() };
     let (cancel, bounds) = (Cancel::default(), shared.bounds());
-    let worker = (shared.clone(), cancel.clone());
+    // Where the one who asked leaves, this is dropped, and the work ends with the flag; so it does where the server ends.
+    let _end = EndWith { id: shared.begin(cancel.clone()), cancel: cancel.clone(), shared: shared.clone() };
+    let worker = (shared.clone(), cancel);
     let work = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let (shared, cancel) = worker;
@@ -299,8 +301,6 @@ pub(crate) async fn explain(
         let made = limited(&shared, cancel, Progress::default()).explain(&topic, &options);
         made.map_err(|failure| worded(&shared, &failure, &question))
     });
-    // Where the one who asked leaves, this is dropped, and the work ends with the flag.
-    let _end = EndWith(cancel);
     match tokio::time::timeout(bounds.time, work).await {
         Ok(Ok(Ok(explanation))) => match serde_json::to_string(&explanation) {
             Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
@@ -316,11 +316,16 @@ pub(crate) async fn explain(
     }
 }
 
-/// Raises the flag when it is dropped.
-struct EndWith(Cancel);
+/// Raises the flag of work when it is dropped.
+struct EndWith {
+    id: u64,
+    cancel: Cancel,
+    shared: Arc<Shared>,
+}
 
 impl Drop for EndWith {
     fn drop(&mut self) {
-        self.0.cancel();
+        self.cancel.cancel();
+        self.shared.end(self.id);
     }
 }
