@@ -45,7 +45,9 @@ fn in_json(response: Response) -> Response {
     }
     let (error, help) = match status {
         StatusCode::PAYLOAD_TOO_LARGE => ("the body is too large", "send a shorter recording"),
-        StatusCode::METHOD_NOT_ALLOWED => ("this address is not asked in this way", "docs/serve.md lists the API"),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            ("this address is not asked in this way", "docs/serve.md lists the API")
+        }
         _ => ("the request cannot be read", "docs/serve.md describes what is expected"),
     };
     refusal(status, error, help)
