@@ -11,14 +11,7 @@ use attnscope::run::CheckedInput;
 use attnscope::{Opened, Ready};
 use common::run::{Keep, run, run_reference};
 use common::trace::Trace;
-use common::{MODELS, attnscope, fixture, open, stderr, stdout};
-use serde_json::Value;
-
-fn json(args: &[&str]) -> Value {
-    let output = attnscope(args);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-    serde_json::from_str(&stdout(&output)).unwrap()
-}
+use common::{MODELS, attnscope, fixture, json, open, stderr, stdout};
 
 /// Cells spread over a tensor: its first, its last, and some between.
 fn some_cells(shape: &[usize]) -> Vec<Vec<usize>> {

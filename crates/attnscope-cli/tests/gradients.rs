@@ -8,25 +8,11 @@ use std::path::Path;
 
 use attnscope::checkpoint::Checkpoint;
 use attnscope::{Gradients, Input, TraceOptions};
-use common::{attnscope, fixture, stderr, stdout};
+use common::{attnscope, fixture, json, refused, stderr, stdout};
 use serde_json::Value;
 
 /// The largest difference, as a part of a gradient's largest value, or of a hundredth of the largest of all.
 const TOLERANCE: f64 = 1e-5;
-
-fn json(args: &[&str]) -> Value {
-    let output = attnscope(args);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-    serde_json::from_str(&stdout(&output)).unwrap()
-}
-
-fn refused(args: &[&str]) -> String {
-    let output = attnscope(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stdout(&output));
-    let text = stderr(&output);
-    assert!(text.contains("error: ") && text.contains("help: "), "{text}");
-    text
-}
 
 fn rows(value: &Value) -> Vec<Vec<u32>> {
     let row = |row: &Value| row.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();

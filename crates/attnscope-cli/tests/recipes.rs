@@ -4,14 +4,7 @@
 
 mod common;
 
-use common::{attnscope, root, stderr, stdout};
-use serde_json::Value;
-
-fn json(args: &[&str]) -> Value {
-    let output = attnscope(args);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-    serde_json::from_str(&stdout(&output)).unwrap()
-}
+use common::{attnscope, json, root, stderr, stdout};
 
 fn refused(args: &[&str]) -> String {
     let output = attnscope(args);

@@ -4,26 +4,11 @@
 
 mod common;
 
-use common::{attnscope, fixture, stderr, stdout};
+use common::{attnscope, fixture, json, refused, stderr, stdout};
 use serde_json::Value;
 
 const SENTENCES: [&str; 4] =
     ["--src", "hello from cairo egypt team project", "--tgt", "we are debugging transformer today"];
-
-fn json(args: &[&str]) -> Value {
-    let output = attnscope(args);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-    serde_json::from_str(&stdout(&output)).unwrap()
-}
-
-/// The error and the help of a command that must not succeed.
-fn refused(args: &[&str]) -> String {
-    let output = attnscope(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stdout(&output));
-    let text = stderr(&output);
-    assert!(text.contains("error: ") && text.contains("help: "), "{text}");
-    text
-}
 
 /// The shapes of the walk, as they were published with it.
 const SHAPES: [&[u64]; 43] = {

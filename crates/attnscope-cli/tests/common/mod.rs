@@ -111,6 +111,22 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// What a command that must succeed prints as JSON.
+pub fn json(args: &[&str]) -> Value {
+    let output = attnscope(args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+/// The error and the help of a command that must not succeed.
+pub fn refused(args: &[&str]) -> String {
+    let output = attnscope(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stdout(&output));
+    let text = stderr(&output);
+    assert!(text.contains("error: ") && text.contains("help: "), "{text}");
+    text
+}
+
 /// A copy of a checkpoint in one safetensors file, each tensor renamed or left out, with a config or without.
 pub fn rewrite(
     from: &str,

@@ -416,7 +416,7 @@ fn pairs_may_come_through_a_pipe() {
     }
 }
 
-/// The recording is 1.5 s long, of which the model hears 0.6 s at once.
+/// The recording is 1.5 s long, of which the model reads 0.6 s at once.
 #[test]
 fn what_is_not_heard_is_said() {
     let (model, sound) = (fixture("whisper"), fixture("audio/tone.wav"));
