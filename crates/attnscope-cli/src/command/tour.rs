@@ -8,7 +8,7 @@ use attnscope_render::{Heatmap, draw, flow};
 use super::{Output, OutputArgs};
 
 /// What to try, and what it shows.
-const NEXT: [(&str, &str); 9] = [
+const NEXT: [(&str, &str); 11] = [
     ("attnscope flow MODEL", "draw your file or folder: how data flows"),
     ("attnscope inspect MODEL", "what it is, the source of each fact, and what is missing"),
     ("attnscope trace --src TEXT", "a run in 43 snapshots; --save DIR saves every tensor"),
@@ -17,6 +17,8 @@ const NEXT: [(&str, &str); 9] = [
     ("attnscope doctor MODEL", "what is wrong with it, and why"),
     ("attnscope diff A B", "where two implementations diverge"),
     ("attnscope generate --src TEXT", "translate or transcribe"),
+    ("attnscope report -o demo.html", "all of this as a page; `serve` shows it live"),
+    ("attnscope train toy --out run", "train a model, with its attention watched"),
     ("attnscope --help", "everything else"),
 ];
 
