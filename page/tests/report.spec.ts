@@ -3,7 +3,7 @@
 import { expect, type Page, test } from "@playwright/test";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { attnscope, bytes, file, HOSTILE, made } from "./files.ts";
+import { attnscope, bytes, file, made } from "./files.ts";
 
 test.use({ offline: true });
 
@@ -33,7 +33,8 @@ test("the demo's report is small and paints at once", async ({ page }) => {
   await open(page, "demo");
   const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
   console.log(`first paint after ${Math.round(paint)} ms`);
-  expect(paint).toBeLessThan(5000);
+  // The goal is 500 ms on an idle machine; this one may be busy.
+  expect(paint).toBeLessThan(1500);
   await expect(page.locator("h1")).toContainText("demo · Marian");
 });
 
@@ -299,7 +300,7 @@ test("hostile texts are shown and not run", async ({ page }) => {
   expect(tokens).toContain("</script>");
   // Control characters and marks of direction have pictures or names.
   expect(tokens).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u202a-\u202e]/);
-  if (HOSTILE.includes("\u202e")) expect(tokens).toContain("\\u{202e}");
+  expect(tokens).toContain("\\u{202e}");
   expect(tokens).toContain("שלום");
 });
 
