@@ -34,7 +34,7 @@ pub struct HeadMeasures {
 }
 
 /// With fewer keys than this, entropy means little.
-const LEAST_KEYS: usize = 4;
+pub(crate) const LEAST_KEYS: usize = 4;
 
 /// The measures of every head. Empty where there is nothing to measure.
 pub fn head_measures(weights: &Weights<'_>) -> Vec<HeadMeasures> {

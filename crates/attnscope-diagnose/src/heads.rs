@@ -2,7 +2,7 @@
 
 use attnscope_graph::MaskKind;
 
-use crate::attention::normalised_entropy;
+use crate::attention::{LEAST_KEYS, normalised_entropy};
 
 /// The sizes of an attention, and which of its positions are tokens.
 pub(crate) struct Extent<'a> {
@@ -23,10 +23,36 @@ pub(crate) struct Extent<'a> {
 pub(crate) struct HeadSeen {
     /// −Σ a ln a / ln S over queries with at least four keys; `None` where there are none.
     pub(crate) entropy: Option<f64>,
-    /// The position with the largest mean weight, and that weight.
-    pub(crate) sink: (usize, f64),
+    /// The position that gets most beyond uniform attention; `None` where no query sees four keys or more.
+    pub(crate) sink: Option<Sink>,
     /// Root mean square of the norm of its contribution to the stream.
     pub(crate) norm: f64,
+}
+
+/// How much of a head's attention one position gets, over queries that see at least four keys: with fewer keys, every weight
+/// is large.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sink {
+    pub(crate) position: usize,
+    /// The mean weight on it.
+    pub(crate) weight: f64,
+    /// What the mean would be with uniform attention under the same mask: large for the first positions of a causal one.
+    pub(crate) uniform: f64,
+}
+
+impl Sink {
+    /// The mean weight at which `share` of what uniform attention gives to other positions is gathered at this one.
+    pub(crate) fn limit(&self, share: f64) -> f64 {
+        self.uniform + share * (1.0 - self.uniform)
+    }
+
+    /// The share of what uniform attention gives to other positions that is gathered at this one; below 0 where it gets less.
+    fn share(&self) -> f64 {
+        match self.uniform < 1.0 {
+            true => (self.weight - self.uniform) / (1.0 - self.uniform),
+            false => 0.0,
+        }
+    }
 }
 
 /// How similar two heads of an attention are.
@@ -39,6 +65,7 @@ pub(crate) struct Pairwise {
     /// Cosine of their contributions to the stream.
     pub(crate) cosine: f64,
 }
+
 /// The most queries that are measured.
 const MOST_QUERIES: usize = 256;
 
@@ -52,11 +79,25 @@ impl Extent<'_> {
         tokens.into_iter().step_by(step).collect()
     }
 
+    /// Whether a query sees a key.
+    fn sees(&self, b: usize, query: usize, key: usize) -> bool {
+        let is_open = self.key_open.is_none_or(|open| open[b * self.keys + key]);
+        is_open && self.mask.is_none_or(|mask| mask.is_in_view(query, key))
+    }
+
     /// How many keys are visible to a query.
     fn visible(&self, b: usize, query: usize) -> usize {
-        let in_view = |key: &usize| self.mask.is_none_or(|mask| mask.is_in_view(query, *key));
-        let is_open = |key: &usize| self.key_open.is_none_or(|open| open[b * self.keys + key]);
-        (0..self.keys).filter(in_view).filter(is_open).count()
+        (0..self.keys).filter(|&key| self.sees(b, query, key)).count()
+    }
+
+    /// The sum of uniform weights on each key, over queries that see enough keys.
+    fn uniform(&self, tokens: &[(usize, usize)], visible: &[usize]) -> Vec<f64> {
+        let mut sum = vec![0f64; self.keys];
+        for (&(b, q), &visible) in tokens.iter().zip(visible).filter(|&(_, &visible)| visible >= LEAST_KEYS) {
+            let seen = sum.iter_mut().enumerate().filter(|(key, _)| self.sees(b, q, *key));
+            seen.for_each(|(_, sum)| *sum += 1.0 / visible as f64);
+        }
+        sum
     }
 }
 
@@ -65,20 +106,24 @@ pub(crate) fn weights_seen(extent: &Extent<'_>, values: &[f32]) -> (Vec<HeadSeen
     let Extent { heads, queries, keys, .. } = *extent;
     let row = |b: usize, h: usize, q: usize| &values[((b * heads + h) * queries + q) * keys..][..keys];
     let tokens = extent.tokens();
+    let visible: Vec<usize> = tokens.iter().map(|&(b, q)| extent.visible(b, q)).collect();
+    let uniform = extent.uniform(&tokens, &visible);
     let head = |h: usize| {
         let (mut entropy, mut counted) = (0.0, 0usize);
-        let mut mean = vec![0f64; keys];
-        for &(b, q) in &tokens {
-            let row = row(b, h, q);
-            mean.iter_mut().zip(row).for_each(|(m, &a)| *m += f64::from(a) / tokens.len() as f64);
-            let weights = row.iter().map(|&a| f64::from(a));
-            if let Some(share) = normalised_entropy(weights, extent.visible(b, q)) {
-                entropy += share;
-                counted += 1;
-            }
+        let mut sum = vec![0f64; keys];
+        for (&(b, q), &visible) in tokens.iter().zip(&visible) {
+            let weights = row(b, h, q).iter().map(|&a| f64::from(a));
+            let Some(share) = normalised_entropy(weights.clone(), visible) else { continue };
+            sum.iter_mut().zip(weights).for_each(|(sum, a)| *sum += a);
+            entropy += share;
+            counted += 1;
         }
-        let sink = mean.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
-        HeadSeen { entropy: (counted > 0).then(|| entropy / counted as f64), sink, norm: 0.0 }
+        let mean = |sum: f64| (counted > 0).then(|| sum / counted as f64);
+        let sinks = sum.iter().zip(&uniform).enumerate().filter_map(|(position, (&sum, &uniform))| {
+            Some(Sink { position, weight: mean(sum)?, uniform: mean(uniform)? })
+        });
+        let sink = sinks.max_by(|a, b| a.share().total_cmp(&b.share()));
+        HeadSeen { entropy: mean(entropy), sink, norm: 0.0 }
     };
     let pair = |(first, second): (usize, usize)| {
         let each = tokens.iter().map(|&(b, q)| jensen_shannon(row(b, first, q), row(b, second, q)));
@@ -138,6 +183,8 @@ pub(crate) fn head_outputs(
 
 #[cfg(test)]
 mod tests {
+    use attnscope_graph::Side;
+
     use super::*;
 
     fn extent(heads: usize, queries: usize, keys: usize) -> Extent<'static> {
@@ -150,12 +197,33 @@ mod tests {
         let values = [0.25f32, 0.25, 0.25, 0.25, 0.0, 1.0, 0.0, 0.0];
         let (heads, pairs) = weights_seen(&extent(2, 1, 4), &values);
         assert!((heads[0].entropy.unwrap() - 1.0).abs() < 1e-9);
-        assert_eq!((heads[1].entropy, heads[1].sink), (Some(0.0), (1, 1.0)));
+        let sink = Sink { position: 1, weight: 1.0, uniform: 0.25 };
+        assert_eq!((heads[1].entropy, heads[1].sink), (Some(0.0), Some(sink)));
+        assert_eq!(heads[0].sink.unwrap().share(), 0.0);
         assert!(pairs[0].divergence > 0.2);
         // Two of four keys are padding: too few for an entropy.
         let open = [true, true, false, false];
         let narrow = Extent { key_open: Some(&open), ..extent(2, 1, 4) };
-        assert_eq!(weights_seen(&narrow, &values).0[0].entropy, None);
+        let head = weights_seen(&narrow, &values).0[0];
+        assert_eq!((head.entropy, head.sink), (None, None));
+    }
+
+    /// Under a causal mask uniform attention gives the first position more than any other: that is no sink.
+    #[test]
+    fn a_sink_is_what_uniform_attention_under_the_mask_would_not_give() {
+        let mask =
+            MaskKind { queries: Side::Target, keys: Side::Target, causal: true, padding: false, reach: None };
+        let causal = Extent { mask: Some(mask), ..extent(2, 6, 6) };
+        let uniform = |q: usize| (0..6).map(move |k| if k <= q { 1.0 / (q + 1) as f32 } else { 0.0 });
+        let first = |_: usize| (0..6).map(|k| if k == 0 { 1.0 } else { 0.0 });
+        let values: Vec<f32> = (0..6).flat_map(uniform).chain((0..6).flat_map(first)).collect();
+        let (heads, _) = weights_seen(&causal, &values);
+        let (flat, sink) = (heads[0].sink.unwrap(), heads[1].sink.unwrap());
+        assert!(flat.share().abs() < 1e-6, "{flat:?}");
+        // Queries 3, 4 and 5 see 4, 5 and 6 keys.
+        assert_eq!(sink.position, 0);
+        assert!((sink.uniform - (1.0 / 4.0 + 1.0 / 5.0 + 1.0 / 6.0) / 3.0).abs() < 1e-12, "{sink:?}");
+        assert!((sink.share() - 1.0).abs() < 1e-12 && sink.weight > sink.limit(0.99), "{sink:?}");
     }
 
     #[test]

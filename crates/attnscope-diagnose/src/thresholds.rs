@@ -28,7 +28,7 @@ pub struct Thresholds {
     pub duplicate_divergence: f64,
     /// duplicate-heads: cosine of their outputs.
     pub duplicate_cosine: f64,
-    /// attention-sink: mean weight on one position.
+    /// attention-sink: the share of what uniform attention gives to other positions that one position gathers.
     pub sink: f64,
     /// entropy-collapse: normalised entropy, the mean over the heads of an attention.
     pub collapsed_entropy: f64,

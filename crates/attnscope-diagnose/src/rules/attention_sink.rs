@@ -5,7 +5,7 @@ use attnscope_graph::AttentionKind;
 use crate::finding::Severity;
 use crate::measure::Outcome;
 use crate::observe::AttentionSeen;
-use crate::rule::{Checked, Rule};
+use crate::rule::{Checked, NotChecked, Rule};
 use crate::rule_context::RuleContext;
 use crate::rules::most;
 
@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Info,
     what: "Heads that put much of their attention on one position, whatever is there.",
     why: "A head with nothing to do puts its attention on one token, often the first or the last. This is not an error, but a picture of its weights says little about the sentence.",
-    how: "The mean weight on each position over all queries that are tokens; a head counts where the largest mean is above the threshold.",
-    threshold: "A mean above sink = 0.3 (Xiao et al. 2023 speak of sinks from about there).",
+    how: "The mean weight on each position over all queries that are tokens and see at least four keys, compared with what uniform attention under the same mask puts there: on short inputs, and on the first positions of a causal mask, that is much.",
+    threshold: "A mean that gathers more than sink = 0.3 of what uniform attention gives to other positions: 0.3 itself where there are many keys (Xiao et al. 2023 speak of sinks from about there), 0.48 where there are four.",
     try_next: "Look at the head: `attnscope trace --layer ATTENTION.weights` draws its weights.",
     check,
 };
@@ -24,39 +24,49 @@ pub(super) const RULE: Rule = Rule {
 const SHOWN: usize = 4;
 
 fn check(context: &RuleContext<'_>) -> Checked {
-    let (seen, limit) = (context.behaviour()?, context.thresholds().sink);
-    let total: usize = seen.attentions.iter().map(|a| a.heads.len()).sum();
+    let (seen, share) = (context.behaviour()?, context.thresholds().sink);
     let (mut sinks, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {
-        measures.extend(attention.heads.iter().enumerate().map(|(h, head)| {
-            let measure = RULE.measure("sink_weight", head.sink.1).threshold(limit);
-            measure.at(&attention.path).slice(format!("head {h}"))
-        }));
-        for (h, head) in attention.heads.iter().enumerate().filter(|(_, head)| head.sink.1 > limit) {
-            sinks.push((head.sink.1, format!("{} head {h}", attention.path), head.sink.0, attention));
+        for (h, head) in attention.heads.iter().enumerate() {
+            let Some(sink) = head.sink else { continue };
+            let limit = sink.limit(share);
+            let measure = RULE.measure("sink_weight", sink.weight).threshold(limit).at(&attention.path);
+            measures.push(measure.slice(format!("head {h}")).with("uniform", sink.uniform));
+            if sink.weight > limit {
+                sinks.push((sink, format!("{} head {h}", attention.path), attention));
+            }
         }
     }
-    most(&mut measures, |weight| {
-        format!("the largest mean weight on one position is {weight:.2} (threshold {limit})")
-    });
-    if sinks.is_empty() {
-        return Ok(Outcome::default().measured(measures));
+    if measures.is_empty() {
+        return Err(NotChecked::new("no query sees four keys or more", "give a longer input"));
     }
-    sinks.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let share = sinks.len() as f64 / total.max(1) as f64;
+    let total = measures.len();
+    most(&mut measures, |weight| {
+        format!(
+            "the largest mean weight on one position is {weight:.2} (threshold {share} beyond uniform attention)"
+        )
+    });
+    sinks.sort_by(|a, b| b.0.weight.total_cmp(&a.0.weight));
+    let Some((largest, _, most)) = sinks.first() else {
+        return Ok(Outcome::default().measured(measures));
+    };
     let named: Vec<String> = sinks
         .iter()
         .take(SHOWN)
-        .map(|(mean, head, position, _)| format!("{head} ({mean:.2} on position {position})"))
+        .map(|(sink, head, _)| {
+            format!(
+                "{head} ({:.2} on position {}, {:.2} if uniform)",
+                sink.weight, sink.position, sink.uniform
+            )
+        })
         .collect();
     let more = if sinks.len() > SHOWN { format!(" and {} more", sinks.len() - SHOWN) } else { String::new() };
     let evidence = format!("{} of {total} heads: {}{more}", sinks.len(), named.join(", "));
-    let largest = sinks.first().map_or(0.0, |sink| sink.0);
-    let finding = RULE.finding(evidence).number(largest, limit).with("share", share);
-    let finding = match sinks.first() {
-        Some((_, _, _, most)) => finding.try_next(advice(most)),
-        None => finding,
-    };
+    let finding = RULE
+        .finding(evidence)
+        .number(largest.weight, largest.limit(share))
+        .with("share", sinks.len() as f64 / total as f64)
+        .try_next(advice(most));
     Ok(Outcome::from(vec![finding]).measured(measures))
 }
 

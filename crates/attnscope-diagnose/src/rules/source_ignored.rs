@@ -90,6 +90,16 @@ fn check(context: &RuleContext<'_>) -> Checked {
     if let Some(edited) = context.edited_pairs()? {
         return Err(NotChecked::new(edited.words(), "correct the pairs: see ill-fitting-pairs"));
     }
+    // A wrong wiring can cut off a source that the weights have learned to use: only where all were tried is none the reason.
+    if better.is_none() && search.untried > 0 {
+        return Err(NotChecked::new(
+            format!(
+                "swapping the sources costs {:.3} nats a token as declared, but there was no time for {} other wirings, and one of them may be the reason",
+                cost.mean, search.untried
+            ),
+            "give the searches more seconds with --repair-time",
+        ));
+    }
     let test = FitTest::new(context.model(), corpus);
     let generated = test.generated(candidate).map_err(|e| NotChecked::from(&e))?;
     let own_cost = generated.as_ref().and_then(|g| g.source_cost);

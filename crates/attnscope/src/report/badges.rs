@@ -14,7 +14,7 @@ pub(super) fn badges(diagnosis: &Diagnosis, thresholds: &Thresholds) -> Vec<Head
 /// A head whose measure is past a threshold.
 fn of_measure(measure: &Measure, thresholds: &Thresholds) -> Option<HeadBadge> {
     let (badge, threshold) = match measure.name {
-        "sink_weight" => (Badge::Sink, thresholds.sink),
+        "sink_weight" => (Badge::Sink, measure.threshold?),
         "entropy" => (Badge::NearUniform, thresholds.uniform_entropy),
         _ => return None,
     };
