@@ -19,7 +19,10 @@ const PAIRS: usize = 20;
 
 /// A tiny Whisper with a tokenizer of ten words, whose window has 0.6 s.
 fn model(folder: &Path) -> String {
-    let path = FaultyModel::of(&fixture("whisper")).save(&folder.join("model"));
+    with_tokenizer(&FaultyModel::of(&fixture("whisper")).save(&folder.join("model")))
+}
+
+fn with_tokenizer(path: &str) -> String {
     let special = |id: u32, name: &str| {
         json!({ "id": id, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
                 "normalized": false, "special": true })
@@ -53,8 +56,8 @@ fn model(folder: &Path) -> String {
                             "special_tokens": templates },
         "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "one" },
     });
-    std::fs::write(Path::new(&path).join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    path
+    std::fs::write(Path::new(path).join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    path.to_owned()
 }
 
 /// A tone of 16 kHz, 16 bits.
@@ -157,6 +160,26 @@ fn a_search_without_time_says_what_was_not_tried() {
     let all = with_time("1200");
     assert!(!all["wiring"]["trials"].as_array().unwrap().is_empty(), "{all:#}");
     assert!(!all.to_string().contains("no time"), "{all:#}");
+}
+
+/// A wrong wiring can cut off the source: as long as some were not tried, the weights are not said to ignore it.
+#[test]
+fn a_source_is_not_called_ignored_before_all_wirings_were_tried() {
+    let folder = TempDir::new().unwrap();
+    let mut deaf = FaultyModel::of(&fixture("whisper"));
+    let of_cross = |weight: &String| weight.contains("cross_attn.out.");
+    for weight in deaf.weights_under("decoder").into_iter().filter(of_cross) {
+        deaf.edit(&weight, |values| values.fill(0.0));
+    }
+    let model = with_tokenizer(&deaf.save(&folder.path().join("model")));
+    let (list, _) = clips(folder.path());
+    let rules = ["--rules", "source-ignored", "--fail-on", "never", "--repair-time"];
+    let with_time = |seconds| doctor(&[&[&model[..], "--pairs", &list], &rules[..], &[seconds]].concat()).0;
+    let (none, all) = (with_time("0"), with_time("1200"));
+    assert_eq!(none["findings"], json!([]), "{none:#}");
+    let why = none["not_checked"][0]["why"].as_str().unwrap();
+    assert!(why.contains("one of them may be the reason"), "{why}");
+    assert_eq!(all["findings"][0]["rule"], "source-ignored", "{all:#}");
 }
 
 #[test]
