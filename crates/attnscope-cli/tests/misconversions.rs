@@ -298,6 +298,20 @@ fn nothing_else_is_accused() {
     assert_eq!(accused(&report), Vec::<&Value>::new(), "{report:#}");
 }
 
+/// v of a decoder's self-attention is noise. Other orders of q's, k's and v's rows keep it from doing harm, and won half of
+/// what is lost back: no better than any order of v alone, so no order is named.
+#[test]
+fn what_only_mutes_noise_is_no_repair() {
+    let noise = |p: &mut FaultyModel| {
+        p.edit("decoder.1.self_attn.v.weight", |values| {
+            let mut random = attnscope::run::SplitMix::new(1);
+            (1..values.len()).rev().for_each(|last| values.swap(last, random.below(last + 1)));
+        });
+    };
+    let report = judged(noise, 30, Made::Right);
+    assert!(accused(&report).is_empty(), "{report:#}");
+}
+
 /// Where pairs are wrong, it is not the weights. A model with q and k of its encoder exchanged reads a reversed source
 /// nearly as well as the right one reads a straight one: the repair gains half of what is lost, and would be believed.
 #[test]

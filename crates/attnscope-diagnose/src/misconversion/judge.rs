@@ -1,8 +1,6 @@
 //! Whether a repair is accepted: it gains significantly on pairs that the search has not seen, gives a working model, and no
 //! other explanation is better.
 
-use std::collections::BTreeSet;
-
 use attnscope_run::RunError;
 
 use super::edit::WeightEdit;
@@ -18,11 +16,6 @@ use crate::wiring::Search;
 
 /// Nats per token within which two repairs count as equal.
 const TIE: f64 = 0.002;
-/// So many kinds of repairs that do equally well have one thing in common: each keeps a weight that is wrong in some other way
-/// from doing harm. (v of an encoder negated cost a BART 0.4 nats per token; k and v exchanged, q's heads in another order and
-/// its rows interleaved won them back alike.)
-const UNRELATED: usize = 3;
-
 /// What a repair is judged by.
 pub(super) struct Judge<'a> {
     rounds: &'a Rounds<'a>,
@@ -89,6 +82,9 @@ impl<'a> Judge<'a> {
         if let Some(why) = self.is_not_working(&chosen)? {
             return refused(why, false);
         }
+        if let Some(why) = self.is_no_better_than_chance(&chosen)? {
+            return refused(why, self.outdoes_wiring(&chosen));
+        }
         let Some(beside_wiring) = self.beside_wiring(&chosen) else {
             return refused("another wiring is significantly better".into(), false);
         };
@@ -98,14 +94,6 @@ impl<'a> Judge<'a> {
         let others: Vec<Finalist> = others.into_iter().filter(is_new).collect();
         let as_good = finalists.iter().chain(&others).filter(|other| self.does_as_well(other, &chosen));
         let as_good: Vec<WeightEdit> = as_good.map(|other| other.edit.clone()).collect();
-        let kinds = kinds_of(&chosen.edit, &as_good);
-        if kinds.len() >= UNRELATED {
-            let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
-            let why = format!(
-                "mistakes of other kinds explain the pairs as well, and none is singled out ({kinds})"
-            );
-            return refused(why, false);
-        }
         Ok(Some(Verdict::Believed(Repair {
             as_good,
             nll_declared: compared.before(),
@@ -187,11 +175,28 @@ impl<'a> Judge<'a> {
         Ok((!is_about_the_source).then(|| "what it then generates has little to do with the sources".into()))
     }
 
+    /// Why a repair says nothing about the weights that it changes: in a random order they do as well.
+    fn is_no_better_than_chance(&self, chosen: &Finalist) -> Result<Option<String>, RunError> {
+        let controls = self.rounds.controls(&chosen.edit);
+        let scores = self.test.score(&controls.iter().collect::<Vec<_>>(), &|_, _| ())?;
+        let nll = |control: &Scores| self.test.compare(&self.wirings.declared, control).after();
+        let mut finite = scores.iter().filter(|control| nll(control).is_finite());
+        let as_good = finite.find(|control| !self.is_surely_worse(control, chosen));
+        Ok(as_good.map(|control| {
+            let nll = nll(control);
+            format!(
+                "with values in a random order, the same weights explain the pairs as well (NLL {nll:.3})"
+            )
+        }))
+    }
+
+    fn is_surely_worse(&self, other: &Scores, chosen: &Finalist) -> bool {
+        self.test.compare(other, &chosen.scores).gain().p <= self.thresholds.wiring_p
+    }
+
     /// Whether another repair is not significantly worse.
     fn does_as_well(&self, other: &Finalist, chosen: &Finalist) -> bool {
-        let surely_worse =
-            || self.test.compare(&other.scores, &chosen.scores).gain().p <= self.thresholds.wiring_p;
-        other.nll - chosen.nll < TIE || !surely_worse()
+        other.nll - chosen.nll < TIE || !self.is_surely_worse(&other.scores, chosen)
     }
 
     /// `None` where the better wiring explains the pairs significantly better.
@@ -209,9 +214,4 @@ impl<'a> Judge<'a> {
             Some(BesideWiring::AsGood)
         }
     }
-}
-
-/// The kinds of mistakes that a repair and those that do as well undo.
-fn kinds_of(chosen: &WeightEdit, as_good: &[WeightEdit]) -> BTreeSet<&'static str> {
-    [chosen].into_iter().chain(as_good).map(WeightEdit::kind).collect()
 }

@@ -2,6 +2,7 @@
 //! usual mistake of converters and ports is undone in turn, and judged by how well it explains the pairs.
 
 mod balance;
+mod control;
 mod edit;
 mod factors;
 mod hypotheses;
@@ -88,6 +89,6 @@ pub struct Refused {
     /// NLL per token with it, over all pairs.
     pub nll: f64,
     /// Whether the repaired model works and is better than the better wiring, though not significantly better than the declared
-    /// one: then the pairs prove neither of the two.
+    /// one or than chance: then the pairs prove neither of the two.
     pub outdoes_wiring: bool,
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use attnscope_graph::{AttentionPlace, AttentionStep, Dim, FeedForwardStep, Model, Role, Stack, WeightKind};
 use attnscope_run::{Prepared, RunError, Shift, Weights};
 
+use super::control;
 use super::edit::WeightEdit;
 use super::factors;
 use super::hypotheses::{
@@ -80,7 +81,16 @@ impl<'a> Rounds<'a> {
 
     /// The model with an edit; `None` where it does not fit.
     pub(super) fn edited(&self, edit: &WeightEdit) -> Option<Candidate> {
-        let weights = edit.apply(self.model(), self.weights())?;
+        self.with_weights(edit.apply(self.model(), self.weights())?)
+    }
+
+    /// The model with the weights that an edit changes in random orders.
+    pub(super) fn controls(&self, edit: &WeightEdit) -> Vec<Candidate> {
+        let controls = control::controls(edit, self.model(), self.weights());
+        controls.into_iter().filter_map(|weights| self.with_weights(weights)).collect()
+    }
+
+    fn with_weights(&self, weights: Weights) -> Option<Candidate> {
         Some(self.candidate(self.declared.again(self.declared.model().clone(), weights).ok()?))
     }
 
