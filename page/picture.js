@@ -2,7 +2,10 @@
 import { chromium } from "@playwright/test";
 
 const folder = process.argv[2];
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox"],
+});
 const page = await browser.newPage({ viewport: { width: 1100, height: 760 }, colorScheme: "light" });
 await page.goto(`file://${folder}/demo.html#attn=cross&map=decoder.0.cross_attn&head=3&src=1&cell=3.1.1`);
 await page.locator(".cell h4").waitFor();

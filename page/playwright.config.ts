@@ -19,7 +19,11 @@ export default defineConfig({
     launchOptions: {
       executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
       // The browser's own look-ups are stopped: whatever is asked for must be seen as a request of the page.
-      args: ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-dev-shm-usage"],
+      args: [
+        "--no-sandbox",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        "--disable-dev-shm-usage",
+      ],
     },
   },
 });

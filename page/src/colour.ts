@@ -3,7 +3,9 @@
 import { h, number } from "./dom.ts";
 
 /** Points of viridis, evenly spaced. */
-const POINTS = [0x440154, 0x482878, 0x3e4a89, 0x31688e, 0x26828e, 0x1f9e89, 0x35b779, 0x6ece58, 0xb5de2b, 0xfde725];
+const POINTS = [
+  0x440154, 0x482878, 0x3e4a89, 0x31688e, 0x26828e, 0x1f9e89, 0x35b779, 0x6ece58, 0xb5de2b, 0xfde725,
+];
 
 /** 256 colours as they lie in an image's memory: alpha, blue, green, red from high to low bytes. */
 export const MAP = new Uint32Array(256);
@@ -11,7 +13,8 @@ for (let i = 0; i < 256; i++) {
   const at = (i / 255) * (POINTS.length - 1);
   const from = Math.min(Math.floor(at), POINTS.length - 2);
   const [a, b] = [POINTS[from] as number, POINTS[from + 1] as number];
-  const part = (shift: number) => Math.round(((a >> shift) & 255) + (((b >> shift) & 255) - ((a >> shift) & 255)) * (at - from));
+  const part = (shift: number) =>
+    Math.round(((a >> shift) & 255) + (((b >> shift) & 255) - ((a >> shift) & 255)) * (at - from));
   MAP[i] = (255 << 24) | (part(0) << 16) | (part(8) << 8) | part(16);
 }
 

@@ -10,16 +10,39 @@ export interface Line {
   dash?: string;
 }
 
-export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#8a6d00"];
+export const COLOURS = [
+  "#0072b2",
+  "#d55e00",
+  "#009e73",
+  "#cc79a7",
+  "#e69f00",
+  "#56b4e9",
+  "#5c5c5c",
+  "#8a6d00",
+];
 
 /** The least and the largest; a call of `Math.min` with a hundred thousand values would fail. */
 function range(values: number[]): [number, number] {
-  return values.reduce<[number, number]>(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+  return values.reduce<[number, number]>(
+    ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+    [Infinity, -Infinity],
+  );
 }
 
-export function chart(name: string, lines: Line[], options: { log?: boolean; xTitle: string; yTitle: string }): HTMLElement {
+export function chart(
+  name: string,
+  lines: Line[],
+  options: { log?: boolean; xTitle: string; yTitle: string },
+): HTMLElement {
   const [width, height, left, bottom] = [640, 240, 62, 34];
-  const usable = lines.map((line) => ({ ...line, points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y) && (!options.log || y > 0)) })).filter((line) => line.points.length > 0);
+  const usable = lines
+    .map((line) => ({
+      ...line,
+      points: line.points.filter(
+        ([x, y]) => Number.isFinite(x) && Number.isFinite(y) && (!options.log || y > 0),
+      ),
+    }))
+    .filter((line) => line.points.length > 0);
   const all = usable.flatMap((line) => line.points);
   if (all.length === 0) return h("p", { class: "muted" }, `${name}: nothing was measured.`);
   const up = (y: number) => (options.log ? Math.log10(y) : y);
@@ -31,23 +54,90 @@ export function chart(name: string, lines: Line[], options: { log?: boolean; xTi
   const tick = (i: number) => {
     const y = y0 + ((y1 - y0) * i) / 4;
     const at = 10 + (1 - i / 4) * (height - bottom - 10);
-    return [s("line", { x1: left, x2: width - 12, y1: at, y2: at, stroke: "#8886", "stroke-width": 0.6 }), s("text", { x: left - 5, y: at + 4, "text-anchor": "end" }, number(options.log ? 10 ** y : y, 3))];
+    return [
+      s("line", { x1: left, x2: width - 12, y1: at, y2: at, stroke: "#8886", "stroke-width": 0.6 }),
+      s("text", { x: left - 5, y: at + 4, "text-anchor": "end" }, number(options.log ? 10 ** y : y, 3)),
+    ];
   };
   const drawn = usable.flatMap((line) => {
-    const d = line.points.map(([x, y], i) => `${i === 0 ? "M" : "L"}${px(x).toFixed(1)} ${py(y).toFixed(1)}`).join("");
-    const dots = line.points.length <= 60 ? line.points.map(([x, y]) => s("circle", { cx: px(x), cy: py(y), r: 2, fill: line.colour }, s("title", {}, `${visible(line.name)}: ${number(y)} at ${number(x)}`))) : [];
-    return [s("path", { d, fill: "none", stroke: line.colour, "stroke-width": 1.8, "stroke-dasharray": line.dash }), ...dots];
+    const d = line.points
+      .map(([x, y], i) => `${i === 0 ? "M" : "L"}${px(x).toFixed(1)} ${py(y).toFixed(1)}`)
+      .join("");
+    const dots =
+      line.points.length <= 60
+        ? line.points.map(([x, y]) =>
+            s(
+              "circle",
+              { cx: px(x), cy: py(y), r: 2, fill: line.colour },
+              s("title", {}, `${visible(line.name)}: ${number(y)} at ${number(x)}`),
+            ),
+          )
+        : [];
+    return [
+      s("path", { d, fill: "none", stroke: line.colour, "stroke-width": 1.8, "stroke-dasharray": line.dash }),
+      ...dots,
+    ];
   });
   const svg = s(
     "svg",
-    { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `${name}: ${usable.map((line) => `${line.name} from ${number(line.points[0]?.[1])} to ${number(line.points.at(-1)?.[1])}`).slice(0, 6).join("; ")}`, "font-family": "sans-serif", "font-size": 11 },
+    {
+      xmlns: "http://www.w3.org/2000/svg",
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      class: "chart",
+      role: "img",
+      "aria-label": `${name}: ${usable
+        .map(
+          (line) => `${line.name} from ${number(line.points[0]?.[1])} to ${number(line.points.at(-1)?.[1])}`,
+        )
+        .slice(0, 6)
+        .join("; ")}`,
+      "font-family": "sans-serif",
+      "font-size": 11,
+    },
     ...[0, 1, 2, 3, 4].flatMap(tick),
     s("text", { x: left, y: height - 16 }, number(x0)),
     s("text", { x: width - 12, y: height - 16, "text-anchor": "end" }, number(x1)),
     s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, options.xTitle),
     ...drawn,
   );
-  const key = usable.map((line) => h("li", {}, s("svg", { width: 22, height: 8, "aria-hidden": "true" }, s("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: line.colour, "stroke-width": 2.5, "stroke-dasharray": line.dash })), " ", visible(line.name)));
-  const rows = () => [[options.xTitle, "line", options.yTitle], ...usable.flatMap((line) => line.points.map(([x, y]) => [x, line.name, y]))];
-  return h("figure", { class: "chart-box" }, h("figcaption", {}, `${name}${options.log ? " (log)" : ""}`), h("div", { class: "scroll" }, svg), h("ul", { class: "key" }, ...key), h("div", { class: "row" }, pictureButtons(name, () => svg), csvButton(name, rows)));
+  const key = usable.map((line) =>
+    h(
+      "li",
+      {},
+      s(
+        "svg",
+        { width: 22, height: 8, "aria-hidden": "true" },
+        s("line", {
+          x1: 0,
+          x2: 22,
+          y1: 4,
+          y2: 4,
+          stroke: line.colour,
+          "stroke-width": 2.5,
+          "stroke-dasharray": line.dash,
+        }),
+      ),
+      " ",
+      visible(line.name),
+    ),
+  );
+  const rows = () => [
+    [options.xTitle, "line", options.yTitle],
+    ...usable.flatMap((line) => line.points.map(([x, y]) => [x, line.name, y])),
+  ];
+  return h(
+    "figure",
+    { class: "chart-box" },
+    h("figcaption", {}, `${name}${options.log ? " (log)" : ""}`),
+    h("div", { class: "scroll" }, svg),
+    h("ul", { class: "key" }, ...key),
+    h(
+      "div",
+      { class: "row" },
+      pictureButtons(name, () => svg),
+      csvButton(name, rows),
+    ),
+  );
 }

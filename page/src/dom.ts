@@ -9,7 +9,11 @@ function fill<E extends Element>(element: E, attributes: Attributes, children: C
     if (typeof value === "function") element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.filter((child): child is Node | string => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.filter(
+      (child): child is Node | string => child !== null && child !== undefined && child !== false,
+    ),
+  );
   return element;
 }
 
@@ -40,7 +44,10 @@ export function visible(text: string): string {
     if (code < 0x20) return String.fromCharCode(0x2400 + code);
     return code === 0x7f ? "\u2421" : `\\u{${code.toString(16)}}`;
   };
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, picture);
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
+    picture,
+  );
 }
 
 /** A text that keeps its own direction. */
@@ -77,7 +84,11 @@ export function say(text: string): void {
 
 /** Copies a text. A page opened from disk may have no clipboard; the text is then at least shown. */
 export function copy(text: string): void {
-  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => say(`copied ${text}`), () => say(text));
+  if (navigator.clipboard)
+    navigator.clipboard.writeText(text).then(
+      () => say(`copied ${text}`),
+      () => say(text),
+    );
   else say(text);
 }
 
@@ -106,8 +117,17 @@ export function choice<T extends string>(
   return { element: h("div", { class: "choice", role: "group", "aria-label": label }, ...buttons), refresh };
 }
 
-export function select(label: string, options: [string, string][], value: string, choose: (value: string) => void): HTMLElement {
-  const element = h("select", { "aria-label": label }, ...options.map(([v, text]) => h("option", { value: v }, text)));
+export function select(
+  label: string,
+  options: [string, string][],
+  value: string,
+  choose: (value: string) => void,
+): HTMLElement {
+  const element = h(
+    "select",
+    { "aria-label": label },
+    ...options.map(([v, text]) => h("option", { value: v }, text)),
+  );
   element.value = value;
   element.addEventListener("change", () => choose(element.value));
   return h("label", { class: "select" }, `${label} `, element);

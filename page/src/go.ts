@@ -5,7 +5,9 @@ import { set } from "./state.ts";
 
 /** Opens a node: a head of an attention in its picture, a node or a weight in the model. */
 export function openNode(path: string, slice: string | null = null): void {
-  const attention = runs[0]?.attentions.find((a) => path === a.path || path === `${a.path}.weights` || path === `${a.path}.scores`);
+  const attention = runs[0]?.attentions.find(
+    (a) => path === a.path || path === `${a.path}.weights` || path === `${a.path}.scores`,
+  );
   const head = slice?.match(/^heads? (\d+)/)?.[1];
   if (attention && (head !== undefined || path !== attention.path)) {
     const attn = attention.kind === "cross_attn" ? "cross" : attention.stack;
@@ -14,7 +16,10 @@ export function openNode(path: string, slice: string | null = null): void {
     return;
   }
   // A weight belongs to the node whose path it begins with.
-  const node = report.flow.nodes.find((n) => n.path === path) ?? report.flow.nodes.find((n) => path.startsWith(`${n.path}.`)) ?? report.flow.nodes.find((n) => n.path.startsWith(`${path}.`));
+  const node =
+    report.flow.nodes.find((n) => n.path === path) ??
+    report.flow.nodes.find((n) => path.startsWith(`${n.path}.`)) ??
+    report.flow.nodes.find((n) => n.path.startsWith(`${path}.`));
   if (node) set({ node: node.path, layer: layerOf(node.path), part: "model" });
   scrollTo("model");
 }

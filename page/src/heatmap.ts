@@ -16,7 +16,9 @@ export function baked(matrix: Matrix, log: boolean): HTMLCanvasElement | null {
   const pixels = new Uint32Array(image.data.buffer);
   for (let i = 0; i < matrix.rows * matrix.columns; i++) {
     const at = tone(matrix.values[i] as number, matrix, log);
-    pixels[i] = Number.isNaN(at) ? NOT_FINITE : (MAP[Math.round(Math.min(1, Math.max(0, at)) * 255)] as number);
+    pixels[i] = Number.isNaN(at)
+      ? NOT_FINITE
+      : (MAP[Math.round(Math.min(1, Math.max(0, at)) * 255)] as number);
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -40,7 +42,6 @@ export interface Options {
   open?: (row: number, column: number) => void;
 }
 
-
 export class Heatmap {
   readonly element: HTMLElement;
   private readonly canvas: HTMLCanvasElement;
@@ -54,7 +55,10 @@ export class Heatmap {
   private focused = false;
   private readonly size: { width: number; height: number; left: number; top: number };
 
-  constructor(private readonly matrix: Matrix, private readonly options: Options) {
+  constructor(
+    private readonly matrix: Matrix,
+    private readonly options: Options,
+  ) {
     this.image = baked(matrix, options.log);
     this.size = this.room();
     const { width, height } = this.size;
@@ -70,7 +74,9 @@ export class Heatmap {
     this.canvas.style.height = `${height}px`;
     const grid = h("div", { class: "heat" }, h("span", {}), this.top, this.left, this.canvas);
     grid.style.gridTemplateColumns = `${this.size.left}px ${width}px`;
-    const plain = this.image ? null : h("p", { class: "warning" }, "This browser has no canvas: the table below has the values.");
+    const plain = this.image
+      ? null
+      : h("p", { class: "warning" }, "This browser has no canvas: the table below has the values.");
     this.element = h("div", { class: "heatmap" }, plain ?? grid, plain ? null : this.told);
     this.whole();
     this.listen();
@@ -79,13 +85,23 @@ export class Heatmap {
 
   /** Pixels for the matrix and its labels. */
   private room(): { width: number; height: number; left: number; top: number } {
-    const longest = (texts: string[]) => Math.min(130, 14 + 7 * Math.max(1, ...texts.slice(0, 400).map((text) => Math.min(20, text.length))));
+    const longest = (texts: string[]) =>
+      Math.min(130, 14 + 7 * Math.max(1, ...texts.slice(0, 400).map((text) => Math.min(20, text.length))));
     const { rows, columns } = this.matrix;
     const across = Math.min(720, Math.max(160, innerWidth - 2 * 24 - longest(this.options.axes.rows)));
     const each = Math.max(1, Math.min(34, across / columns, 560 / rows));
-    const width = Math.round(Math.max(120, Math.min(across, columns * (columns > 60 ? across / columns : each))));
-    const height = Math.round(Math.max(100, Math.min(560, rows * (rows > 60 ? 560 / rows : Math.max(each, 14)))));
-    return { width, height, left: longest(this.options.axes.rows), top: Math.round(longest(this.options.axes.columns) * 0.75) };
+    const width = Math.round(
+      Math.max(120, Math.min(across, columns * (columns > 60 ? across / columns : each))),
+    );
+    const height = Math.round(
+      Math.max(100, Math.min(560, rows * (rows > 60 ? 560 / rows : Math.max(each, 14)))),
+    );
+    return {
+      width,
+      height,
+      left: longest(this.options.axes.rows),
+      top: Math.round(longest(this.options.axes.columns) * 0.75),
+    };
   }
 
   /** Where the columns are, for what belongs under them. */
@@ -95,7 +111,12 @@ export class Heatmap {
 
   /** Shows all of it. */
   whole(): void {
-    this.view = { x: 0, y: 0, across: this.size.width / this.matrix.columns, down: this.size.height / this.matrix.rows };
+    this.view = {
+      x: 0,
+      y: 0,
+      across: this.size.width / this.matrix.columns,
+      down: this.size.height / this.matrix.rows,
+    };
     this.draw();
   }
 
@@ -119,7 +140,10 @@ export class Heatmap {
         this.draw();
         return;
       }
-      this.point(Math.floor(this.view.y + point.y / this.view.down), Math.floor(this.view.x + point.x / this.view.across));
+      this.point(
+        Math.floor(this.view.y + point.y / this.view.down),
+        Math.floor(this.view.x + point.x / this.view.across),
+      );
     });
     this.canvas.addEventListener("pointerup", () => {
       if (drag && !drag.moved) this.options.open?.(this.cursor.row, this.cursor.column);
@@ -199,7 +223,9 @@ export class Heatmap {
     const { view, size } = this;
     view.x = Math.min(column, Math.max(view.x, column + 1 - size.width / view.across));
     view.y = Math.min(row, Math.max(view.y, row + 1 - size.height / view.down));
-    this.told.textContent = visible(this.options.tell(row, column, matrix.values[row * matrix.columns + column] as number));
+    this.told.textContent = visible(
+      this.options.tell(row, column, matrix.values[row * matrix.columns + column] as number),
+    );
     const { rowSide } = this.options.axes;
     if (rowSide) hover({ side: rowSide, at: row * matrix.queriesARow });
     this.draw();
@@ -215,7 +241,17 @@ export class Heatmap {
     // Shrunk cells are smoothed, enlarged ones keep their edges.
     context.imageSmoothingEnabled = view.across < 1 || view.down < 1;
     context.clearRect(0, 0, size.width, size.height);
-    context.drawImage(this.image, view.x, view.y, size.width / view.across, size.height / view.down, 0, 0, size.width, size.height);
+    context.drawImage(
+      this.image,
+      view.x,
+      view.y,
+      size.width / view.across,
+      size.height / view.down,
+      0,
+      0,
+      size.width,
+      size.height,
+    );
     this.outline(context);
     this.axis(this.left, "left");
     this.axis(this.top, "top");
@@ -237,7 +273,12 @@ export class Heatmap {
     if (this.focused) {
       context.strokeStyle = "#ffffff";
       context.lineWidth = 3;
-      band((this.cursor.column - view.x) * view.across, (this.cursor.row - view.y) * view.down, view.across, view.down);
+      band(
+        (this.cursor.column - view.x) * view.across,
+        (this.cursor.row - view.y) * view.down,
+        view.across,
+        view.down,
+      );
     }
   }
 
@@ -259,7 +300,11 @@ export class Heatmap {
       const place = isLeft
         ? { x: size.left - 4, y: middle + 4, "text-anchor": "end" }
         : { transform: `translate(${middle + 3} ${size.top - 4}) rotate(-50)` };
-      const text = s("text", { ...place, class: chosen.includes(i) ? "selected" : null }, short(texts[i] as string));
+      const text = s(
+        "text",
+        { ...place, class: chosen.includes(i) ? "selected" : null },
+        short(texts[i] as string),
+      );
       text.append(s("title", {}, visible(texts[i] as string)));
       labels.push(text);
     }
@@ -276,17 +321,33 @@ export class Heatmap {
     const labels: SVGElement[] = [];
     const every = Math.ceil(12 / each);
     options.axes.rows.forEach((text, i) => {
-      if (i % every === 0) labels.push(s("text", { x: left - 4, y: top + (i + 0.5) * each + 4, "text-anchor": "end" }, short(text)));
+      if (i % every === 0)
+        labels.push(
+          s("text", { x: left - 4, y: top + (i + 0.5) * each + 4, "text-anchor": "end" }, short(text)),
+        );
     });
     options.axes.columns.forEach((text, i) => {
       if (i % every === 0)
-        labels.push(s("text", { transform: `translate(${left + (i + 0.5) * each + 3} ${top - 4}) rotate(-50)` }, short(text)));
+        labels.push(
+          s(
+            "text",
+            { transform: `translate(${left + (i + 0.5) * each + 3} ${top - 4}) rotate(-50)` },
+            short(text),
+          ),
+        );
     });
     const stops = [0, 0.25, 0.5, 0.75, 1].map((at) => s("stop", { offset: at, "stop-color": css(at) }));
     const bottom = height - 22;
     return s(
       "svg",
-      { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 11 },
+      {
+        xmlns: "http://www.w3.org/2000/svg",
+        width,
+        height,
+        viewBox: `0 0 ${width} ${height}`,
+        "font-family": "sans-serif",
+        "font-size": 11,
+      },
       s("title", {}, visible(options.name)),
       s("defs", {}, s("linearGradient", { id: "colours" }, ...stops)),
       s("rect", { width, height, fill: "#ffffff" }),
@@ -313,4 +374,3 @@ export function short(text: string): string {
   const letters = [...shown];
   return letters.length > 16 ? `${letters.slice(0, 15).join("")}…` : shown;
 }
-

@@ -29,12 +29,23 @@ function inputOf(run: Run, index: number): HTMLElement {
   };
   const said = run.generation?.text ?? run.generation?.outputs[run.row]?.hypotheses[0]?.text;
   const parts: [string, string | null | undefined][] = [
-    ["source", source ? text(source[run.row]) : recording ? `a recording of ${recording.seconds.toFixed(1)} s` : null],
+    [
+      "source",
+      source ? text(source[run.row]) : recording ? `a recording of ${recording.seconds.toFixed(1)} s` : null,
+    ],
     [generated ? "generated" : "target", target ? text(target[run.row]) : null],
     ["as text", said],
   ];
-  const facts = parts.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, own(value as string))]);
-  return h("dl", { class: "input" }, runs.length > 1 ? h("dt", { class: "run-number" }, `run ${index + 1}`) : null, runs.length > 1 ? h("dd", {}, "") : null, ...facts);
+  const facts = parts
+    .filter(([, value]) => value)
+    .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, own(value as string))]);
+  return h(
+    "dl",
+    { class: "input" },
+    runs.length > 1 ? h("dt", { class: "run-number" }, `run ${index + 1}`) : null,
+    runs.length > 1 ? h("dd", {}, "") : null,
+    ...facts,
+  );
 }
 
 function theme(): HTMLElement {
@@ -69,20 +80,50 @@ function show(): void {
 function leftOut(): HTMLElement | null {
   const all = [...(report.left_out ?? []), ...runs.flatMap((run) => run.left_out)];
   const lines = [...new Set(all.map((part) => `${part.part}: ${visible(part.why)}`))];
-  return lines.length > 0 ? h("section", { id: "left-out" }, h("h2", {}, "Left out"), h("ul", {}, ...lines.map((line) => h("li", {}, line)))) : null;
+  return lines.length > 0
+    ? h(
+        "section",
+        { id: "left-out" },
+        h("h2", {}, "Left out"),
+        h("ul", {}, ...lines.map((line) => h("li", {}, line))),
+      )
+    : null;
 }
 
 function links(): void {
   const sections = [...main.querySelectorAll<HTMLElement>("section")];
-  menu.replaceChildren(...sections.map((section) => button(section.querySelector("h2")?.textContent ?? "", () => { set({ part: section.id }); scrollTo(section.id); }, { class: "link" })));
+  menu.replaceChildren(
+    ...sections.map((section) =>
+      button(
+        section.querySelector("h2")?.textContent ?? "",
+        () => {
+          set({ part: section.id });
+          scrollTo(section.id);
+        },
+        { class: "link" },
+      ),
+    ),
+  );
   for (const heading of main.querySelectorAll<HTMLElement>("h2")) heading.tabIndex = -1;
 }
 
 top.append(h("div", { class: "row" }, menu, theme()));
 main.prepend(h("a", { class: "skip", href: "#part=model" }, "to the model"));
 if (live) main.append(livePart(show));
-main.append(inputs, ...[verdict, model.section, others, diffPart(), trainingPart()].filter((part): part is HTMLElement => part !== null));
-if (report.made_by) main.append(h("footer", { class: "muted" }, `Made by ${report.made_by}.${live ? "" : " Nothing in this page was fetched."}`));
+main.append(
+  inputs,
+  ...[verdict, model.section, others, diffPart(), trainingPart()].filter(
+    (part): part is HTMLElement => part !== null,
+  ),
+);
+if (report.made_by)
+  main.append(
+    h(
+      "footer",
+      { class: "muted" },
+      `Made by ${report.made_by}.${live ? "" : " Nothing in this page was fetched."}`,
+    ),
+  );
 show();
 document.documentElement.dataset["ready"] = "";
 if (state.part) scrollTo(state.part);

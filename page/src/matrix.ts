@@ -49,7 +49,9 @@ function ofTensor(run: Run, path: string): Float32Array[] | null {
   const cells = rows * columns;
   const all = floats(held.values);
   const from = run.row * heads * cells;
-  const matrices = Array.from({ length: heads }, (_, head) => all.subarray(from + head * cells, from + (head + 1) * cells));
+  const matrices = Array.from({ length: heads }, (_, head) =>
+    all.subarray(from + head * cells, from + (head + 1) * cells),
+  );
   decoded.set(held, matrices);
   return matrices;
 }
@@ -84,15 +86,27 @@ export function matrix(run: Run, attention: Attention, head: string, toggles: To
   const tensor = step ? ofTensor(run, `${attention.path}.${step}`) : null;
   const matrices = tensor ?? (picture ? ofPicture(picture) : null);
   if (!matrices || matrices.length === 0) return null;
-  const [rows, columns] = tensor ? [attention.queries, attention.keys] : [picture?.rows ?? 0, picture?.columns ?? 0];
-  const [queriesARow, keysAColumn] = tensor ? [1, 1] : [picture?.queries_a_row ?? 1, picture?.keys_a_column ?? 1];
+  const [rows, columns] = tensor
+    ? [attention.queries, attention.keys]
+    : [picture?.rows ?? 0, picture?.columns ?? 0];
+  const [queriesARow, keysAColumn] = tensor
+    ? [1, 1]
+    : [picture?.queries_a_row ?? 1, picture?.keys_a_column ?? 1];
   const one = matrices.length === 1 ? 0 : Number(head);
   let values = matrices[one];
   if (!values) values = head === "max" ? largest(matrices) : mean(matrices);
   if (toggles.ends === "without" && attention.ends.length > 0 && of !== "scores" && keysAColumn === 1) {
     values = withoutKeys(values, columns, attention.ends);
   }
-  return { rows, columns, values, queriesARow, keysAColumn, exact: tensor !== null, ...range(values, of !== "scores") };
+  return {
+    rows,
+    columns,
+    values,
+    queriesARow,
+    keysAColumn,
+    exact: tensor !== null,
+    ...range(values, of !== "scores"),
+  };
 }
 
 function ofMask(run: Run, attention: Attention): Matrix | null {
@@ -100,19 +114,32 @@ function ofMask(run: Run, attention: Attention): Matrix | null {
   const first = rows?.[0];
   if (!rows || first === undefined) return null;
   const values = new Float32Array(rows.length * first.length);
-  rows.forEach((row, r) => [...row].forEach((letter, c) => (values[r * first.length + c] = letter === "o" ? 1 : NaN)));
-  return { rows: rows.length, columns: first.length, values, queriesARow: 1, keysAColumn: 1, exact: true, low: 0, high: 1 };
+  rows.forEach((row, r) =>
+    [...row].forEach((letter, c) => (values[r * first.length + c] = letter === "o" ? 1 : NaN)),
+  );
+  return {
+    rows: rows.length,
+    columns: first.length,
+    values,
+    queriesARow: 1,
+    keysAColumn: 1,
+    exact: true,
+    low: 0,
+    high: 1,
+  };
 }
 
 function mean(all: Float32Array[]): Float32Array {
   const out = new Float32Array(all[0]?.length ?? 0);
-  for (const one of all) for (let i = 0; i < out.length; i++) out[i] = (out[i] as number) + (one[i] as number) / all.length;
+  for (const one of all)
+    for (let i = 0; i < out.length; i++) out[i] = (out[i] as number) + (one[i] as number) / all.length;
   return out;
 }
 
 function largest(all: Float32Array[]): Float32Array {
   const out = new Float32Array(all[0]?.length ?? 0).fill(-Infinity);
-  for (const one of all) for (let i = 0; i < out.length; i++) out[i] = Math.max(out[i] as number, one[i] as number);
+  for (const one of all)
+    for (let i = 0; i < out.length; i++) out[i] = Math.max(out[i] as number, one[i] as number);
   return out;
 }
 

@@ -19,7 +19,8 @@ export function csv(rows: (string | number | null | undefined)[][]): string {
   const field = (x: string | number | null | undefined) => {
     let text = x === null || x === undefined ? "" : String(x);
     // A spreadsheet would take such a text for a formula.
-    if (typeof x === "string" && /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text))) text = `'${text}`;
+    if (typeof x === "string" && /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)))
+      text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return rows.map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
@@ -54,7 +55,9 @@ export function pictureButtons(name: string, svg: () => SVGSVGElement | null): H
 
 function raster(svg: SVGSVGElement, give: (blob: Blob) => void): void {
   const [width, height] = [Number(svg.getAttribute("width")), Number(svg.getAttribute("height"))];
-  const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }));
+  const url = URL.createObjectURL(
+    new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }),
+  );
   const image = new Image();
   image.onload = () => {
     const scale = Math.min(2, 8000 / Math.max(width, height));

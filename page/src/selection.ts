@@ -28,7 +28,9 @@ export function hover(next: Hovered | null): void {
 export function lock(side: Side, at: number): void {
   const key = side === "source" ? "src" : "tgt";
   const locked = state[key];
-  set({ [key]: locked.includes(at) ? locked.filter((n) => n !== at) : [...locked, at].sort((a, b) => a - b) });
+  set({
+    [key]: locked.includes(at) ? locked.filter((n) => n !== at) : [...locked, at].sort((a, b) => a - b),
+  });
 }
 
 /** The tokens that are shown as selected: the one under the pointer, else the locked ones. */
@@ -91,7 +93,11 @@ export function tokenStrip(run: Run, side: Side): HTMLElement | null {
     element.setAttribute("aria-label", `${side} token ${at}: ${text}`);
     return element;
   };
-  const strip = h("div", { class: "tokens", role: "group", "aria-label": `${side} tokens` }, ...all.slice(0, MOST).map(token));
+  const strip = h(
+    "div",
+    { class: "tokens", role: "group", "aria-label": `${side} tokens` },
+    ...all.slice(0, MOST).map(token),
+  );
   if (all.length > MOST) strip.append(h("span", { class: "muted" }, ` … ${all.length - MOST} more`));
   return h("div", { class: "strip" }, h("span", { class: "muted" }, `${side} `), strip);
 }

@@ -70,7 +70,11 @@ function read(hash: string): State {
     if (!Object.hasOwn(usual, key)) continue;
     const known = choices[key as keyof State];
     const before = record[key];
-    if (Array.isArray(before)) record[key] = text.split(".").map(Number).filter((n) => Number.isSafeInteger(n) && n >= 0);
+    if (Array.isArray(before))
+      record[key] = text
+        .split(".")
+        .map(Number)
+        .filter((n) => Number.isSafeInteger(n) && n >= 0);
     else if (typeof before === "number") record[key] = Math.max(0, Math.trunc(Number(text)) || 0);
     else if (!known || known.includes(text)) record[key] = text;
   }
@@ -134,7 +138,9 @@ function tell(changed: (keyof State)[]): void {
 }
 
 export function set(patch: Partial<State>): void {
-  const changed = (Object.keys(patch) as (keyof State)[]).filter((key) => String(patch[key]) !== String(state[key]));
+  const changed = (Object.keys(patch) as (keyof State)[]).filter(
+    (key) => String(patch[key]) !== String(state[key]),
+  );
   if (changed.length === 0) return;
   Object.assign(state, patch);
   history.replaceState(null, "", `#${written(state)}`);
@@ -143,7 +149,9 @@ export function set(patch: Partial<State>): void {
 
 addEventListener("hashchange", () => {
   const next = read(location.hash);
-  const changed = (Object.keys(usual) as (keyof State)[]).filter((key) => String(next[key]) !== String(state[key]));
+  const changed = (Object.keys(usual) as (keyof State)[]).filter(
+    (key) => String(next[key]) !== String(state[key]),
+  );
   Object.assign(state, next);
   tell(changed);
 });

@@ -37,15 +37,30 @@ export function table<Row>(
     mark?.(row, element);
     return element;
   };
-  const head = h("tr", {}, ...columns.map((column) => h("th", { scope: "col", class: column.numeric ? "number" : null }, column.title)));
+  const head = h(
+    "tr",
+    {},
+    ...columns.map((column) =>
+      h("th", { scope: "col", class: column.numeric ? "number" : null }, column.title),
+    ),
+  );
   return h(
     "div",
     { class: "table" },
     h(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": name },
-      h("table", {}, h("caption", { class: "hidden" }, name), h("thead", {}, head), h("tbody", {}, ...rows.map(line))),
+      h(
+        "table",
+        {},
+        h("caption", { class: "hidden" }, name),
+        h("thead", {}, head),
+        h("tbody", {}, ...rows.map(line)),
+      ),
     ),
-    csvButton(name, () => [columns.map((column) => column.title), ...rows.map((row) => columns.map((column) => text(column, row)))]),
+    csvButton(name, () => [
+      columns.map((column) => column.title),
+      ...rows.map((row) => columns.map((column) => text(column, row))),
+    ]),
   );
 }

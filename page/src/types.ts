@@ -24,7 +24,14 @@ export interface FlowNode {
   shape: (number | null)[];
   formula: string;
   what: string;
-  weights: { name?: string; path?: string; tensor?: string | null; shape?: number[]; dtype?: string; state?: string }[];
+  weights: {
+    name?: string;
+    path?: string;
+    tensor?: string | null;
+    shape?: number[];
+    dtype?: string;
+    state?: string;
+  }[];
 }
 
 export interface TracedNode {
@@ -157,13 +164,27 @@ export interface Run {
     snapshots?: Snapshot[];
     notes: unknown[];
   };
-  generation: { text?: string; outputs: { hypotheses: { text: string | null }[]; words?: TimedWord[] | null }[] } | null;
-  masks: { masks: Mask[]; proofs: Proof[]; not_finite: { node: string; at: number[]; value: string } | null } | null;
+  generation: {
+    text?: string;
+    outputs: { hypotheses: { text: string | null }[]; words?: TimedWord[] | null }[];
+  } | null;
+  masks: {
+    masks: Mask[];
+    proofs: Proof[];
+    not_finite: { node: string; at: number[]; value: string } | null;
+  } | null;
   attentions: Attention[];
   histograms: Record<string, { low: number; high: number; counts: number[] }>;
   values: Record<string, { shape: number[]; values: string }>;
   cells: Record<string, { row: number; shape: [number, number, number]; pages: string }>;
-  spectrogram: { mels: number; columns: number; seconds_a_column: number; low: number; high: number; codes: string } | null;
+  spectrogram: {
+    mels: number;
+    columns: number;
+    seconds_a_column: number;
+    low: number;
+    high: number;
+    codes: string;
+  } | null;
   left_out: LeftOut[];
 }
 
@@ -231,7 +252,13 @@ export interface Metric {
   loss?: number;
   bleu?: number | null;
   source_cost?: number | null;
-  attentions?: { path: string; entropy: (number | null)[]; head_norms: number[]; output_ratio: number | null; dead_heads: number[] }[];
+  attentions?: {
+    path: string;
+    entropy: (number | null)[];
+    head_norms: number[];
+    output_ratio: number | null;
+    dead_heads: number[];
+  }[];
   says?: string;
   began?: number;
 }

@@ -31,7 +31,9 @@ test.afterEach(async ({ page }) => {
 test("the demo's report is small and paints at once", async ({ page }) => {
   expect(bytes("demo")).toBeLessThanOrEqual(1_000_000);
   await open(page, "demo");
-  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
+  const paint = await page.evaluate(
+    () => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity,
+  );
   console.log(`first paint after ${Math.round(paint)} ms`);
   // The goal is 500 ms on an idle machine; this one may be busy.
   expect(paint).toBeLessThan(1500);
@@ -40,8 +42,12 @@ test("the demo's report is small and paints at once", async ({ page }) => {
 
 test("the verdict shows every check of the doctor, with links to tensors", async ({ page }) => {
   await open(page, "demo");
-  const doctor = JSON.parse(attnscope(["doctor", "demo", "--format", "json", "--repair-time", "20", "--fail-on", "never"])) as { checked: string[]; not_checked: unknown[] };
-  await expect(page.locator(".check[data-rule]")).toHaveCount(doctor.checked.length + doctor.not_checked.length);
+  const doctor = JSON.parse(
+    attnscope(["doctor", "demo", "--format", "json", "--repair-time", "20", "--fail-on", "never"]),
+  ) as { checked: string[]; not_checked: unknown[] };
+  await expect(page.locator(".check[data-rule]")).toHaveCount(
+    doctor.checked.length + doctor.not_checked.length,
+  );
   const passed = page.locator("details.passed");
   await passed.locator("summary").first().click();
   const dead = page.locator('[data-rule="dead-head"]');
@@ -62,7 +68,10 @@ test("blocks open their steps, and steps their formulas", async ({ page }) => {
   await expect(details).toContainText("(B, H, T, S) = (1, 4, 7, 8)");
   await expect(details).toContainText("cross-attention of layer 1 of the decoder");
   await expect(details).toContainText("min");
-  await expect(page.locator('#inside .box[aria-current="true"]')).toHaveAttribute("data-path", "decoder.N.cross_attn.scores");
+  await expect(page.locator('#inside .box[aria-current="true"]')).toHaveAttribute(
+    "data-path",
+    "decoder.N.cross_attn.scores",
+  );
   await page.locator("#inside select").selectOption("decoder.0");
   await expect(details.locator("h3")).toContainText("decoder.0.cross_attn.scores");
   expect(page.url()).toContain("node=decoder.0.cross_attn.scores");
@@ -93,7 +102,12 @@ test("heads are enlarged, toggled, zoomed and averaged", async ({ page }) => {
   const canvas = page.locator(".heat canvas");
   const pixels = () => canvas.evaluate((element: HTMLCanvasElement) => element.toDataURL());
   const before = await pixels();
-  for (const [name, title] of [["scores", "scores"], ["mask", "mask"], ["‖A·V‖", "‖A·V‖"], ["contribution", "contribution"]] as const) {
+  for (const [name, title] of [
+    ["scores", "scores"],
+    ["mask", "mask"],
+    ["‖A·V‖", "‖A·V‖"],
+    ["contribution", "contribution"],
+  ] as const) {
     await page.getByRole("button", { name, exact: true }).click();
     await expect(page.locator(".enlarged h3")).toContainText(title);
     expect(await pixels()).not.toBe(before);
@@ -114,14 +128,29 @@ test("heads are enlarged, toggled, zoomed and averaged", async ({ page }) => {
 
 test("pictures hold the values of the run", async ({ page }) => {
   await open(page, "demo", "attn=cross&map=decoder.1.cross_attn&head=1");
-  const trace = JSON.parse(attnscope(["trace", "demo", "--src", "Two dogs play in the snow.", "--layer", "decoder.1.cross_attn.weights", "--payload", "--full", "--format", "json"])) as { nodes: { values: number[]; shape: number[] }[] };
+  const trace = JSON.parse(
+    attnscope([
+      "trace",
+      "demo",
+      "--src",
+      "Two dogs play in the snow.",
+      "--layer",
+      "decoder.1.cross_attn.weights",
+      "--payload",
+      "--full",
+      "--format",
+      "json",
+    ]),
+  ) as { nodes: { values: number[]; shape: number[] }[] };
   const [, , queries, keys] = trace.nodes[0]!.shape as [number, number, number, number];
   await page.locator(".enlarged details summary").first().click();
   const shown = await page.locator(".enlarged details table tbody td").allTextContents();
   expect(shown).toHaveLength(queries * keys);
   shown.forEach((text, i) => {
     const expected = trace.nodes[0]!.values[queries * keys + i]!;
-    expect(Math.abs(Number(text.replace("−", "-")) - expected)).toBeLessThanOrEqual(Math.max(1e-6, Math.abs(expected) * 6e-3));
+    expect(Math.abs(Number(text.replace("−", "-")) - expected)).toBeLessThanOrEqual(
+      Math.max(1e-6, Math.abs(expected) * 6e-3),
+    );
   });
   await page.getByRole("button", { name: "without the end token" }).click();
   const rows = page.locator(".enlarged details table tbody tr");
@@ -139,7 +168,10 @@ test("a token that is pointed at shows its links, and a click locks it everywher
   await page.locator('.links .link-token[data-side="target"][data-at="1"]').hover();
   await expect.poll(() => links.count()).toBeLessThan(all);
   await page.locator('.token[data-side="source"][data-at="2"]').click();
-  await expect(page.locator('.token[data-side="source"][data-at="2"]')).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator('.token[data-side="source"][data-at="2"]')).toHaveAttribute(
+    "aria-pressed",
+    "true",
+  );
   await expect(page.locator('.mask text[data-side="source"][data-at="2"]').first()).toHaveClass(/selected/);
   expect(page.url()).toContain("src=2");
   await page.getByRole("button", { name: "matrix", exact: true }).click();
@@ -156,7 +188,19 @@ test("a cell shows the lines of explain", async ({ page }) => {
   await canvas.click({ position: { x: (box.width * 3.5) / 8, y: (box.height * 2.5) / 7 } });
   await expect(page.locator(".cell h4")).toHaveText("decoder.0.cross_attn.weights[0, 1, 2, 3]");
   expect(page.url()).toContain("cell=1.2.3");
-  const told = JSON.parse(attnscope(["explain", "decoder.0.cross_attn.weights", "demo", "--src", "Two dogs play in the snow.", "--at", "0,1,2,3", "--format", "json"])) as { pages: { parts: { words?: string; formula?: string; rows?: string[][] }[] }[] };
+  const told = JSON.parse(
+    attnscope([
+      "explain",
+      "decoder.0.cross_attn.weights",
+      "demo",
+      "--src",
+      "Two dogs play in the snow.",
+      "--at",
+      "0,1,2,3",
+      "--format",
+      "json",
+    ]),
+  ) as { pages: { parts: { words?: string; formula?: string; rows?: string[][] }[] }[] };
   const text = await page.locator(".cell").innerText();
   let lines = 0;
   for (const part of told.pages[0]!.parts) {
@@ -200,7 +244,10 @@ test("tensors are found by a selector, opened and sliced", async ({ page, contex
 test("every picture and table can be saved", async ({ page }) => {
   await open(page, "demo");
   const save = async (name: string | RegExp, within: string) => {
-    const [download] = await Promise.all([page.waitForEvent("download"), page.locator(within).getByRole("button", { name }).first().click()]);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.locator(within).getByRole("button", { name }).first().click(),
+    ]);
     return { name: download.suggestedFilename(), text: readFileSync((await download.path())!) };
   };
   const csv = await save(/as CSV$/, ".enlarged");
@@ -209,14 +256,23 @@ test("every picture and table can be saved", async ({ page }) => {
   expect(svg.text.toString()).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg".*data:image\/png/s);
   const png = await save(/as PNG$/, ".enlarged");
   expect(png.text.subarray(1, 4).toString()).toBe("PNG");
-  for (const part of ["#verdict", "#masks", "#tensors"]) expect((await save(/as CSV$/, part)).text.length).toBeGreaterThan(20);
-  for (const part of ["#model", "#masks"]) expect((await save(/as PNG$/, part)).text.subarray(1, 4).toString()).toBe("PNG");
+  for (const part of ["#verdict", "#masks", "#tensors"])
+    expect((await save(/as CSV$/, part)).text.length).toBeGreaterThan(20);
+  for (const part of ["#model", "#masks"])
+    expect((await save(/as PNG$/, part)).text.subarray(1, 4).toString()).toBe("PNG");
 });
 
 test("a link shows what its sender saw", async ({ page }) => {
-  await open(page, "demo", "attn=encoder&map=encoder.1.self_attn&head=3&show=scores&scale=log&src=1.4&cell=3.1.2&layer=encoder.1&node=encoder.1.ffn.act&find=ffn&theme=dark");
+  await open(
+    page,
+    "demo",
+    "attn=encoder&map=encoder.1.self_attn&head=3&show=scores&scale=log&src=1.4&cell=3.1.2&layer=encoder.1&node=encoder.1.ffn.act&find=ffn&theme=dark",
+  );
   await expect(page.locator(".enlarged h3")).toContainText("encoder.1.self_attn, head 3, scores");
-  await expect(page.getByRole("button", { name: "log", exact: true })).toHaveAttribute("aria-pressed", "true");
+  await expect(page.getByRole("button", { name: "log", exact: true })).toHaveAttribute(
+    "aria-pressed",
+    "true",
+  );
   await expect(page.locator('.token[data-side="source"][aria-pressed="true"]')).toHaveCount(2);
   // The file holds the arithmetic of weights; of a score it gives the command.
   await expect(page.locator(".cell")).toContainText("encoder.1.self_attn.scores[0,3,1,2]");
@@ -226,20 +282,31 @@ test("a link shows what its sender saw", async ({ page }) => {
 });
 
 test("a link that is nonsense does no harm", async ({ page }) => {
-  await open(page, "demo", "attn=%3Cimg%3E&map=x&head=99&show=evil&src=-1.x.999999&cell=9.9.9&stop=-7&node=%00&find=***&__proto__=1&constructor=2");
+  await open(
+    page,
+    "demo",
+    "attn=%3Cimg%3E&map=x&head=99&show=evil&src=-1.x.999999&cell=9.9.9&stop=-7&node=%00&find=***&__proto__=1&constructor=2",
+  );
   await expect(page.locator(".enlarged h3")).toBeVisible();
 });
 
 test("it is usable by keyboard alone", async ({ page }) => {
   await open(page, "demo");
-  const focused = () => page.evaluate(() => `${document.activeElement?.tagName} ${document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? ""}`);
+  const focused = () =>
+    page.evaluate(
+      () =>
+        `${document.activeElement?.tagName} ${document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? ""}`,
+    );
   const seen: string[] = [];
   for (let i = 0; i < 80; i++) {
     await page.keyboard.press("Tab");
     seen.push(await focused());
   }
   for (const word of ["Verdict", "next →", "open encoder.0", "scores", "decoder.0.cross_attn, head 0"]) {
-    expect(seen.some((text) => text.includes(word)), `${word} among ${seen.join(" | ")}`).toBe(true);
+    expect(
+      seen.some((text) => text.includes(word)),
+      `${word} among ${seen.join(" | ")}`,
+    ).toBe(true);
   }
   await page.locator('.stacks .box[data-path="encoder.0"]').focus();
   await page.keyboard.press("Enter");
@@ -255,7 +322,10 @@ test("it is usable by keyboard alone", async ({ page }) => {
   await expect(page.locator(".cell h4")).toContainText("[0, 0, 1, 1]");
 });
 
-for (const [name, hash] of [["demo", "layer=decoder.0&node=decoder.0.cross_attn.q&cell=0.1.1&tensor=logits"], ["diff", ""]] as const) {
+for (const [name, hash] of [
+  ["demo", "layer=decoder.0&node=decoder.0.cross_attn.q&cell=0.1.1&tensor=logits"],
+  ["diff", ""],
+] as const) {
   for (const theme of ["light", "dark"]) {
     test(`axe finds nothing serious in the ${name} report, ${theme}`, async ({ page }) => {
       await open(page, name, `${hash}&theme=${theme}`);
@@ -263,9 +333,31 @@ for (const [name, hash] of [["demo", "layer=decoder.0&node=decoder.0.cross_attn.
       // A strict policy refuses script elements, so that it is evaluated.
       await page.evaluate(source);
       const found = await page.evaluate(async () => {
-        const axe = (window as unknown as { axe: { run: (o: unknown) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+        const axe = (
+          window as unknown as {
+            axe: {
+              run: (
+                o: unknown,
+              ) => Promise<{
+                violations: {
+                  id: string;
+                  impact: string;
+                  nodes: { html: string; failureSummary: string }[];
+                }[];
+              }>;
+            };
+          }
+        ).axe;
         const { violations } = await axe.run({ resultTypes: ["violations"] });
-        return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 200)} ${n.failureSummary}`).join(" | ")}`);
+        return violations
+          .filter((v) => ["serious", "critical"].includes(v.impact))
+          .map(
+            (v) =>
+              `${v.id}: ${v.nodes
+                .slice(0, 3)
+                .map((n) => `${n.html.slice(0, 200)} ${n.failureSummary}`)
+                .join(" | ")}`,
+          );
       });
       expect(found).toEqual([]);
     });
@@ -286,7 +378,9 @@ test("narrow screens and paper have everything", async ({ page }) => {
 test("pictures look as they did", async ({ page }) => {
   await open(page, "demo", "attn=cross&map=decoder.0.cross_attn&head=0");
   // Fonts differ between machines; matrices do not.
-  await expect(page.locator(".heat canvas")).toHaveScreenshot("cross-attention.png", { maxDiffPixelRatio: 0.02 });
+  await expect(page.locator(".heat canvas")).toHaveScreenshot("cross-attention.png", {
+    maxDiffPixelRatio: 0.02,
+  });
   await expect(page.locator(".stacks")).toHaveScreenshot("stacks.png", { maxDiffPixelRatio: 0.08 });
 });
 
@@ -323,7 +417,9 @@ test("a source of thousands of tokens is reduced, and says so", async ({ page })
   await page.keyboard.press("ArrowDown");
   await expect(page.locator(".told").first()).toContainText("the largest weight of query");
   await page.keyboard.press("Enter");
-  await expect(page.locator(".cell code")).toContainText("attnscope explain encoder.0.self_attn.weights demo");
+  await expect(page.locator(".cell code")).toContainText(
+    "attnscope explain encoder.0.self_attn.weights demo",
+  );
 });
 
 test("the difference marks the first divergence, training has its curves", async ({ page }) => {

@@ -14,7 +14,9 @@ test.describe.configure({ mode: "serial" });
 
 test.beforeAll(async () => {
   test.setTimeout(180_000);
-  server = spawn(binary, ["serve", "demo", "--repair-time", "0", "--quiet"], { stdio: ["ignore", "pipe", "inherit"] });
+  server = spawn(binary, ["serve", "demo", "--repair-time", "0", "--quiet"], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const [line] = (await once(server.stdout!, "data")) as [Buffer];
   address = line.toString().trim();
   expect(address).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
@@ -34,14 +36,28 @@ interface Answer {
 }
 
 /** A request with any headers, as a browser would not let a page send them. */
-function ask(method: string, path: string, headers: Record<string, string>, body: string | Buffer = ""): Promise<Answer> {
+function ask(
+  method: string,
+  path: string,
+  headers: Record<string, string>,
+  body: string | Buffer = "",
+): Promise<Answer> {
   const { port, host } = new URL(address);
   return new Promise((resolve, reject) => {
-    const sent = plain({ host: "127.0.0.1", port, method, path, headers: { host, ...headers } }, (response) => {
-      const parts: Buffer[] = [];
-      response.on("data", (part: Buffer) => parts.push(part));
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(parts).toString() }));
-    });
+    const sent = plain(
+      { host: "127.0.0.1", port, method, path, headers: { host, ...headers } },
+      (response) => {
+        const parts: Buffer[] = [];
+        response.on("data", (part: Buffer) => parts.push(part));
+        response.on("end", () =>
+          resolve({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            body: Buffer.concat(parts).toString(),
+          }),
+        );
+      },
+    );
     sent.on("error", reject);
     sent.end(body);
   });
@@ -57,7 +73,13 @@ test("a source is typed and its run is seen; two stand side by side", async ({ p
   const trouble: string[] = [];
   page.on("console", (message) => message.type() === "error" && trouble.push(message.text()));
   page.on("pageerror", (error) => trouble.push(error.message));
-  page.on("request", (request) => !request.url().startsWith(address) && !/^(data|blob):/.test(request.url()) && trouble.push(request.url()));
+  page.on(
+    "request",
+    (request) =>
+      !request.url().startsWith(address) &&
+      !/^(data|blob):/.test(request.url()) &&
+      trouble.push(request.url()),
+  );
   await page.goto(address);
   await expect(page.locator("html")).toHaveAttribute("data-ready", "");
   await page.locator("#source").fill("A man is sleeping.");
@@ -77,11 +99,24 @@ test("a source is typed and its run is seen; two stand side by side", async ({ p
 test("the API answers with the schema of the commands", async () => {
   const model = await ask("GET", "/api/v1/model", {});
   expect(JSON.parse(model.body)).toMatchObject({ schema: 1, model: "demo" });
-  const run = await ask("POST", "/api/v1/runs", JSON_HEADERS, JSON.stringify({ source: "A dog.", target: "Ein Hund." }));
+  const run = await ask(
+    "POST",
+    "/api/v1/runs",
+    JSON_HEADERS,
+    JSON.stringify({ source: "A dog.", target: "Ein Hund." }),
+  );
   expect(run.body.split("\n")[0]).toMatch(/^\{"id":"\d+","queued":0\}$/);
   expect(last(run).run?.attentions).toHaveLength(6);
-  const cell = await ask("POST", "/api/v1/explain", JSON_HEADERS, JSON.stringify({ source: "A dog.", node: "decoder.0.cross_attn.weights", at: "0,1,0,0" }));
-  expect(JSON.parse(cell.body)).toMatchObject({ schema: 1, pages: [{ title: "decoder.0.cross_attn.weights[0, 1, 0, 0]" }] });
+  const cell = await ask(
+    "POST",
+    "/api/v1/explain",
+    JSON_HEADERS,
+    JSON.stringify({ source: "A dog.", node: "decoder.0.cross_attn.weights", at: "0,1,0,0" }),
+  );
+  expect(JSON.parse(cell.body)).toMatchObject({
+    schema: 1,
+    pages: [{ title: "decoder.0.cross_attn.weights[0, 1, 0, 0]" }],
+  });
 });
 
 test("bad requests are refused with reasons", async () => {
@@ -122,7 +157,9 @@ test("other hosts and other sites are refused, and the page is locked down", asy
   expect((await ask("GET", "/", { host: "localhost:1234" })).status).toBe(200);
   expect((await ask("GET", "/", { host: "evil.example" })).status).toBe(421);
   const body = JSON.stringify({ source: "A dog." });
-  expect((await ask("POST", "/api/v1/runs", { ...JSON_HEADERS, origin: "http://evil.example" }, body)).status).toBe(403);
+  expect(
+    (await ask("POST", "/api/v1/runs", { ...JSON_HEADERS, origin: "http://evil.example" }, body)).status,
+  ).toBe(403);
   expect((await ask("POST", "/api/v1/runs", { ...JSON_HEADERS, origin: "null" }, body)).status).toBe(403);
   expect((await ask("POST", "/api/v1/runs", { "content-type": "application/json" }, body)).status).toBe(403);
 });
@@ -130,7 +167,9 @@ test("other hosts and other sites are refused, and the page is locked down", asy
 /** How many of so many clients at once were answered; each other one must be told when to come again. */
 async function answered(clients: number): Promise<number> {
   const body = JSON.stringify({ source: "Two dogs play in the snow.", target: "Zwei Hunde." });
-  const answers = await Promise.all(Array.from({ length: clients }, () => ask("POST", "/api/v1/runs", JSON_HEADERS, body)));
+  const answers = await Promise.all(
+    Array.from({ length: clients }, () => ask("POST", "/api/v1/runs", JSON_HEADERS, body)),
+  );
   const done = answers.filter((answer) => answer.status === 200);
   for (const answer of done) expect(last(answer).run?.attentions).toHaveLength(6);
   for (const answer of answers.filter((one) => !done.includes(one))) {
@@ -159,6 +198,11 @@ test("a run is cancelled, and the next one is not delayed", async ({ page }) => 
   await page.getByRole("button", { name: "run", exact: true }).click();
   await page.getByRole("button", { name: "cancel" }).click();
   await expect(page.locator("#live [role=status]")).toHaveText("cancelled");
-  const answer = await ask("POST", "/api/v1/runs", JSON_HEADERS, JSON.stringify({ source: "A dog.", target: "Ein Hund." }));
+  const answer = await ask(
+    "POST",
+    "/api/v1/runs",
+    JSON_HEADERS,
+    JSON.stringify({ source: "A dog.", target: "Ein Hund." }),
+  );
   expect(last(answer).run).toBeTruthy();
 });

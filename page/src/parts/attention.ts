@@ -15,7 +15,11 @@ import { frames } from "./audio.ts";
 
 const KINDS = [
   { value: "encoder", label: "encoder", of: (a: Attention) => a.stack === "encoder" },
-  { value: "decoder", label: "decoder", of: (a: Attention) => a.stack === "decoder" && a.kind === "self_attn" },
+  {
+    value: "decoder",
+    label: "decoder",
+    of: (a: Attention) => a.stack === "decoder" && a.kind === "self_attn",
+  },
   { value: "cross", label: "cross", of: (a: Attention) => a.kind === "cross_attn" },
 ];
 
@@ -72,8 +76,18 @@ export function attentionPart(): HTMLElement | null {
       "measure",
       [
         { value: "attention" as const, label: "attention" },
-        { value: "values" as const, label: "‖A·V‖", title: "each weight times the norm of its value vector", disabled: !any("weighted_values") },
-        { value: "contribution" as const, label: "contribution", title: "the share of each key in the sum with the stream, all heads together (ALTI)", disabled: !any("contribution") },
+        {
+          value: "values" as const,
+          label: "‖A·V‖",
+          title: "each weight times the norm of its value vector",
+          disabled: !any("weighted_values"),
+        },
+        {
+          value: "contribution" as const,
+          label: "contribution",
+          title: "the share of each key in the sum with the stream, all heads together (ALTI)",
+          disabled: !any("contribution"),
+        },
       ],
       () => state.measure,
       (measure) => set({ measure, show: "weights" }),
@@ -82,17 +96,39 @@ export function attentionPart(): HTMLElement | null {
       "end token",
       [
         { value: "raw" as const, label: "raw" },
-        { value: "without" as const, label: "without the end token", disabled: !first.attentions.some((a) => a.ends.length > 0) },
+        {
+          value: "without" as const,
+          label: "without the end token",
+          disabled: !first.attentions.some((a) => a.ends.length > 0),
+        },
       ],
       () => state.ends,
       (ends) => set({ ends }),
     ),
-    choice("scale of colours", [{ value: "linear" as const, label: "linear" }, { value: "log" as const, label: "log" }], () => state.scale, (scale) => set({ scale })),
-    choice("view", [{ value: "matrix" as const, label: "matrix" }, { value: "links" as const, label: "links" }], () => state.view, (view) => set({ view })),
+    choice(
+      "scale of colours",
+      [
+        { value: "linear" as const, label: "linear" },
+        { value: "log" as const, label: "log" },
+      ],
+      () => state.scale,
+      (scale) => set({ scale }),
+    ),
+    choice(
+      "view",
+      [
+        { value: "matrix" as const, label: "matrix" },
+        { value: "links" as const, label: "links" },
+      ],
+      () => state.view,
+      (view) => set({ view }),
+    ),
   ];
   tools.append(...controls.map((control) => control.element));
 
-  on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () => controls.forEach((control) => control.refresh()));
+  on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () =>
+    controls.forEach((control) => control.refresh()),
+  );
   on(["attn", "show", "measure", "ends", "scale"], () => drawGrid(grid, first, shown()));
   on(["attn", "map", "head"], () => {
     for (const thumbnail of grid.querySelectorAll<HTMLElement>("[data-map]")) {
@@ -102,7 +138,9 @@ export function attentionPart(): HTMLElement | null {
   });
   on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () => {
     const attention = current();
-    scope.draw(() => large.replaceChildren(...(attention ? runs.map((run, i) => enlarged(run, attention, i)) : [])));
+    scope.draw(() =>
+      large.replaceChildren(...(attention ? runs.map((run, i) => enlarged(run, attention, i)) : [])),
+    );
   });
   return section;
 }
@@ -111,14 +149,32 @@ export function attentionPart(): HTMLElement | null {
 function drawGrid(grid: HTMLElement, run: Run, shown: Attention[]): void {
   const heads = Math.max(...shown.map((attention) => attention.heads));
   const together = pictureOf(state) === "contribution" && state.show === "weights" ? 1 : heads;
-  const columns = Array.from({ length: together }, (_, head) => (together === 1 && heads > 1 ? "mean" : String(head)));
+  const columns = Array.from({ length: together }, (_, head) =>
+    together === 1 && heads > 1 ? "mean" : String(head),
+  );
   if (together > 1) columns.push("mean", "max");
-  const head = h("tr", {}, h("th", { scope: "col" }, "layer"), ...columns.map((c) => h("th", { scope: "col" }, columnName(c, together === 1 && heads > 1))));
+  const head = h(
+    "tr",
+    {},
+    h("th", { scope: "col" }, "layer"),
+    ...columns.map((c) => h("th", { scope: "col" }, columnName(c, together === 1 && heads > 1))),
+  );
   const rows = shown.map((attention) =>
-    h("tr", {}, h("th", { scope: "row" }, String(attention.layer)), ...columns.map((c) => h("td", {}, thumbnail(run, attention, c)))),
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, String(attention.layer)),
+      ...columns.map((c) => h("td", {}, thumbnail(run, attention, c))),
+    ),
   );
   const caption = h("caption", { class: "hidden" }, "heads of every layer; press one to enlarge it");
-  grid.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "grid" }, caption, h("thead", {}, head), h("tbody", {}, ...rows))));
+  grid.replaceChildren(
+    h(
+      "div",
+      { class: "scroll" },
+      h("table", { class: "grid" }, caption, h("thead", {}, head), h("tbody", {}, ...rows)),
+    ),
+  );
 }
 
 function columnName(column: string, together: boolean): string {
@@ -159,7 +215,9 @@ function positions(run: Run, side: Side, count: number, each: number): string[] 
   const known = each === 1 ? labels(run, side) : null;
   if (known) return known;
   const seconds = run.spectrogram && side === "source" ? run.spectrogram.seconds_a_column : 0;
-  return Array.from({ length: count }, (_, i) => (seconds ? `${(i * each * seconds).toFixed(2)} s` : String(i * each)));
+  return Array.from({ length: count }, (_, i) =>
+    seconds ? `${(i * each * seconds).toFixed(2)} s` : String(i * each),
+  );
 }
 
 /** One head of one run. */
@@ -168,8 +226,16 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
   const head = state.head;
   const drawn = attention ? matrix(run, attention, head, state) : null;
   if (!attention || !drawn) return h("p", { class: "warning" }, "The report does not hold this picture.");
-  const what = state.show === "weights" ? { attention: "weights", values: "‖A·V‖", contribution: "contribution" }[state.measure] : state.show;
-  const headWords = pictureOf(state) === "contribution" && state.show === "weights" ? "all heads" : Number.isNaN(Number(head)) ? `${head} of heads` : `head ${head}`;
+  const what =
+    state.show === "weights"
+      ? { attention: "weights", values: "‖A·V‖", contribution: "contribution" }[state.measure]
+      : state.show;
+  const headWords =
+    pictureOf(state) === "contribution" && state.show === "weights"
+      ? "all heads"
+      : Number.isNaN(Number(head))
+        ? `${head} of heads`
+        : `head ${head}`;
   const name = `${attention.path}, ${headWords}, ${what}${runs.length > 1 ? `, run ${index + 1}` : ""}`;
   const axes = {
     rows: queryLabels(run, attention, drawn),
@@ -180,22 +246,45 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
     columnTitle: "keys",
   };
   const tell = (row: number, column: number, value: number) => {
-    const word = Number.isNaN(value) ? "masked or left out" : `${number(value, 6)}${drawn.exact ? "" : " (from 8 bits)"}`;
+    const word = Number.isNaN(value)
+      ? "masked or left out"
+      : `${number(value, 6)}${drawn.exact ? "" : " (from 8 bits)"}`;
     return `${axes.rows[row]} → ${axes.columns[column]}: ${word}${largestOf(attention, head, row * drawn.queriesARow)}`;
   };
   const open = (row: number, column: number) => {
     if (drawn.queriesARow !== 1 || drawn.keysAColumn !== 1 || Number.isNaN(Number(head))) {
-      set({ cell: `${Number.isNaN(Number(head)) ? 0 : head}.${row * drawn.queriesARow}.${column * drawn.keysAColumn}` });
+      set({
+        cell: `${Number.isNaN(Number(head)) ? 0 : head}.${row * drawn.queriesARow}.${column * drawn.keysAColumn}`,
+      });
     } else set({ cell: `${head}.${row}.${column}` });
   };
   const box = h("article", { class: "enlarged" }, h("h3", {}, own(name)));
-  const tokens = [...new Set([attention.query_side, attention.key_side])].map((side) => tokenStrip(run, side));
+  const tokens = [...new Set([attention.query_side, attention.key_side])].map((side) =>
+    tokenStrip(run, side),
+  );
   box.append(...tokens.filter((strip): strip is HTMLElement => strip !== null));
-  const table = () => [["", ...axes.columns], ...axes.rows.map((row, r) => [row, ...drawn.values.subarray(r * drawn.columns, (r + 1) * drawn.columns)])];
+  const table = () => [
+    ["", ...axes.columns],
+    ...axes.rows.map((row, r) => [row, ...drawn.values.subarray(r * drawn.columns, (r + 1) * drawn.columns)]),
+  ];
   const log = state.scale === "log";
-  if (state.view === "links" && drawn.queriesARow === 1 && drawn.keysAColumn === 1 && drawn.rows <= 200 && drawn.columns <= 200) {
+  if (
+    state.view === "links" &&
+    drawn.queriesARow === 1 &&
+    drawn.keysAColumn === 1 &&
+    drawn.rows <= 200 &&
+    drawn.columns <= 200
+  ) {
     const links = linkView(name, drawn, axes.rows, axes.columns, attention);
-    box.append(links, h("div", { class: "row" }, pictureButtons(name, () => printable(links)), csvButton(name, table)));
+    box.append(
+      links,
+      h(
+        "div",
+        { class: "row" },
+        pictureButtons(name, () => printable(links)),
+        csvButton(name, table),
+      ),
+    );
   } else {
     const heatmap = new Heatmap(drawn, { name, axes, log, tell, open });
     box.append(
@@ -219,7 +308,12 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
       }
     }
   }
-  box.append(legend(drawn.low, drawn.high, log), ...facts(run, attention, drawn), valuesTable(name, axes.rows, axes.columns, drawn), showCell(run, attention));
+  box.append(
+    legend(drawn.low, drawn.high, log),
+    ...facts(run, attention, drawn),
+    valuesTable(name, axes.rows, axes.columns, drawn),
+    showCell(run, attention),
+  );
   return box;
 }
 
@@ -231,7 +325,13 @@ function queryLabels(run: Run, attention: Attention, drawn: Matrix): string[] {
 }
 
 function largestOf(attention: Attention, head: string, query: number): string {
-  if (!attention.largest || Number.isNaN(Number(head)) || state.show !== "weights" || state.measure !== "attention") return "";
+  if (
+    !attention.largest ||
+    Number.isNaN(Number(head)) ||
+    state.show !== "weights" ||
+    state.measure !== "attention"
+  )
+    return "";
   const at = Number(head) * attention.queries + query;
   const [weights, keys] = [floats(attention.largest.weights), integers(attention.largest.keys)];
   return `; the largest weight of query ${query} is ${number(weights[at])}, on key ${keys[at]}`;
@@ -258,11 +358,18 @@ function facts(run: Run, attention: Attention, drawn: Matrix): HTMLElement[] {
     ].filter(Boolean);
     lines.push(h("p", { class: "muted" }, `This head, mean over queries: ${words.join(", ")}.`));
   }
-  for (const badge of badgesOf(attention, Number(state.head))) lines.push(h("p", { class: "note" }, badgeWords(badge)));
+  for (const badge of badgesOf(attention, Number(state.head)))
+    lines.push(h("p", { class: "note" }, badgeWords(badge)));
   if (pictureOf(state) === "contribution" && attention.stream_share && state.show === "weights") {
     const shares = floats(attention.stream_share);
     const mean = shares.reduce((sum, x) => sum + x, 0) / Math.max(1, shares.length);
-    lines.push(h("p", { class: "muted" }, `What a row lacks to 1 is the stream's own share: ${number(100 * mean, 3)} % on average.`));
+    lines.push(
+      h(
+        "p",
+        { class: "muted" },
+        `What a row lacks to 1 is the stream's own share: ${number(100 * mean, 3)} % on average.`,
+      ),
+    );
   }
   const absent = run.left_out.find((part) => part.part === "contribution");
   if (absent && state.measure === "contribution") lines.push(h("p", { class: "note" }, visible(absent.why)));
@@ -281,11 +388,24 @@ function valuesTable(name: string, rows: string[], columns: string[], drawn: Mat
       details.append(h("p", {}, `${drawn.values.length} values are too many for a table: save them as CSV.`));
       return;
     }
-    const cell = (r: number, c: number) => h("td", { class: "number" }, number(drawn.values[r * drawn.columns + c]));
+    const cell = (r: number, c: number) =>
+      h("td", { class: "number" }, number(drawn.values[r * drawn.columns + c]));
     const head = h("tr", {}, h("td", {}), ...columns.map((text) => h("th", { scope: "col" }, own(text))));
-    const lines = rows.map((text, r) => h("tr", {}, h("th", { scope: "row" }, own(text)), ...columns.map((_, c) => cell(r, c))));
+    const lines = rows.map((text, r) =>
+      h("tr", {}, h("th", { scope: "row" }, own(text)), ...columns.map((_, c) => cell(r, c))),
+    );
     details.append(
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, h("table", {}, h("caption", { class: "hidden" }, visible(name)), h("thead", {}, head), h("tbody", {}, ...lines))),
+      h(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": name },
+        h(
+          "table",
+          {},
+          h("caption", { class: "hidden" }, visible(name)),
+          h("thead", {}, head),
+          h("tbody", {}, ...lines),
+        ),
+      ),
     );
   });
   return details;
@@ -295,7 +415,13 @@ function valuesTable(name: string, rows: string[], columns: string[], drawn: Mat
 const MOST_LINKS = 300;
 
 /** Queries at the left, keys at the right, a line for each weight that matters. */
-function linkView(name: string, drawn: Matrix, rows: string[], columns: string[], attention: Attention): HTMLElement {
+function linkView(
+  name: string,
+  drawn: Matrix,
+  rows: string[],
+  columns: string[],
+  attention: Attention,
+): HTMLElement {
   const row = 22;
   const height = Math.max(rows.length, columns.length) * row + 16;
   const [left, right, width] = [190, 430, 620];
@@ -319,7 +445,14 @@ function linkView(name: string, drawn: Matrix, rows: string[], columns: string[]
     );
   const svg = s(
     "svg",
-    { width, height, viewBox: `0 0 ${width} ${height}`, class: "links", role: "img", "aria-label": `${name}: links from queries (left) to keys (right); the table below has the values` },
+    {
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      class: "links",
+      role: "img",
+      "aria-label": `${name}: links from queries (left) to keys (right); the table below has the values`,
+    },
     lines,
     ...rows.map((text, i) => token(text, i, attention.query_side, left - 6, "end")),
     ...columns.map((text, i) => token(text, i, attention.key_side, right + 6, "start")),
@@ -332,7 +465,9 @@ function linkView(name: string, drawn: Matrix, rows: string[], columns: string[]
     for (let r = 0; r < drawn.rows; r++) {
       for (let c = 0; c < drawn.columns; c++) {
         const isWanted = queries.length + keys.length === 0 || queries.includes(r) || keys.includes(c);
-        const at = isWanted ? tone(drawn.values[r * drawn.columns + c] as number, drawn, state.scale === "log") : NaN;
+        const at = isWanted
+          ? tone(drawn.values[r * drawn.columns + c] as number, drawn, state.scale === "log")
+          : NaN;
         if (at > 0.02) links.push({ r, c, at });
       }
     }

@@ -34,11 +34,28 @@ export function explained(page: CellPage): HTMLElement {
     else if (part.formula) box.append(h("p", { class: "formula" }, visible(part.formula)));
     else if (part.drawing) box.append(h("pre", {}, visible(part.drawing)));
     else if (part.facts) {
-      box.append(h("dl", {}, ...Object.entries(part.facts).flatMap(([name, value]) => [h("dt", {}, visible(name)), h("dd", {}, own(value))])));
+      box.append(
+        h(
+          "dl",
+          {},
+          ...Object.entries(part.facts).flatMap(([name, value]) => [
+            h("dt", {}, visible(name)),
+            h("dd", {}, own(value)),
+          ]),
+        ),
+      );
     } else if (part.rows) {
-      const head = h("tr", {}, ...(part.columns ?? []).map((column) => h("th", { scope: "col" }, visible(column))));
-      const rows = part.rows.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", { class: i > 0 ? "number" : null }, visible(cell)))));
-      box.append(h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows))));
+      const head = h(
+        "tr",
+        {},
+        ...(part.columns ?? []).map((column) => h("th", { scope: "col" }, visible(column))),
+      );
+      const rows = part.rows.map((row) =>
+        h("tr", {}, ...row.map((cell, i) => h("td", { class: i > 0 ? "number" : null }, visible(cell)))),
+      );
+      box.append(
+        h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows))),
+      );
     }
   }
   return box;
@@ -46,16 +63,24 @@ export function explained(page: CellPage): HTMLElement {
 
 /** The cell that is open, of one attention. */
 export function showCell(run: Run, attention: Attention): HTMLElement {
-  const box = h("div", { class: "cell", role: "region", "aria-label": "arithmetic of a cell", "aria-live": "polite" });
+  const box = h("div", {
+    class: "cell",
+    role: "region",
+    "aria-label": "arithmetic of a cell",
+    "aria-live": "polite",
+  });
   on(["cell"], () => void draw());
   return box;
 
   async function draw(): Promise<void> {
     const parts = state.cell.split(".").map(Number);
     const [head, query, key] = parts as [number, number, number];
-    const isThere = parts.length === 3 && head < attention.heads && query < attention.queries && key < attention.keys;
+    const isThere =
+      parts.length === 3 && head < attention.heads && query < attention.queries && key < attention.keys;
     if (!state.cell || !isThere) {
-      box.replaceChildren(h("p", { class: "muted" }, "Click a cell, or press Enter on it, for its arithmetic."));
+      box.replaceChildren(
+        h("p", { class: "muted" }, "Click a cell, or press Enter on it, for its arithmetic."),
+      );
       return;
     }
     const node = `${attention.path}.${state.show === "scores" ? "scores" : "weights"}`;
@@ -72,7 +97,13 @@ export function showCell(run: Run, attention: Attention): HTMLElement {
     const line = command(commands.explain, node, at);
     box.replaceChildren(
       close,
-      h("p", {}, live ? `The server did not answer with the arithmetic of ${node}[${at}]: open the cell again.` : `The arithmetic of ${node}[${at}] is not in this page: it holds that of the weights, where there is room for it.`),
+      h(
+        "p",
+        {},
+        live
+          ? `The server did not answer with the arithmetic of ${node}[${at}]: open the cell again.`
+          : `The arithmetic of ${node}[${at}] is not in this page: it holds that of the weights, where there is room for it.`,
+      ),
       line ? h("p", {}, "This shows it: ", h("code", {}, own(line)), " ", copyButton(line)) : "",
     );
   }
@@ -85,7 +116,10 @@ async function pageOf(run: Run, node: string, [head, query, key]: number[]): Pro
       let all = packs.get(held);
       if (!all) packs.set(held, (all = inflated(held.pages) as Promise<Packed>));
       const [, queries, keys] = held.shape;
-      const text = unpacked(await all, ((head as number) * queries + (query as number)) * keys + (key as number));
+      const text = unpacked(
+        await all,
+        ((head as number) * queries + (query as number)) * keys + (key as number),
+      );
       return text === null ? null : (JSON.parse(text) as CellPage);
     } catch {
       // A browser that cannot decompress shows the command.

@@ -26,15 +26,33 @@ const asked = new WeakMap<Run, Given>();
 /** A custom header: another site cannot send it without being asked first. */
 const HEADERS = { "X-Attnscope": "1" };
 
-async function post(path: string, given: Given, more: Record<string, unknown>, signal?: AbortSignal): Promise<Response> {
+async function post(
+  path: string,
+  given: Given,
+  more: Record<string, unknown>,
+  signal?: AbortSignal,
+): Promise<Response> {
   if (given.audio) {
-    const query = new URLSearchParams({ target: given.target, ...Object.fromEntries(Object.entries(more).map(([k, v]) => [k, String(v)])) });
-    return fetch(`${path}?${query}`, { method: "POST", headers: { ...HEADERS, "Content-Type": "application/octet-stream" }, body: given.audio, signal });
+    const query = new URLSearchParams({
+      target: given.target,
+      ...Object.fromEntries(Object.entries(more).map(([k, v]) => [k, String(v)])),
+    });
+    return fetch(`${path}?${query}`, {
+      method: "POST",
+      headers: { ...HEADERS, "Content-Type": "application/octet-stream" },
+      body: given.audio,
+      signal,
+    });
   }
   const body: Record<string, unknown> = { ...more };
   if (given.source) body["source"] = given.source;
   if (given.target) body["target"] = given.target;
-  return fetch(path, { method: "POST", headers: { ...HEADERS, "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+  return fetch(path, {
+    method: "POST",
+    headers: { ...HEADERS, "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
 }
 
 /** The lines of an answer, as they come. */
@@ -72,10 +90,12 @@ async function ask(given: Given, tell: (text: string) => void, signal: AbortSign
 
 /** The form: a source, a target, a recording; and a second source to compare. */
 export function livePart(show: () => void): HTMLElement {
-  const box = (id: string, name: string, rows: number) => h("label", { for: id }, name, h("textarea", { id, rows, spellcheck: "false" }));
+  const box = (id: string, name: string, rows: number) =>
+    h("label", { for: id }, name, h("textarea", { id, rows, spellcheck: "false" }));
   const audio = h("input", { type: "file", id: "audio", accept: "audio/*,.wav,.flac,.mp3" });
   const status = h("p", { role: "status", class: "muted" });
-  const field = (id: string) => (document.getElementById(id) as HTMLTextAreaElement | null)?.value.trim() ?? "";
+  const field = (id: string) =>
+    (document.getElementById(id) as HTMLTextAreaElement | null)?.value.trim() ?? "";
   let stop: AbortController | null = null;
   const cancel = button("cancel", () => stop?.abort(), { disabled: true });
   const start = button("run", () => void go(), { class: "primary" });
@@ -83,7 +103,14 @@ export function livePart(show: () => void): HTMLElement {
     "section",
     { id: "live" },
     h("h2", {}, "Input"),
-    h("div", { class: "form" }, box("source", "source", 2), box("target", "target (else the model generates it)", 2), box("second", "second source, to see side by side", 2), h("label", { for: "audio" }, "recording, for an audio model", audio)),
+    h(
+      "div",
+      { class: "form" },
+      box("source", "source", 2),
+      box("target", "target (else the model generates it)", 2),
+      box("second", "second source, to see side by side", 2),
+      h("label", { for: "audio" }, "recording, for an audio model", audio),
+    ),
     h("div", { class: "row" }, start, cancel, status),
   );
   const go = async () => {
@@ -113,7 +140,11 @@ export function livePart(show: () => void): HTMLElement {
 
 export async function explainLive(run: Run, node: string, at: number[]): Promise<CellPage | null> {
   try {
-    const response = await post("/api/v1/explain", asked.get(run) ?? { source: "", target: "", audio: null }, { node, at: at.join(",") });
+    const response = await post(
+      "/api/v1/explain",
+      asked.get(run) ?? { source: "", target: "", audio: null },
+      { node, at: at.join(",") },
+    );
     const answer = (await response.json()) as { pages?: CellPage[]; error?: string };
     if (answer.error) say(answer.error);
     return answer.pages?.[0] ?? null;

@@ -22,11 +22,22 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   const figures = [...given.querySelectorAll<HTMLElement>("figure")];
   const parts: Part[] = figures
     .filter((figure) => figure.dataset.stack)
-    .map((figure) => ({ figure, stack: figure.dataset.stack ?? "", first: Number(figure.dataset.first), last: Number(figure.dataset.last), part: figure.dataset.part ?? "" }));
+    .map((figure) => ({
+      figure,
+      stack: figure.dataset.stack ?? "",
+      first: Number(figure.dataset.first),
+      last: Number(figure.dataset.last),
+      part: figure.dataset.part ?? "",
+    }));
   const isReport = report.run !== undefined;
   const sides = isReport ? stacks() : null;
   const whole = figures.filter((figure) => !figure.dataset.stack);
-  const glance = sides ? [h("figure", {}, sides), h("details", {}, h("summary", {}, "the same with weights, as flow draws it"), ...whole)] : whole;
+  const glance = sides
+    ? [
+        h("figure", {}, sides),
+        h("details", {}, h("summary", {}, "the same with weights, as flow draws it"), ...whole),
+      ]
+    : whole;
   const inside = h("div", { class: "inside", id: "inside" });
   const details = h("div", { class: "details", "aria-live": "polite" });
   const stops = h("div", {});
@@ -36,7 +47,12 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
     h("h2", {}, "The model"),
     given.querySelector(".legend"),
     stops,
-    h("div", { class: "drawing" }, h("div", { class: "glance" }, ...glance, ...(isReport ? [] : parts.map((part) => part.figure))), h("div", {}, details, inside)),
+    h(
+      "div",
+      { class: "drawing" },
+      h("div", { class: "glance" }, ...glance, ...(isReport ? [] : parts.map((part) => part.figure))),
+      h("div", {}, details, inside),
+    ),
   );
   given.remove();
 
@@ -45,14 +61,31 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
 
   const open = (layer: string) => {
     const [stack, n] = layer.split(".");
-    const here = isReport ? parts.filter((part) => part.stack === stack && part.first <= Number(n) && Number(n) <= part.last) : [];
+    const here = isReport
+      ? parts.filter((part) => part.stack === stack && part.first <= Number(n) && Number(n) <= part.last)
+      : [];
     if (here.length === 0) {
       inside.replaceChildren();
       return;
     }
-    const layers = new Set(parts.filter((part) => part.stack === stack).flatMap((part) => Array.from({ length: part.last - part.first + 1 }, (_, i) => part.first + i)));
+    const layers = new Set(
+      parts
+        .filter((part) => part.stack === stack)
+        .flatMap((part) => Array.from({ length: part.last - part.first + 1 }, (_, i) => part.first + i)),
+    );
     inside.replaceChildren(
-      h("div", { class: "row" }, h("h3", {}, `${layer}: its steps`), select("layer", [...layers].map((i) => [`${stack}.${i}`, String(i)]), layer, (next) => set({ layer: next, node: state.node.replace(/^(encoder|decoder)\.\d+/, next) })), button("close", () => set({ layer: "", node: "" }), { class: "small" })),
+      h(
+        "div",
+        { class: "row" },
+        h("h3", {}, `${layer}: its steps`),
+        select(
+          "layer",
+          [...layers].map((i) => [`${stack}.${i}`, String(i)]),
+          layer,
+          (next) => set({ layer: next, node: state.node.replace(/^(encoder|decoder)\.\d+/, next) }),
+        ),
+        button("close", () => set({ layer: "", node: "" }), { class: "small" }),
+      ),
       ...here.map((part) => part.figure),
     );
   };
@@ -60,14 +93,27 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   // With a step open, only the drawing of its part stays beside it.
   on(["layer", "node"], () => {
     const part = state.node.match(/^(?:encoder|decoder)\.\d+\.(self_attn|cross_attn|ffn)\./)?.[1];
-    for (const figure of inside.querySelectorAll("figure")) figure.hidden = part !== undefined && figure.dataset.part !== part;
+    for (const figure of inside.querySelectorAll("figure"))
+      figure.hidden = part !== undefined && figure.dataset.part !== part;
   });
   const ofRun = () => {
     stops.replaceChildren(walk() ?? "");
     on(["node"], showNode);
   };
   const showNode = () => {
-    details.replaceChildren(...(state.node ? [nodeDetails(runs[0], state.node) ?? ""] : [isReport ? h("p", { class: "muted" }, "Click a block of the drawing to open its steps, and a step to see what it computes.") : ""]));
+    details.replaceChildren(
+      ...(state.node
+        ? [nodeDetails(runs[0], state.node) ?? ""]
+        : [
+            isReport
+              ? h(
+                  "p",
+                  { class: "muted" },
+                  "Click a block of the drawing to open its steps, and a step to see what it computes.",
+                )
+              : "",
+          ]),
+    );
   };
   on(["node", "layer"], () => highlight(section));
   return { section, ofRun };
@@ -93,7 +139,12 @@ function prepare(figure: HTMLElement): void {
       press(path);
     });
   }
-  figure.append(pictureButtons(svg.querySelector("title")?.textContent ?? "drawing", () => svg.cloneNode(true) as SVGSVGElement));
+  figure.append(
+    pictureButtons(
+      svg.querySelector("title")?.textContent ?? "drawing",
+      () => svg.cloneNode(true) as SVGSVGElement,
+    ),
+  );
 }
 
 /** A stack of layers opens its first; a step opens as the node of the layer that is open. */
@@ -117,7 +168,10 @@ function press(path: string): void {
 /** `decoder.N.cross_attn.q` in the layer that is open. */
 function nodeOf(path: string): string | null {
   const [stack, layer] = state.layer.split(".");
-  const real = path.replace(/^(encoder|decoder)\.N\./, (_, of: string) => `${of}.${of === stack ? layer : 0}.`);
+  const real = path.replace(
+    /^(encoder|decoder)\.N\./,
+    (_, of: string) => `${of}.${of === stack ? layer : 0}.`,
+  );
   return report.flow.nodes.some((node) => node.path === real) ? real : null;
 }
 
@@ -127,8 +181,13 @@ function highlight(section: HTMLElement): void {
   for (const box of section.querySelectorAll<SVGGElement>(".box")) {
     const path = box.dataset.path ?? "";
     const layers = path.match(/^(encoder|decoder)\.(\d+)(?:–(\d+))?$/);
-    const holds = layers !== null && layers[1] === stack && Number(layers[2]) <= Number(n) && Number(n) <= Number(layers[3] ?? layers[2]);
-    const isPart = /^(encoder|decoder)\.\d+\.(self_attn|cross_attn|ffn)$/.test(path) && state.node.startsWith(`${path}.`);
+    const holds =
+      layers !== null &&
+      layers[1] === stack &&
+      Number(layers[2]) <= Number(n) &&
+      Number(n) <= Number(layers[3] ?? layers[2]);
+    const isPart =
+      /^(encoder|decoder)\.\d+\.(self_attn|cross_attn|ffn)$/.test(path) && state.node.startsWith(`${path}.`);
     const isOpen = state.node !== "" && (isPart || nodeOf(path) === state.node || joins(path, state.node));
     box.classList.toggle("open", holds || isOpen);
     if (isOpen) box.setAttribute("aria-current", "true");
@@ -138,7 +197,9 @@ function highlight(section: HTMLElement): void {
 
 /** Ids, embeddings and positions are drawn as one box, which has the name of the last of them. */
 function joins(box: string, node: string): boolean {
-  return /^(src|tgt)\.embed_pos$/.test(box) && node.startsWith(`${box.slice(0, 3)}.`) && !node.endsWith(".ids");
+  return (
+    /^(src|tgt)\.embed_pos$/.test(box) && node.startsWith(`${box.slice(0, 3)}.`) && !node.endsWith(".ids")
+  );
 }
 
 /** The stops of the walk, one after the other. */
@@ -148,7 +209,8 @@ function walk(): HTMLElement | null {
   const text = h("div", { class: "stop", role: "status" });
   const go = (by: number) => {
     const at = stops.findIndex((stop) => stop.number === state.stop);
-    const next = stops[at === -1 ? (by > 0 ? 0 : stops.length - 1) : Math.max(0, Math.min(stops.length - 1, at + by))];
+    const next =
+      stops[at === -1 ? (by > 0 ? 0 : stops.length - 1) : Math.max(0, Math.min(stops.length - 1, at + by))];
     if (next) set({ stop: next.number, node: next.node, layer: layerOf(next.node) });
   };
   const bar = h(
@@ -162,7 +224,15 @@ function walk(): HTMLElement | null {
   const keys = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
     const isFree = target === document.body || bar.contains(target) || target.closest("#model") !== null;
-    if (!isFree || event.ctrlKey || event.altKey || event.metaKey || ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName) || target.classList.contains("scroll")) return;
+    if (
+      !isFree ||
+      event.ctrlKey ||
+      event.altKey ||
+      event.metaKey ||
+      ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName) ||
+      target.classList.contains("scroll")
+    )
+      return;
     if (event.key === "ArrowRight") go(1);
     else if (event.key === "ArrowLeft") go(-1);
     else return;
@@ -174,8 +244,20 @@ function walk(): HTMLElement | null {
     const stop = stops.find((one) => one.number === state.stop);
     text.replaceChildren(
       ...(stop
-        ? [h("strong", {}, `${stop.number} of ${stops.length}`), " ", h("code", {}, own(stop.node)), ` ${visible(stop.what)} `, h("span", { class: "muted" }, stop.shape ? `${shape(stop.shape)} ${statsWords(stop.stats)}` : "the model does not have it")]
-        : [`A walk of ${stops.length} stops from ids to ${report.flow.nodes.at(-1)?.path ?? "the end"}: press next, or the arrow keys.`]),
+        ? [
+            h("strong", {}, `${stop.number} of ${stops.length}`),
+            " ",
+            h("code", {}, own(stop.node)),
+            ` ${visible(stop.what)} `,
+            h(
+              "span",
+              { class: "muted" },
+              stop.shape ? `${shape(stop.shape)} ${statsWords(stop.stats)}` : "the model does not have it",
+            ),
+          ]
+        : [
+            `A walk of ${stops.length} stops from ids to ${report.flow.nodes.at(-1)?.path ?? "the end"}: press next, or the arrow keys.`,
+          ]),
     );
   });
   return bar;

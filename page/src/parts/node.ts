@@ -9,8 +9,16 @@ import type { Run, Stats } from "../types.ts";
 
 export function statsWords(stats: Stats | null | undefined): string {
   if (!stats) return "not measured";
-  const odd = [stats.nan > 0 ? `${stats.nan} NaN` : "", stats.inf > 0 ? `${stats.inf} infinite` : ""].filter(Boolean);
-  return [`min ${number(stats.min)}`, `mean ${number(stats.mean)}`, `max ${number(stats.max)}`, `std ${number(stats.std)}`, ...odd].join(", ");
+  const odd = [stats.nan > 0 ? `${stats.nan} NaN` : "", stats.inf > 0 ? `${stats.inf} infinite` : ""].filter(
+    Boolean,
+  );
+  return [
+    `min ${number(stats.min)}`,
+    `mean ${number(stats.mean)}`,
+    `max ${number(stats.max)}`,
+    `std ${number(stats.std)}`,
+    ...odd,
+  ].join(", ");
 }
 
 /** How the values of a tensor are spread. */
@@ -21,29 +29,81 @@ export function histogram(run: Run, path: string, width = 96, height = 24): SVGS
   const each = width / held.counts.length;
   const bars = held.counts.map((count, i) => {
     const size = count === 0 ? 0 : Math.max(1, (count / most) * height);
-    return s("rect", { x: i * each, y: height - size, width: Math.max(1, each - 1), height: size, fill: "#31688e" });
+    return s("rect", {
+      x: i * each,
+      y: height - size,
+      width: Math.max(1, each - 1),
+      height: size,
+      fill: "#31688e",
+    });
   });
   const words = `histogram of ${path} from ${number(held.low)} to ${number(held.high)}`;
-  return s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img", "aria-label": words }, s("title", {}, words), ...bars);
+  return s(
+    "svg",
+    {
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      class: "histogram",
+      role: "img",
+      "aria-label": words,
+    },
+    s("title", {}, words),
+    ...bars,
+  );
 }
 
 export function nodeDetails(run: Run | undefined, path: string): HTMLElement | null {
   const node = report.flow.nodes.find((n) => n.path === path);
   if (!node) return null;
   const traced = run?.trace.nodes.find((n) => n.path === path);
-  const measures = report.doctor?.measures.filter((measure) => measure.node !== null && (measure.node === path || path.startsWith(`${measure.node}.`)) && measure.slice === null) ?? [];
-  const weights = node.weights.map((weight) => h("li", {}, h("code", {}, own(String(weight.tensor ?? weight.name ?? weight.path ?? ""))), " ", weight.shape ? shape(weight.shape) : "", " ", weight.dtype ?? "", " ", weight.state && weight.state !== "bound" ? h("strong", {}, weight.state) : ""));
-  const inputs = node.inputs.map((input) => h("li", {}, button(input, () => openNode(input), { class: "link" })));
+  const measures =
+    report.doctor?.measures.filter(
+      (measure) =>
+        measure.node !== null &&
+        (measure.node === path || path.startsWith(`${measure.node}.`)) &&
+        measure.slice === null,
+    ) ?? [];
+  const weights = node.weights.map((weight) =>
+    h(
+      "li",
+      {},
+      h("code", {}, own(String(weight.tensor ?? weight.name ?? weight.path ?? ""))),
+      " ",
+      weight.shape ? shape(weight.shape) : "",
+      " ",
+      weight.dtype ?? "",
+      " ",
+      weight.state && weight.state !== "bound" ? h("strong", {}, weight.state) : "",
+    ),
+  );
+  const inputs = node.inputs.map((input) =>
+    h(
+      "li",
+      {},
+      button(input, () => openNode(input), { class: "link" }),
+    ),
+  );
   const facts: [string, Node | string][] = [
     ["what", visible(node.what)],
     ["formula", h("code", {}, own(node.formula))],
     ["operation", node.op],
-    ["shape", `${shape(node.dims.map(() => null), node.dims)} = ${shape(traced?.shape ?? node.shape, node.dims)}`],
+    [
+      "shape",
+      `${shape(
+        node.dims.map(() => null),
+        node.dims,
+      )} = ${shape(traced?.shape ?? node.shape, node.dims)}`,
+    ],
     ["role", role(path)],
   ];
   if (traced) facts.push(["measures", statsWords(traced.stats)]);
   if (traced && traced.snapshots.length > 0) facts.push(["snapshot", traced.snapshots.join(", ")]);
-  for (const measure of measures) facts.push([measure.name.replaceAll("_", " "), `${number(measure.number)}${measure.threshold === null ? "" : ` (threshold ${number(measure.threshold)})`}`]);
+  for (const measure of measures)
+    facts.push([
+      measure.name.replaceAll("_", " "),
+      `${number(measure.number)}${measure.threshold === null ? "" : ` (threshold ${number(measure.threshold)})`}`,
+    ]);
   const drawn = run ? histogram(run, path, 240, 60) : null;
   return h(
     "div",
@@ -52,7 +112,15 @@ export function nodeDetails(run: Run | undefined, path: string): HTMLElement | n
     h("dl", {}, ...facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     inputs.length > 0 ? h("div", {}, h("h4", {}, "reads"), h("ul", {}, ...inputs)) : null,
     weights.length > 0 ? h("div", {}, h("h4", {}, "weights"), h("ul", {}, ...weights)) : null,
-    drawn ? h("div", { class: "row" }, drawn, pictureButtons(`${path}-histogram`, () => drawn), csvButton(`${path}-histogram`, () => bins(run as Run, path))) : null,
+    drawn
+      ? h(
+          "div",
+          { class: "row" },
+          drawn,
+          pictureButtons(`${path}-histogram`, () => drawn),
+          csvButton(`${path}-histogram`, () => bins(run as Run, path)),
+        )
+      : null,
     run ? sliceOf(run, path) : null,
   );
 }
@@ -61,14 +129,26 @@ function bins(run: Run, path: string): (string | number)[][] {
   const held = run.histograms[path];
   if (!held) return [];
   const each = (held.high - held.low) / held.counts.length;
-  return [["from", "to", "count"], ...held.counts.map((count, i) => [held.low + i * each, held.low + (i + 1) * each, count])];
+  return [
+    ["from", "to", "count"],
+    ...held.counts.map((count, i) => [held.low + i * each, held.low + (i + 1) * each, count]),
+  ];
 }
 
 /** Where in the model a node is, in words. */
 function role(path: string): string {
   const layer = path.match(/^(encoder|decoder)\.(\d+)\.(?:(self_attn|cross_attn|ffn)\.)?/);
-  if (!layer) return path.startsWith("src") ? "entry of the source" : path.startsWith("tgt") ? "entry of the target" : path.startsWith("audio") ? "audio front end" : "after the layers";
-  const part = { self_attn: "self-attention", cross_attn: "cross-attention", ffn: "feed-forward" }[layer[3] ?? ""] ?? "the stream";
+  if (!layer)
+    return path.startsWith("src")
+      ? "entry of the source"
+      : path.startsWith("tgt")
+        ? "entry of the target"
+        : path.startsWith("audio")
+          ? "audio front end"
+          : "after the layers";
+  const part =
+    { self_attn: "self-attention", cross_attn: "cross-attention", ffn: "feed-forward" }[layer[3] ?? ""] ??
+    "the stream";
   return `${part} of layer ${layer[2]} of the ${layer[1]}`;
 }
 
@@ -79,7 +159,15 @@ export function sliceOf(run: Run, path: string): HTMLElement {
   const held = run.values[path];
   if (!held) {
     const line = command(commands.trace, path);
-    return h("p", { class: "muted" }, "Its values are not in this page. ", line ? "This shows them: " : "", line ? h("code", {}, own(line)) : "", " ", line ? copyButton(line) : "");
+    return h(
+      "p",
+      { class: "muted" },
+      "Its values are not in this page. ",
+      line ? "This shows them: " : "",
+      line ? h("code", {}, own(line)) : "",
+      " ",
+      line ? copyButton(line) : "",
+    );
   }
   const all = floats(held.values);
   const dims = held.shape.length < 2 ? [1, ...held.shape] : held.shape;
@@ -93,15 +181,63 @@ export function sliceOf(run: Run, path: string): HTMLElement {
     const base = at.reduce((sum, n, i) => sum * (outer[i] as number) + n, 0) * rows * columns;
     const value = (r: number, c: number) => all[base + r * columns + c] as number;
     const shownRows = Array.from({ length: Math.min(ROWS, rows - from.row) }, (_, i) => from.row + i);
-    const shownColumns = Array.from({ length: Math.min(ROWS, columns - from.column) }, (_, i) => from.column + i);
-    const choose = outer.map((length, i) => select(names[i] ?? `dimension ${i}`, Array.from({ length: Math.min(length, 512) }, (_, n) => [String(n), String(n)]), String(at[i]), (n) => { at[i] = Number(n); draw(); }));
+    const shownColumns = Array.from(
+      { length: Math.min(ROWS, columns - from.column) },
+      (_, i) => from.column + i,
+    );
+    const choose = outer.map((length, i) =>
+      select(
+        names[i] ?? `dimension ${i}`,
+        Array.from({ length: Math.min(length, 512) }, (_, n) => [String(n), String(n)]),
+        String(at[i]),
+        (n) => {
+          at[i] = Number(n);
+          draw();
+        },
+      ),
+    );
     const step = (label: string, key: "row" | "column", by: number, most: number) =>
-      button(label, () => { from[key] = Math.max(0, Math.min(most - 1, from[key] + by)); draw(); }, { class: "small", disabled: by < 0 ? from[key] === 0 : from[key] + ROWS >= most });
-    const head = h("tr", {}, h("td", {}), ...shownColumns.map((c) => h("th", { scope: "col", class: "number" }, String(c))));
-    const lines = shownRows.map((r) => h("tr", {}, h("th", { scope: "row" }, String(r)), ...shownColumns.map((c) => h("td", { class: "number" }, number(value(r, c), 6)))));
+      button(
+        label,
+        () => {
+          from[key] = Math.max(0, Math.min(most - 1, from[key] + by));
+          draw();
+        },
+        { class: "small", disabled: by < 0 ? from[key] === 0 : from[key] + ROWS >= most },
+      );
+    const head = h(
+      "tr",
+      {},
+      h("td", {}),
+      ...shownColumns.map((c) => h("th", { scope: "col", class: "number" }, String(c))),
+    );
+    const lines = shownRows.map((r) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, String(r)),
+        ...shownColumns.map((c) => h("td", { class: "number" }, number(value(r, c), 6))),
+      ),
+    );
     box.replaceChildren(
-      h("div", { class: "row" }, h("strong", {}, `values ${shape(held.shape)}`), ...choose, step("↑ rows", "row", -ROWS, rows), step("↓ rows", "row", ROWS, rows), step("← columns", "column", -ROWS, columns), step("→ columns", "column", ROWS, columns), csvButton(`${path}-${at.join("-")}`, () => Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => value(r, c))))),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `values of ${path}` }, h("table", { class: "values" }, h("thead", {}, head), h("tbody", {}, ...lines))),
+      h(
+        "div",
+        { class: "row" },
+        h("strong", {}, `values ${shape(held.shape)}`),
+        ...choose,
+        step("↑ rows", "row", -ROWS, rows),
+        step("↓ rows", "row", ROWS, rows),
+        step("← columns", "column", -ROWS, columns),
+        step("→ columns", "column", ROWS, columns),
+        csvButton(`${path}-${at.join("-")}`, () =>
+          Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => value(r, c))),
+        ),
+      ),
+      h(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": `values of ${path}` },
+        h("table", { class: "values" }, h("thead", {}, head), h("tbody", {}, ...lines)),
+      ),
     );
   };
   draw();

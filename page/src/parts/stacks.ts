@@ -12,23 +12,46 @@ interface Block {
   parts: string[];
 }
 
-const TITLES: Record<string, string> = { self_attn: "self-attention", cross_attn: "cross-attention", ffn: "feed-forward" };
+const TITLES: Record<string, string> = {
+  self_attn: "self-attention",
+  cross_attn: "cross-attention",
+  ffn: "feed-forward",
+};
 const [WIDTH, GAP, ROW] = [210, 130, 24];
 
 /** The blocks of one column, from the input down. */
 function column(stack: "encoder" | "decoder", nodes: FlowNode[]): Block[] {
   const side = stack === "encoder" ? ["src", "audio"] : ["tgt"];
   const has = (path: string) => nodes.some((node) => node.path === path);
-  const entries = ["audio.mel", "src.ids", "tgt.ids", "src.embed_pos", "tgt.embed_pos"].filter((path) => side.some((of) => path.startsWith(`${of}.`)) && has(path));
-  const layers = [...new Set(nodes.map((node) => node.path.match(new RegExp(`^${stack}\\.(\\d+)\\.`))?.[1]).filter((n) => n !== undefined))];
+  const entries = ["audio.mel", "src.ids", "tgt.ids", "src.embed_pos", "tgt.embed_pos"].filter(
+    (path) => side.some((of) => path.startsWith(`${of}.`)) && has(path),
+  );
+  const layers = [
+    ...new Set(
+      nodes
+        .map((node) => node.path.match(new RegExp(`^${stack}\\.(\\d+)\\.`))?.[1])
+        .filter((n) => n !== undefined),
+    ),
+  ];
   const layer = (n: string): Block => ({
     path: `${stack}.${n}`,
     title: `${stack}.${n}`,
     kind: "stack",
-    parts: Object.keys(TITLES).filter((part) => nodes.some((node) => node.path.startsWith(`${stack}.${n}.${part}.`))),
+    parts: Object.keys(TITLES).filter((part) =>
+      nodes.some((node) => node.path.startsWith(`${stack}.${n}.${part}.`)),
+    ),
   });
-  const plain = (path: string): Block => ({ path, title: path, kind: path.endsWith("embed_pos") ? "embedding" : "input", parts: [] });
-  return [...entries.map(plain), ...layers.map(layer), ...(has(`${stack}.out`) ? [{ ...plain(`${stack}.out`), kind: "stream" }] : [])];
+  const plain = (path: string): Block => ({
+    path,
+    title: path,
+    kind: path.endsWith("embed_pos") ? "embedding" : "input",
+    parts: [],
+  });
+  return [
+    ...entries.map(plain),
+    ...layers.map(layer),
+    ...(has(`${stack}.out`) ? [{ ...plain(`${stack}.out`), kind: "stream" }] : []),
+  ];
 }
 
 /** The drawing; nothing for a model that has not both stacks. */
@@ -36,8 +59,10 @@ export function stacks(): SVGSVGElement | null {
   const nodes = report.flow.nodes;
   const left = column("encoder", nodes);
   const right = column("decoder", nodes);
-  if (!left.some((block) => block.kind === "stack") || !right.some((block) => block.kind === "stack")) return null;
-  if (nodes.some((node) => node.path === "logits")) right.push({ path: "logits", title: "logits", kind: "output", parts: [] });
+  if (!left.some((block) => block.kind === "stack") || !right.some((block) => block.kind === "stack"))
+    return null;
+  if (nodes.some((node) => node.path === "logits"))
+    right.push({ path: "logits", title: "logits", kind: "output", parts: [] });
   const height = (block: Block) => ROW * (1 + block.parts.length) + 8;
   const tall = (blocks: Block[]) => blocks.reduce((sum, block) => sum + height(block) + 18, 20);
   const down = Math.max(tall(left), tall(right));
@@ -45,11 +70,17 @@ export function stacks(): SVGSVGElement | null {
   const drawn: SVGElement[] = [];
   const lines: SVGElement[] = [];
   const places = new Map<string, number>();
-  for (const [blocks, x] of [[left, 10], [right, 10 + WIDTH + GAP]] as const) {
+  for (const [blocks, x] of [
+    [left, 10],
+    [right, 10 + WIDTH + GAP],
+  ] as const) {
     let y = 20;
     blocks.forEach((block, i) => {
       const size = height(block);
-      if (i > 0) lines.push(s("path", { d: `M${x + WIDTH / 2} ${y - 18}V${y - 1}`, "marker-end": "url(#stacks-head)" }));
+      if (i > 0)
+        lines.push(
+          s("path", { d: `M${x + WIDTH / 2} ${y - 18}V${y - 1}`, "marker-end": "url(#stacks-head)" }),
+        );
       drawn.push(box(block, x, y, size));
       block.parts.forEach((part, n) => places.set(`${block.path}.${part}`, y + 4 + ROW * (n + 1) + ROW / 2));
       places.set(block.path, y + size / 2);
@@ -61,16 +92,58 @@ export function stacks(): SVGSVGElement | null {
     const to = places.get(`${block.path}.cross_attn`);
     if (to === undefined) continue;
     const [x0, x1] = [10 + WIDTH, 10 + WIDTH + GAP];
-    lines.push(s("path", { class: "crossing", d: `M${x0} ${from}C${x0 + 70} ${from} ${x1 - 70} ${to} ${x1 + 6} ${to}`, "marker-end": "url(#stacks-head)" }));
+    lines.push(
+      s("path", {
+        class: "crossing",
+        d: `M${x0} ${from}C${x0 + 70} ${from} ${x1 - 70} ${to} ${x1 + 6} ${to}`,
+        "marker-end": "url(#stacks-head)",
+      }),
+    );
   }
   return s(
     "svg",
-    { xmlns: "http://www.w3.org/2000/svg", class: "attnscope stacks", width, height: down, viewBox: `0 0 ${width} ${down}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 13 },
+    {
+      xmlns: "http://www.w3.org/2000/svg",
+      class: "attnscope stacks",
+      width,
+      height: down,
+      viewBox: `0 0 ${width} ${down}`,
+      "font-family": "Helvetica, Arial, sans-serif",
+      "font-size": 13,
+    },
     s("title", {}, "encoder (left) and decoder (right)"),
-    s("defs", {}, s("marker", { id: "stacks-head", viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "head", d: "M0 1 10 5 0 9z", fill: "#555555" }))),
+    s(
+      "defs",
+      {},
+      s(
+        "marker",
+        {
+          id: "stacks-head",
+          viewBox: "0 0 10 10",
+          refX: 9,
+          refY: 5,
+          markerWidth: 8,
+          markerHeight: 8,
+          markerUnits: "userSpaceOnUse",
+          orient: "auto",
+        },
+        s("path", { class: "head", d: "M0 1 10 5 0 9z", fill: "#555555" }),
+      ),
+    ),
     s("rect", { class: "page", width, height: down, fill: "#ffffff" }),
     s("g", { class: "arrows", fill: "none", stroke: "#555555", "stroke-width": 1.3 }, ...lines),
-    s("text", { class: "muted", x: 10 + WIDTH + GAP / 2, y: from - 8, "text-anchor": "middle", fill: "#5c5c5c", "font-size": 11 }, "k, v"),
+    s(
+      "text",
+      {
+        class: "muted",
+        x: 10 + WIDTH + GAP / 2,
+        y: from - 8,
+        "text-anchor": "middle",
+        fill: "#5c5c5c",
+        "font-size": 11,
+      },
+      "k, v",
+    ),
     ...drawn,
   );
 }
@@ -89,13 +162,31 @@ function box(block: Block, x: number, y: number, size: number): SVGElement {
     s(
       "g",
       { class: "box attention", "data-path": `${block.path}.${name}` },
-      s("rect", { x: x + 6, y: y + 4 + ROW * (n + 1), width: WIDTH - 12, height: ROW - 4, rx: 3, fill: "#ffffff", stroke, "stroke-width": 0.8 }),
-      s("text", { class: "ink", x: x + 14, y: y + 4 + ROW * (n + 1) + 14, fill: "#1a1a1a", "font-size": 12 }, TITLES[name] ?? name),
+      s("rect", {
+        x: x + 6,
+        y: y + 4 + ROW * (n + 1),
+        width: WIDTH - 12,
+        height: ROW - 4,
+        rx: 3,
+        fill: "#ffffff",
+        stroke,
+        "stroke-width": 0.8,
+      }),
+      s(
+        "text",
+        { class: "ink", x: x + 14, y: y + 4 + ROW * (n + 1) + 14, fill: "#1a1a1a", "font-size": 12 },
+        TITLES[name] ?? name,
+      ),
     );
   return s(
     "g",
     {},
-    s("g", { class: `box ${block.kind}`, "data-path": block.path }, s("rect", { x, y, width: WIDTH, height: size, rx: 5, fill, stroke, "stroke-width": 1.2 }), s("text", { class: "ink", x: x + 10, y: y + 18, fill: "#1a1a1a", "font-weight": 600 }, block.title)),
+    s(
+      "g",
+      { class: `box ${block.kind}`, "data-path": block.path },
+      s("rect", { x, y, width: WIDTH, height: size, rx: 5, fill, stroke, "stroke-width": 1.2 }),
+      s("text", { class: "ink", x: x + 10, y: y + 18, fill: "#1a1a1a", "font-weight": 600 }, block.title),
+    ),
     ...block.parts.map(part),
   );
 }

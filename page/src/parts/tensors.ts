@@ -29,7 +29,13 @@ function ofRun(run: Run, index: number): HTMLElement {
   const list = h("div", {});
   const open = h("div", { class: "details", "aria-live": "polite" });
   const count = h("span", { class: "muted", role: "status" });
-  const search = h("input", { type: "search", value: state.find, placeholder: "decoder.*.cross_attn.weights, ffn, logits", "aria-label": "selector of tensors", spellcheck: "false" });
+  const search = h("input", {
+    type: "search",
+    value: state.find,
+    placeholder: "decoder.*.cross_attn.weights, ffn, logits",
+    "aria-label": "selector of tensors",
+    spellcheck: "false",
+  });
   search.addEventListener("input", () => set({ find: search.value }));
   on(["find"], () => {
     if (search.value !== state.find) search.value = state.find;
@@ -37,7 +43,11 @@ function ofRun(run: Run, index: number): HTMLElement {
     const exact = nodes.filter((node) => picks(state.find, node.path));
     const found = exact.length > 0 ? exact : nodes.filter((node) => node.path.includes(state.find.trim()));
     count.textContent = `${found.length} of ${nodes.length}${found.length > MOST ? `, the first ${MOST} are shown` : ""}`;
-    list.replaceChildren(found.length > 0 ? listed(run, found.slice(0, MOST)) : h("p", { class: "note" }, `No tensor matches ${visible(state.find)}. * stands for anything.`));
+    list.replaceChildren(
+      found.length > 0
+        ? listed(run, found.slice(0, MOST))
+        : h("p", { class: "note" }, `No tensor matches ${visible(state.find)}. * stands for anything.`),
+    );
   });
   on(["tensor"], () => open.replaceChildren(state.tensor ? (nodeDetails(run, state.tensor) ?? "") : ""));
   const left = run.left_out.filter((part) => part.part === "values" || part.part === "cells");
@@ -48,7 +58,9 @@ function ofRun(run: Run, index: number): HTMLElement {
     h("div", { class: "row" }, h("label", {}, "selector ", search), count),
     list,
     open,
-    ...left.map((part) => h("p", { class: "muted" }, visible(part.why.charAt(0).toUpperCase() + part.why.slice(1)), ".")),
+    ...left.map((part) =>
+      h("p", { class: "muted" }, visible(part.why.charAt(0).toUpperCase() + part.why.slice(1)), "."),
+    ),
   );
 }
 
@@ -62,14 +74,36 @@ function listed(run: Run, nodes: TracedNode[]): HTMLElement {
   return table<TracedNode>(
     "tensors",
     [
-      { title: "path", head: true, cell: (node) => h("span", {}, button(node.path, () => set({ tensor: state.tensor === node.path ? "" : node.path }), { class: "link" }), " ", copyButton(node.path, "⧉")), value: (node) => node.path },
-      { title: "shape", cell: (node) => h("span", { title: node.dims.join(", ") }, own(shape(node.shape, node.dims))) },
+      {
+        title: "path",
+        head: true,
+        cell: (node) =>
+          h(
+            "span",
+            {},
+            button(node.path, () => set({ tensor: state.tensor === node.path ? "" : node.path }), {
+              class: "link",
+            }),
+            " ",
+            copyButton(node.path, "⧉"),
+          ),
+        value: (node) => node.path,
+      },
+      {
+        title: "shape",
+        cell: (node) => h("span", { title: node.dims.join(", ") }, own(shape(node.shape, node.dims))),
+      },
       { title: "values", cell: (node) => histogram(run, node.path) ?? "", value: () => "" },
       stat("min", "min"),
       stat("mean", "mean"),
       stat("max", "max"),
       stat("std", "std"),
-      { title: "NaN, ∞", cell: (node) => (node.stats && node.stats.nan + node.stats.inf > 0 ? `${node.stats.nan}, ${node.stats.inf}` : ""), numeric: true },
+      {
+        title: "NaN, ∞",
+        cell: (node) =>
+          node.stats && node.stats.nan + node.stats.inf > 0 ? `${node.stats.nan}, ${node.stats.inf}` : "",
+        numeric: true,
+      },
     ],
     nodes,
   );

@@ -9,7 +9,13 @@ export function trainingPart(): HTMLElement | null {
   const training = report.training;
   if (!training) return null;
   const of = (kind: Metric["kind"]) => training.metrics.filter((metric) => metric.kind === kind);
-  const line = (name: string, metrics: Metric[], pick: (metric: Metric) => number | null | undefined, i: number, dash?: string): Line => ({
+  const line = (
+    name: string,
+    metrics: Metric[],
+    pick: (metric: Metric) => number | null | undefined,
+    i: number,
+    dash?: string,
+  ): Line => ({
     name,
     points: metrics.map((metric): [number, number] => [metric.step, pick(metric) ?? NaN]),
     colour: COLOURS[i % COLOURS.length] as string,
@@ -17,17 +23,27 @@ export function trainingPart(): HTMLElement | null {
   });
   const [train, validation, monitor] = [of("train"), of("validation"), of("monitor")];
   const both = (name: string, key: "nll" | "accuracy") =>
-    chart(name, [line("train", train, (m) => m[key], 0), line("validation", validation, (m) => m[key], 1, "6 3")], { xTitle: "step", yTitle: name });
-  const paths = [...new Set(monitor.flatMap((metric) => metric.attentions?.map((attention) => attention.path) ?? []))];
+    chart(
+      name,
+      [line("train", train, (m) => m[key], 0), line("validation", validation, (m) => m[key], 1, "6 3")],
+      { xTitle: "step", yTitle: name },
+    );
+  const paths = [
+    ...new Set(monitor.flatMap((metric) => metric.attentions?.map((attention) => attention.path) ?? [])),
+  ];
   const mean = (values: (number | null)[]) => {
     const known = values.filter((value): value is number => value !== null);
     return known.length > 0 ? known.reduce((sum, x) => sum + x, 0) / known.length : NaN;
   };
-  const ofAttention = (path: string, pick: (a: NonNullable<Metric["attentions"]>[number]) => number | null) => (metric: Metric) => {
-    const attention = metric.attentions?.find((a) => a.path === path);
-    return attention ? pick(attention) : null;
-  };
-  const warnings = of("warning").map((warning) => h("li", {}, `step ${warning.step}: ${visible(warning.says ?? "")}`));
+  const ofAttention =
+    (path: string, pick: (a: NonNullable<Metric["attentions"]>[number]) => number | null) =>
+    (metric: Metric) => {
+      const attention = metric.attentions?.find((a) => a.path === path);
+      return attention ? pick(attention) : null;
+    };
+  const warnings = of("warning").map((warning) =>
+    h("li", {}, `step ${warning.step}: ${visible(warning.says ?? "")}`),
+  );
   return h(
     "section",
     { id: "training" },
@@ -39,10 +55,43 @@ export function trainingPart(): HTMLElement | null {
       { class: "charts" },
       both("negative log-likelihood, nats a target", "nll"),
       both("accuracy", "accuracy"),
-      validation.some((metric) => metric.bleu != null) ? chart("BLEU", [line("validation", validation, (m) => m.bleu, 1, "6 3")], { xTitle: "step", yTitle: "BLEU" }) : null,
-      chart("attention health: mean entropy of heads (1 is uniform)", paths.map((path, i) => line(path, monitor, ofAttention(path, (a) => mean(a.entropy)), i)), { xTitle: "step", yTitle: "entropy" }),
-      chart("attention health: output over stream", paths.map((path, i) => line(path, monitor, ofAttention(path, (a) => a.output_ratio), i)), { xTitle: "step", yTitle: "ratio" }),
-      monitor.some((metric) => metric.source_cost != null) ? chart("what another source costs, nats a target", [line("source cost", monitor, (m) => m.source_cost, 2)], { xTitle: "step", yTitle: "nats" }) : null,
+      validation.some((metric) => metric.bleu != null)
+        ? chart("BLEU", [line("validation", validation, (m) => m.bleu, 1, "6 3")], {
+            xTitle: "step",
+            yTitle: "BLEU",
+          })
+        : null,
+      chart(
+        "attention health: mean entropy of heads (1 is uniform)",
+        paths.map((path, i) =>
+          line(
+            path,
+            monitor,
+            ofAttention(path, (a) => mean(a.entropy)),
+            i,
+          ),
+        ),
+        { xTitle: "step", yTitle: "entropy" },
+      ),
+      chart(
+        "attention health: output over stream",
+        paths.map((path, i) =>
+          line(
+            path,
+            monitor,
+            ofAttention(path, (a) => a.output_ratio),
+            i,
+          ),
+        ),
+        { xTitle: "step", yTitle: "ratio" },
+      ),
+      monitor.some((metric) => metric.source_cost != null)
+        ? chart(
+            "what another source costs, nats a target",
+            [line("source cost", monitor, (m) => m.source_cost, 2)],
+            { xTitle: "step", yTitle: "nats" },
+          )
+        : null,
     ),
   );
 }
