@@ -336,9 +336,7 @@ for (const [name, hash] of [
         const axe = (
           window as unknown as {
             axe: {
-              run: (
-                o: unknown,
-              ) => Promise<{
+              run: (o: unknown) => Promise<{
                 violations: {
                   id: string;
                   impact: string;
