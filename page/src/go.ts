@@ -1,6 +1,7 @@
 // Going to a tensor from wherever it is named.
 
 import { report, runs } from "./context.ts";
+import { layerOf, ownerOf } from "./places.ts";
 import { set } from "./state.ts";
 
 /** Opens a node: a head of an attention in its picture, a node or a weight in the model. */
@@ -15,17 +16,10 @@ export function openNode(path: string, slice: string | null = null): void {
     scrollTo("attention");
     return;
   }
-  // A weight belongs to the node whose path it begins with.
-  const node =
-    report.flow.nodes.find((n) => n.path === path) ??
-    report.flow.nodes.find((n) => path.startsWith(`${n.path}.`)) ??
-    report.flow.nodes.find((n) => n.path.startsWith(`${path}.`));
+  // A finding may be about a weight, or about a part whose nodes begin with its path.
+  const node = ownerOf(path) ?? report.flow.nodes.find((n) => n.path.startsWith(`${path}.`));
   if (node) set({ node: node.path, layer: layerOf(node.path), part: "model" });
   scrollTo("model");
-}
-
-export function layerOf(path: string): string {
-  return path.match(/^(encoder|decoder)\.\d+(?=\.)/)?.[0] ?? "";
 }
 
 export function scrollTo(part: string): void {

@@ -18,6 +18,10 @@ export interface Stats {
 
 export interface FlowNode {
   path: string;
+  stack: "encoder" | "decoder" | null;
+  layer: number | null;
+  part: string;
+  step: string;
   op: string;
   inputs: string[];
   dims: string[];
@@ -66,6 +70,7 @@ export interface Picture {
   low: number[];
   high: number[];
   codes: string;
+  places: string | null;
 }
 
 export type Side = "source" | "target";
@@ -108,6 +113,27 @@ export interface Mask {
   reasons: string[];
   rows: string[][];
   blind: number[][];
+}
+
+/** A mask whose cells stand in runs: [letter, how many keys]. */
+export interface MaskRuns {
+  name: string;
+  attention: string;
+  heads: number;
+  layers: number;
+  of_layers?: number[];
+  reasons: string[];
+  queries: number;
+  keys: number;
+  rows: { queries: number; keys: [string, number][] }[];
+  blind: number[];
+}
+
+export interface ClassScore {
+  class: number;
+  name: string | null;
+  score: number | null;
+  probability: number | null;
 }
 
 export interface Proof {
@@ -173,6 +199,8 @@ export interface Run {
     proofs: Proof[];
     not_finite: { node: string; at: number[]; value: string } | null;
   } | null;
+  mask_runs: MaskRuns[];
+  classes: ClassScore[] | null;
   attentions: Attention[];
   histograms: Record<string, { low: number; high: number; counts: number[] }>;
   values: Record<string, { shape: number[]; values: string }>;

@@ -282,6 +282,22 @@ impl Role {
         }
     }
 
+    /// The part of the model that it is in, in a word: of a layer its sublayer, or `stream` for what the layer reads and gives;
+    /// outside of layers `entry`, `audio`, `out`, `head`, `classifier` or `logits`.
+    pub fn part_name(self) -> &'static str {
+        match self {
+            Self::Layer(_, _, LayerStep::Attention(kind, _)) => LayerPart::Attention(kind).name(),
+            Self::Layer(_, _, LayerStep::FeedForward(_)) => LayerPart::FeedForward.name(),
+            Self::Layer(_, _, LayerStep::In | LayerStep::Out) => "stream",
+            Self::Entry(..) => "entry",
+            Self::Audio(_) => "audio",
+            Self::StackOut(_) => "out",
+            Self::Head(_) => "head",
+            Self::Block(..) => "classifier",
+            Self::Logits => "logits",
+        }
+    }
+
     /// The same step in another layer of its stack; itself outside of layers.
     pub fn in_layer(self, n: usize) -> Self {
         match self {

@@ -44,7 +44,6 @@ fn in_json(response: Response) -> Response {
         return response;
     }
     let (error, help) = match status {
-        StatusCode::PAYLOAD_TOO_LARGE => ("the body is too large", "send a shorter recording"),
         StatusCode::METHOD_NOT_ALLOWED => {
             ("this address is not asked in this way", "docs/serve.md lists the API")
         }

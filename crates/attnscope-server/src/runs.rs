@@ -5,24 +5,25 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use attnscope::answer::RunReport;
 use attnscope::{
     Cancel, ExplainOptions, Failure, FailureKind, Input, Limits, Model, Progress, RunOptions, SourceInput,
-    TargetInput,
+    TargetInput, TokenCount,
 };
 
 use crate::queue::Ticket;
 use crate::refusal;
-use crate::state::Shared;
+use crate::state::{Bounds, Shared};
 
 /// What a request asks for. A recording comes as the body; this is then in the address.
 #[derive(Debug, Default, Deserialize)]
@@ -52,17 +53,64 @@ fn is_audio(bytes: &[u8]) -> bool {
     [&b"RIFF"[..], b"fLaC", b"ID3"].iter().any(|magic| bytes.starts_with(magic)) || is_frame
 }
 
+/// A request that has a place in the queue, and whose body was read.
+struct Accepted {
+    ticket: Ticket,
+    is_json: bool,
+    body: Bytes,
+}
+
+/// Takes a place in the queue and then reads the body: who is turned away is told so before anything is read.
+async fn accepted(shared: &Shared, request: Request) -> Result<Accepted, Response> {
+    let (is_json, announced) = announced(request.headers());
+    let Bounds { upload_bytes, text_bytes, upload_time, .. } = shared.bounds();
+    let most = if is_json { text_bytes } else { upload_bytes };
+    if announced.is_some_and(|length| length > most) {
+        return Err(too_large(is_json, most));
+    }
+    let ticket = shared.queue.enter().ok_or_else(full)?;
+    let reading = tokio::time::timeout(upload_time, read(request.into_body(), is_json, most));
+    let body = reading.await.map_err(|_| {
+        let error = format!("the body did not arrive within {} s", upload_time.as_secs());
+        refusal(StatusCode::REQUEST_TIMEOUT, &error, "send a shorter recording")
+    })??;
+    Ok(Accepted { ticket, is_json, body })
+}
+
+/// Whether a body is JSON, and how many bytes it has, where that is said.
+fn announced(headers: &HeaderMap) -> (bool, Option<usize>) {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let kind = text(header::CONTENT_TYPE).and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    let is_json = kind.trim().eq_ignore_ascii_case("application/json");
+    (is_json, text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()))
+}
+
+async fn read(body: Body, is_json: bool, most: usize) -> Result<Bytes, Response> {
+    let mut parts = body.into_data_stream();
+    let mut whole = Vec::new();
+    while let Some(part) = parts.next().await {
+        let part =
+            part.map_err(|_| refusal(StatusCode::BAD_REQUEST, "the body ended early", "send it again"))?;
+        if whole.len() + part.len() > most {
+            return Err(too_large(is_json, most));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.into())
+}
+
+fn too_large(is_json: bool, most: usize) -> Response {
+    let (what, help) = match is_json {
+        true => ("JSON", "send a shorter text"),
+        false => ("a recording", "send a shorter one"),
+    };
+    let error = format!("the body is too large: at most {} KiB of {what} are read here", most >> 10);
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, &error, help)
+}
+
 /// Understands a request, or says what is wrong with it.
 #[allow(clippy::result_large_err)] // The error is the response.
-fn question(
-    shared: &Shared,
-    headers: &HeaderMap,
-    in_address: Asked,
-    body: &Bytes,
-) -> Result<Question, Response> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_json =
-        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+fn question(shared: &Shared, in_address: Asked, is_json: bool, body: &Bytes) -> Result<Question, Response> {
     let (asked, upload) = match is_json {
         true => {
             let asked = serde_json::from_slice::<Asked>(body).map_err(|e| {
@@ -85,15 +133,6 @@ fn question(
             ));
         }
     };
-    let most = shared.bounds().text_length;
-    for (name, text) in [("source", &asked.source), ("target", &asked.target)] {
-        let length = text.as_ref().map_or(0, |text| text.chars().count());
-        if length > most {
-            let error = format!("the {name} has {length} characters, and at most {most} are run here");
-            let help = "shorten it, or use `attnscope report` on the command line, which has no such bound";
-            return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &error, help));
-        }
-    }
     let is_decoder = shared
         .model()
         .opened()
@@ -107,7 +146,32 @@ fn question(
     };
     let target = asked.target.filter(|text| !text.is_empty()).map(|text| TargetInput::Texts(vec![text]));
     let input = Input { source, target, ..Input::default() };
+    within_bounds(shared, &input)?;
     Ok(Question { input, node: asked.node, at: asked.at, upload })
+}
+
+/// Refuses texts of more tokens than are run here, or than the model has positions for.
+#[allow(clippy::result_large_err)]
+fn within_bounds(shared: &Shared, input: &Input) -> Result<(), Response> {
+    // A model that cannot read texts at all says why when it is run.
+    let counts = shared.model().token_counts(input).unwrap_or_default();
+    let most = shared.bounds().tokens;
+    let is_long = |count: &&TokenCount| count.tokens > count.positions.unwrap_or(most).min(most);
+    let Some(TokenCount { side, tokens, positions }) = counts.iter().find(is_long).copied() else {
+        return Ok(());
+    };
+    let is_prompt = matches!(input.source, Some(SourceInput::Prompts(_)));
+    let text = if is_prompt { "prompt" } else { side.word() };
+    let table = match positions {
+        Some(positions) => format!("the model's position table has {positions}"),
+        None => "the model's positions have no limit".to_owned(),
+    };
+    let error = format!("the {text} has {tokens} tokens; at most {most} are run here, and {table}");
+    let help = match positions.is_some_and(|positions| tokens > positions) {
+        true => "shorten it",
+        false => "shorten it, or use `attnscope report` on the command line, which has no such bound",
+    };
+    Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &error, help))
 }
 
 /// A recording under a name that nobody gave it.
@@ -143,18 +207,33 @@ fn line(value: &Value) -> Bytes {
 /// Where the lines of an answer go.
 type Lines = mpsc::Sender<Result<Bytes, Infallible>>;
 
+/// A place in the queue, and what is asked.
+async fn understood(
+    shared: &Arc<Shared>,
+    in_address: Asked,
+    request: Request,
+) -> Result<(Ticket, Question), Response> {
+    let Accepted { ticket, is_json, body } = accepted(shared, request).await?;
+    // A tokenizer may take its time over a long text.
+    let shared = shared.clone();
+    let work = tokio::task::spawn_blocking(move || question(&shared, in_address, is_json, &body));
+    let broken = "the request ended in the middle of its work";
+    let asked = work
+        .await
+        .map_err(|_| refusal(StatusCode::INTERNAL_SERVER_ERROR, broken, "please report what was asked"))?;
+    Ok((ticket, asked?))
+}
+
 /// `POST /api/v1/runs`: lines of JSON as the run goes on; the last has `run`, or `error` and `help`.
 pub(crate) async fn run(
     State(shared): State<Arc<Shared>>,
     Query(in_address): Query<Asked>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Response {
-    let question = match question(&shared, &headers, in_address, &body) {
-        Ok(question) => question,
+    let (ticket, question) = match understood(&shared, in_address, request).await {
+        Ok(understood) => understood,
         Err(refused) => return refused,
     };
-    let Some(ticket) = shared.queue.enter() else { return full() };
     let (send, receive) = mpsc::channel(16);
     tokio::spawn(async move {
         let cancel = Cancel::default();
@@ -264,11 +343,10 @@ pub(crate) async fn cancel(State(shared): State<Arc<Shared>>, Path(id): Path<u64
 pub(crate) async fn explain(
     State(shared): State<Arc<Shared>>,
     Query(in_address): Query<Asked>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Response {
-    let question = match question(&shared, &headers, in_address, &body) {
-        Ok(question) => question,
+    let (ticket, question) = match understood(&shared, in_address, request).await {
+        Ok(understood) => understood,
         Err(refused) => return refused,
     };
     let indices =
@@ -287,7 +365,6 @@ pub(crate) async fn explain(
             "name the node whose cell is asked for",
         );
     };
-    let Some(ticket) = shared.queue.enter() else { return full() };
     let Some(turn) = ticket.turn().await else { return full() };
     let (cancel, bounds) = (Cancel::default(), shared.bounds());
     // Where the one who asked leaves, this is dropped, and the work ends with the flag; so it does where the server ends.

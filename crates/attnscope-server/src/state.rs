@@ -2,21 +2,28 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use attnscope::{Cancel, Failure, Model};
+use tokio::sync::watch;
 
-use crate::Served;
+use attnscope::answer::Report;
+use attnscope::{Cancel, Failure, Model};
+use attnscope_render::html::{self, Place};
+
 use crate::queue::Queue;
 
 /// What a request may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Characters of a source or of a target.
-    pub text_length: usize,
+    /// Tokens of a source or of a target.
+    pub tokens: usize,
     /// Bytes of a recording.
     pub upload_bytes: usize,
+    /// Bytes of a body that is JSON.
+    pub text_bytes: usize,
+    /// How long a body may take to arrive.
+    pub upload_time: Duration,
     /// How long a run may take, its turn in the queue left out.
     pub time: Duration,
     /// Requests that wait or run at once.
@@ -25,47 +32,94 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { text_length: 4000, upload_bytes: 32 << 20, time: Duration::from_secs(120), queue: 64 }
+        Self {
+            tokens: 1024,
+            upload_bytes: 32 << 20,
+            text_bytes: 1 << 20,
+            upload_time: Duration::from_secs(30),
+            time: Duration::from_secs(120),
+            queue: 64,
+        }
+    }
+}
+
+/// What is known of the model.
+pub(crate) struct Known {
+    /// The page that shows it.
+    pub(crate) page: String,
+    /// The report as JSON.
+    pub(crate) json: String,
+    /// Whether the doctor is done, or was not asked.
+    pub(crate) is_examined: bool,
+}
+
+impl Known {
+    pub(crate) fn of(report: &Report, is_examined: bool) -> Result<Self, Failure> {
+        let bug = |e: &dyn std::fmt::Display| Failure::new(format!("the page: {e}"), "please report this");
+        let json = serde_json::to_string(report).map_err(|e| bug(&e))?;
+        let page = html::report(report, &json, Place::Server).map_err(|e| bug(&e))?;
+        Ok(Self { page, json, is_examined })
     }
 }
 
 /// What requests share.
 pub(crate) struct Shared {
-    served: Served,
-    page: String,
-    json: String,
+    model: Model,
+    bounds: Bounds,
+    words: fn(&Failure) -> (String, String),
+    known: watch::Sender<Arc<Known>>,
     pub(crate) queue: Queue,
     runs: Mutex<HashMap<u64, Cancel>>,
     next: AtomicU64,
+    /// Raised when the server is told to end.
+    pub(crate) ending: Cancel,
 }
 
 impl Shared {
-    pub(crate) fn new(served: Served, page: String) -> Result<Self, Failure> {
-        let json = serde_json::to_string(&served.report)
-            .map_err(|e| Failure::new(format!("the model's report: {e}"), "please report this"))?;
-        let queue = Queue::new(served.bounds.queue);
-        Ok(Self { served, page, json, queue, runs: Mutex::default(), next: AtomicU64::new(1) })
+    pub(crate) fn new(
+        model: Model,
+        bounds: Bounds,
+        words: fn(&Failure) -> (String, String),
+        known: Known,
+    ) -> Self {
+        Self {
+            model,
+            bounds,
+            words,
+            known: watch::Sender::new(Arc::new(known)),
+            queue: Queue::new(bounds.queue),
+            runs: Mutex::default(),
+            next: AtomicU64::new(1),
+            ending: Cancel::default(),
+        }
     }
 
     pub(crate) fn model(&self) -> &Model {
-        &self.served.model
+        &self.model
     }
 
-    pub(crate) fn page(&self) -> &str {
-        &self.page
+    pub(crate) fn known(&self) -> Arc<Known> {
+        self.known.borrow().clone()
     }
 
-    pub(crate) fn model_json(&self) -> &str {
-        &self.json
+    /// From now on this is known.
+    pub(crate) fn learn(&self, known: Known) {
+        self.known.send_replace(Arc::new(known));
+    }
+
+    /// What is known once the doctor is done.
+    pub(crate) async fn examined(&self) -> Option<Arc<Known>> {
+        let mut known = self.known.subscribe();
+        known.wait_for(|known| known.is_examined).await.ok().map(|known| known.clone())
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
-        self.served.bounds
+        self.bounds
     }
 
     /// A failure in words.
     pub(crate) fn words(&self, failure: &Failure) -> (String, String) {
-        (self.served.words)(failure)
+        (self.words)(failure)
     }
 
     /// Remembers how to end a run, under a new number.
@@ -85,6 +139,7 @@ impl Shared {
     }
 
     pub(crate) fn cancel_all(&self) {
+        self.ending.cancel();
         self.runs().values().for_each(Cancel::cancel);
     }
 

@@ -156,7 +156,7 @@ fn class_numbers(ready: &Ready<'_>, names: &[String], batch: usize) -> Result<Ve
 }
 
 /// The names that the model's documents give its classes.
-fn class_names(ready: &Ready<'_>) -> Vec<(u32, String)> {
+pub(crate) fn class_names(ready: &Ready<'_>) -> Vec<(u32, String)> {
     let configs = ready.opened.checkpoint.configs().iter();
     let labels = configs.filter_map(|config| config.facts.get("id2label")?.as_object()).flatten();
     let class = |(number, name): (&String, &Value)| Some((number.parse().ok()?, name.as_str()?.to_owned()));

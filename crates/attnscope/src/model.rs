@@ -23,6 +23,7 @@ use crate::open::Opened;
 use crate::ready::Ready;
 use crate::report::{ReportOptions, RunOptions, report, run_report};
 use crate::summary::{Lengths, summarise};
+use crate::token_count::{TokenCount, token_counts};
 use crate::trace::{TraceOptions, trace};
 
 /// A model that is open. It owns what it needs, can be sent to other threads and shared between them, and is cheap to clone.
@@ -184,6 +185,22 @@ impl Model {
     /// Where there is no model to sum up, its head count is not known, or a number does not fit in 64 bits.
     pub fn summary(&self, lengths: &Lengths) -> Result<Summary, Failure> {
         summarise(&self.opened, lengths, self.notes())
+    }
+
+    /// How many tokens the texts of an input have, before anything is run.
+    ///
+    /// ```
+    /// use attnscope::Input;
+    ///
+    /// let counts = attnscope::open("demo")?.token_counts(&Input::text("Two dogs play."))?;
+    /// assert_eq!((counts[0].tokens, counts[0].positions), (5, None)); // With </s>; its positions are computed.
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the model cannot be run, or has no tokenizer.
+    pub fn token_counts(&self, input: &Input) -> Result<Vec<TokenCount>, Failure> {
+        self.limited(|| token_counts(&self.ready(input)?, input))
     }
 
     /// What the model generates from every row of an input.

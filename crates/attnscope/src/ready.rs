@@ -129,14 +129,15 @@ impl<'a> Ready<'a> {
 
     /// Source rows from texts.
     pub fn source(&self, texts: &[&str]) -> Result<Sequence, Failure> {
-        let tokenizer = self.tokenizer()?;
-        let most = self.fixed_length().unwrap_or(usize::MAX);
-        let rows = texts.iter().map(|text| {
-            let mut ids = tokenizer.encode_source(text)?;
-            ids.truncate(most);
-            Ok(ids)
-        });
+        let rows = texts.iter().map(|text| self.source_tokens(text));
         self.source_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
+    }
+
+    /// The tokens of a source; a classifier of one length reads no more than that.
+    pub(crate) fn source_tokens(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        let mut ids = self.tokenizer()?.encode_source(text)?;
+        ids.truncate(self.fixed_length().unwrap_or(usize::MAX));
+        Ok(ids)
     }
 
     /// Source rows from ids.
@@ -270,16 +271,24 @@ impl<'a> Ready<'a> {
 
     /// What a decoder alone reads of these texts.
     pub fn prompts(&self, texts: &[&str]) -> Result<Rows, Failure> {
-        let tokenizer = self.tokenizer()?;
-        let rows = texts.iter().map(|text| Ok(tokenizer.encode_source(text)?));
+        let rows = texts.iter().map(|text| self.prompt_tokens(text));
         self.target_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
+    }
+
+    /// The tokens of a prompt.
+    pub(crate) fn prompt_tokens(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        Ok(self.tokenizer()?.encode_source(text)?)
     }
 
     /// The decoder input for these target sentences.
     pub fn target(&self, texts: &[&str]) -> Result<Rows, Failure> {
-        let (tokenizer, shift) = (self.tokenizer()?, self.shift()?);
-        let rows = texts.iter().map(|text| Ok(shift.apply(&tokenizer.encode_target(text)?)));
+        let rows = texts.iter().map(|text| self.target_tokens(text));
         self.target_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
+    }
+
+    /// What the decoder reads of a target.
+    pub(crate) fn target_tokens(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        Ok(self.shift()?.apply(&self.tokenizer()?.encode_target(text)?))
     }
 
     /// What the decoder reads, as ids.

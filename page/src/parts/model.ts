@@ -2,9 +2,10 @@
 
 import { report, runs } from "../context.ts";
 import { button, h, own, select, shape, visible } from "../dom.ts";
-import { layerOf } from "../go.ts";
+import { inLayer, layerName, layerOf, layersOf, nodeAt, ownerOf, type Target, targets } from "../places.ts";
 import { pictureButtons } from "../save.ts";
 import { Scope, on, set, state } from "../state.ts";
+import type { FlowNode } from "../types.ts";
 import { nodeDetails, statsWords } from "./node.ts";
 import { stacks } from "./stacks.ts";
 
@@ -56,23 +57,27 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   );
   given.remove();
 
-  for (const figure of section.querySelectorAll("figure")) prepare(figure);
-  for (const part of parts) prepare(part.figure);
+  const boxes = targets(parts);
+  for (const figure of section.querySelectorAll("figure")) prepare(figure, boxes);
+  for (const part of parts) prepare(part.figure, boxes);
 
   const open = (layer: string) => {
-    const [stack, n] = layer.split(".");
+    const [stack = "", n] = layer.split(".");
     const here = isReport
       ? parts.filter((part) => part.stack === stack && part.first <= Number(n) && Number(n) <= part.last)
       : [];
     if (here.length === 0) {
-      inside.replaceChildren();
+      const isUnknown = layer !== "" && !layersOf(stack).includes(Number(n));
+      const words = `There is no layer ${visible(layer)} in this model.`;
+      inside.replaceChildren(...(isUnknown ? [h("p", { class: "warning" }, words)] : []));
       return;
     }
-    const layers = new Set(
-      parts
-        .filter((part) => part.stack === stack)
-        .flatMap((part) => Array.from({ length: part.last - part.first + 1 }, (_, i) => part.first + i)),
-    );
+    const drawn = parts.filter((part) => part.stack === stack);
+    const layers = layersOf(stack).filter((i) => drawn.some((part) => part.first <= i && i <= part.last));
+    const choose = (next: string) => {
+      const node = nodeAt(state.node);
+      set({ layer: next, node: (node && inLayer(node, next)?.path) ?? "" });
+    };
     inside.replaceChildren(
       h(
         "div",
@@ -80,9 +85,9 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
         h("h3", {}, `${layer}: its steps`),
         select(
           "layer",
-          [...layers].map((i) => [`${stack}.${i}`, String(i)]),
+          layers.map((i) => [layerName(stack, i), String(i)]),
           layer,
-          (next) => set({ layer: next, node: state.node.replace(/^(encoder|decoder)\.\d+/, next) }),
+          choose,
         ),
         button("close", () => set({ layer: "", node: "" }), { class: "small" }),
       ),
@@ -92,9 +97,9 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   on(["layer"], () => open(state.layer));
   // With a step open, only the drawing of its part stays beside it.
   on(["layer", "node"], () => {
-    const part = state.node.match(/^(?:encoder|decoder)\.\d+\.(self_attn|cross_attn|ffn)\./)?.[1];
-    for (const figure of inside.querySelectorAll("figure"))
-      figure.hidden = part !== undefined && figure.dataset.part !== part;
+    const part = nodeAt(state.node)?.part;
+    const isDrawn = here(inside).some((figure) => figure.dataset.part === part);
+    for (const figure of here(inside)) figure.hidden = isDrawn && figure.dataset.part !== part;
   });
   const ofRun = () => {
     stops.replaceChildren(walk() ?? "");
@@ -103,7 +108,7 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   const showNode = () => {
     details.replaceChildren(
       ...(state.node
-        ? [nodeDetails(runs[0], state.node) ?? ""]
+        ? [nodeDetails(runs[0], state.node) ?? unknown(state.node)]
         : [
             isReport
               ? h(
@@ -115,12 +120,16 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
           ]),
     );
   };
-  on(["node", "layer"], () => highlight(section));
+  on(["node", "layer"], () => highlight(section, boxes));
   return { section, ofRun };
 }
 
+function here(inside: HTMLElement): HTMLElement[] {
+  return [...inside.querySelectorAll("figure")];
+}
+
 /** Boxes can be pressed; each picture can be saved. */
-function prepare(figure: HTMLElement): void {
+function prepare(figure: HTMLElement, boxes: Map<string, Target>): void {
   const svg = figure.querySelector("svg");
   if (!svg || figure.querySelector(".save")) return;
   // Without these it is one image to a screen reader, and its boxes are not to be reached.
@@ -132,11 +141,11 @@ function prepare(figure: HTMLElement): void {
     // What is to be read in it, then its whole name.
     const words = [...box.querySelectorAll("text")].map((text) => text.textContent?.trim()).join(" ");
     box.setAttribute("aria-label", `${words}, open ${path}`);
-    box.addEventListener("click", () => press(path));
+    box.addEventListener("click", () => press(boxes.get(path)));
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
-      press(path);
+      press(boxes.get(path));
     });
   }
   figure.append(
@@ -147,59 +156,65 @@ function prepare(figure: HTMLElement): void {
   );
 }
 
-/** A stack of layers opens its first; a step opens as the node of the layer that is open. */
-function press(path: string): void {
-  const layers = path.match(/^(encoder|decoder)\.(\d+)(?:–\d+)?(?:\.(self_attn|cross_attn|ffn))?$/);
-  if (layers?.[3]) {
-    // A part of a layer: the layer opens, and the part is brought into view.
-    set({ layer: `${layers[1]}.${layers[2]}`, node: "" });
-    document.querySelector(`#inside figure[data-part="${layers[3]}"]`)?.scrollIntoView({ block: "nearest" });
-    return;
-  }
-  if (layers) {
-    const layer = `${layers[1]}.${layers[2]}`;
-    set({ layer: state.layer === layer ? "" : layer, node: "" });
-    return;
-  }
-  const own = nodeOf(path);
-  if (own) set({ node: own, layer: layerOf(own) || state.layer });
+/** What is said of a node that a link names and the model does not have. A weight of the walk is no node. */
+function unknown(path: string): HTMLElement | string {
+  return ownerOf(path)
+    ? ""
+    : h("p", { class: "warning" }, `There is no node ${visible(path)} in this model.`);
 }
 
-/** `decoder.N.cross_attn.q` in the layer that is open. */
-function nodeOf(path: string): string | null {
-  const [stack, layer] = state.layer.split(".");
-  const real = path.replace(
-    /^(encoder|decoder)\.N\./,
-    (_, of: string) => `${of}.${of === stack ? layer : 0}.`,
-  );
-  return report.flow.nodes.some((node) => node.path === real) ? real : null;
+/** A stack of layers opens its first; a step opens as the node of the layer that is open. */
+function press(target: Target | undefined): void {
+  if (!target) return;
+  if ("node" in target) {
+    const path = nodeOf(target)?.path;
+    if (path) set({ node: path, layer: layerOf(path) || state.layer });
+    return;
+  }
+  const { stack, first, part } = target.layers;
+  const layer = layerName(stack, first);
+  if (part) {
+    // The layer opens, and the part is brought into view.
+    set({ layer, node: "" });
+    document.querySelector(`#inside figure[data-part="${part}"]`)?.scrollIntoView({ block: "nearest" });
+  } else set({ layer: state.layer === layer ? "" : layer, node: "" });
+}
+
+/** The node of a box, in the layer that is open. */
+function nodeOf(target: Target) {
+  if (!("node" in target)) return undefined;
+  const { node, anyLayer } = target;
+  return (anyLayer && inLayer(node, state.layer)) || node;
 }
 
 /** Marks the box of the open node, in every drawing. */
-function highlight(section: HTMLElement): void {
-  const [stack, n] = (layerOf(state.node) || state.layer).split(".");
+function highlight(section: HTMLElement, boxes: Map<string, Target>): void {
+  const node = ownerOf(state.node);
+  const open = layerOf(state.node) || state.layer;
   for (const box of section.querySelectorAll<SVGGElement>(".box")) {
-    const path = box.dataset.path ?? "";
-    const layers = path.match(/^(encoder|decoder)\.(\d+)(?:–(\d+))?$/);
-    const holds =
-      layers !== null &&
-      layers[1] === stack &&
-      Number(layers[2]) <= Number(n) &&
-      Number(n) <= Number(layers[3] ?? layers[2]);
-    const isPart =
-      /^(encoder|decoder)\.\d+\.(self_attn|cross_attn|ffn)$/.test(path) && state.node.startsWith(`${path}.`);
-    const isOpen = state.node !== "" && (isPart || nodeOf(path) === state.node || joins(path, state.node));
+    const target = boxes.get(box.dataset.path ?? "");
+    const [holds, isOpen] = target ? marks(target, node, open) : [false, false];
     box.classList.toggle("open", holds || isOpen);
     if (isOpen) box.setAttribute("aria-current", "true");
     else box.removeAttribute("aria-current");
   }
 }
 
+/** Whether a box holds the layer that is open, and whether it is that of the open node. */
+function marks(target: Target, node: FlowNode | undefined, layer: string): [boolean, boolean] {
+  if ("node" in target) {
+    return [false, node !== undefined && (nodeOf(target) === node || joins(target.node, node))];
+  }
+  const { stack, first, last, part } = target.layers;
+  const [openStack, n] = layer.split(".");
+  const holds = stack === openStack && first <= Number(n) && Number(n) <= last;
+  return part ? [false, holds && node?.part === part] : [holds, false];
+}
+
 /** Ids, embeddings and positions are drawn as one box, which has the name of the last of them. */
-function joins(box: string, node: string): boolean {
-  return (
-    /^(src|tgt)\.embed_pos$/.test(box) && node.startsWith(`${box.slice(0, 3)}.`) && !node.endsWith(".ids")
-  );
+function joins(box: FlowNode, node: FlowNode): boolean {
+  const isEntry = box.part === "entry" && node.part === "entry" && box.stack === node.stack;
+  return isEntry && box.step === "embed_pos" && node.step !== "ids";
 }
 
 /** The stops of the walk, one after the other. */

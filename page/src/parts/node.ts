@@ -5,7 +5,8 @@ import { command, commands, report } from "../context.ts";
 import { button, copyButton, h, number, own, s, select, shape, visible } from "../dom.ts";
 import { openNode } from "../go.ts";
 import { csvButton, pictureButtons } from "../save.ts";
-import type { Run, Stats } from "../types.ts";
+import { nodeAt, SUBLAYERS } from "../places.ts";
+import type { FlowNode, Run, Stats } from "../types.ts";
 
 export function statsWords(stats: Stats | null | undefined): string {
   if (!stats) return "not measured";
@@ -54,7 +55,7 @@ export function histogram(run: Run, path: string, width = 96, height = 24): SVGS
 }
 
 export function nodeDetails(run: Run | undefined, path: string): HTMLElement | null {
-  const node = report.flow.nodes.find((n) => n.path === path);
+  const node = nodeAt(path);
   if (!node) return null;
   const traced = run?.trace.nodes.find((n) => n.path === path);
   const measures =
@@ -95,7 +96,7 @@ export function nodeDetails(run: Run | undefined, path: string): HTMLElement | n
         node.dims,
       )} = ${shape(traced?.shape ?? node.shape, node.dims)}`,
     ],
-    ["role", role(path)],
+    ["role", role(node)],
   ];
   if (traced) facts.push(["measures", statsWords(traced.stats)]);
   if (traced && traced.snapshots.length > 0) facts.push(["snapshot", traced.snapshots.join(", ")]);
@@ -136,20 +137,10 @@ function bins(run: Run, path: string): (string | number)[][] {
 }
 
 /** Where in the model a node is, in words. */
-function role(path: string): string {
-  const layer = path.match(/^(encoder|decoder)\.(\d+)\.(?:(self_attn|cross_attn|ffn)\.)?/);
-  if (!layer)
-    return path.startsWith("src")
-      ? "entry of the source"
-      : path.startsWith("tgt")
-        ? "entry of the target"
-        : path.startsWith("audio")
-          ? "audio front end"
-          : "after the layers";
-  const part =
-    { self_attn: "self-attention", cross_attn: "cross-attention", ffn: "feed-forward" }[layer[3] ?? ""] ??
-    "the stream";
-  return `${part} of layer ${layer[2]} of the ${layer[1]}`;
+function role({ stack, layer, part }: FlowNode): string {
+  if (layer !== null) return `${SUBLAYERS[part] ?? "the stream"} of layer ${layer} of the ${stack}`;
+  if (part === "entry") return `entry of the ${stack}`;
+  return part === "audio" ? "audio front end" : "after the layers";
 }
 
 const ROWS = 12;

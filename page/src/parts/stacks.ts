@@ -2,6 +2,7 @@
 
 import { report } from "../context.ts";
 import { s } from "../dom.ts";
+import { layerName, layersOf, SUBLAYERS } from "../places.ts";
 import type { FlowNode } from "../types.ts";
 
 interface Block {
@@ -12,45 +13,30 @@ interface Block {
   parts: string[];
 }
 
-const TITLES: Record<string, string> = {
-  self_attn: "self-attention",
-  cross_attn: "cross-attention",
-  ffn: "feed-forward",
-};
 const [WIDTH, GAP, ROW] = [210, 130, 24];
+
+/** The steps before the layers that are drawn. */
+const ENTRIES = ["mel", "ids", "embed_pos"];
 
 /** The blocks of one column, from the input down. */
 function column(stack: "encoder" | "decoder", nodes: FlowNode[]): Block[] {
-  const side = stack === "encoder" ? ["src", "audio"] : ["tgt"];
-  const has = (path: string) => nodes.some((node) => node.path === path);
-  const entries = ["audio.mel", "src.ids", "tgt.ids", "src.embed_pos", "tgt.embed_pos"].filter(
-    (path) => side.some((of) => path.startsWith(`${of}.`)) && has(path),
-  );
-  const layers = [
-    ...new Set(
-      nodes
-        .map((node) => node.path.match(new RegExp(`^${stack}\\.(\\d+)\\.`))?.[1])
-        .filter((n) => n !== undefined),
-    ),
-  ];
-  const layer = (n: string): Block => ({
-    path: `${stack}.${n}`,
-    title: `${stack}.${n}`,
+  const own = nodes.filter((node) => node.stack === stack);
+  const plain =
+    (kind: string) =>
+    (node: FlowNode): Block => ({ path: node.path, title: node.path, kind, parts: [] });
+  const isEntry = (node: FlowNode) => ["entry", "audio"].includes(node.part) && ENTRIES.includes(node.step);
+  const layer = (n: number): Block => ({
+    path: layerName(stack, n),
+    title: layerName(stack, n),
     kind: "stack",
-    parts: Object.keys(TITLES).filter((part) =>
-      nodes.some((node) => node.path.startsWith(`${stack}.${n}.${part}.`)),
+    parts: Object.keys(SUBLAYERS).filter((part) =>
+      own.some((node) => node.layer === n && node.part === part),
     ),
-  });
-  const plain = (path: string): Block => ({
-    path,
-    title: path,
-    kind: path.endsWith("embed_pos") ? "embedding" : "input",
-    parts: [],
   });
   return [
-    ...entries.map(plain),
-    ...layers.map(layer),
-    ...(has(`${stack}.out`) ? [{ ...plain(`${stack}.out`), kind: "stream" }] : []),
+    ...own.filter(isEntry).map((node) => plain(node.step === "embed_pos" ? "embedding" : "input")(node)),
+    ...layersOf(stack).map(layer),
+    ...own.filter((node) => node.part === "out").map(plain("stream")),
   ];
 }
 
@@ -61,8 +47,9 @@ export function stacks(): SVGSVGElement | null {
   const right = column("decoder", nodes);
   if (!left.some((block) => block.kind === "stack") || !right.some((block) => block.kind === "stack"))
     return null;
-  if (nodes.some((node) => node.path === "logits"))
-    right.push({ path: "logits", title: "logits", kind: "output", parts: [] });
+  for (const { path } of nodes.filter((node) => node.part === "logits")) {
+    right.push({ path, title: path, kind: "output", parts: [] });
+  }
   const height = (block: Block) => ROW * (1 + block.parts.length) + 8;
   const tall = (blocks: Block[]) => blocks.reduce((sum, block) => sum + height(block) + 18, 20);
   const down = Math.max(tall(left), tall(right));
@@ -87,7 +74,7 @@ export function stacks(): SVGSVGElement | null {
       y += size + 18;
     });
   }
-  const from = places.get("encoder.out") ?? places.get(left.at(-1)?.path ?? "") ?? 0;
+  const from = places.get(left.at(-1)?.path ?? "") ?? 0;
   for (const block of right) {
     const to = places.get(`${block.path}.cross_attn`);
     if (to === undefined) continue;
@@ -175,7 +162,7 @@ function box(block: Block, x: number, y: number, size: number): SVGElement {
       s(
         "text",
         { class: "ink", x: x + 14, y: y + 4 + ROW * (n + 1) + 14, fill: "#1a1a1a", "font-size": 12 },
-        TITLES[name] ?? name,
+        SUBLAYERS[name] ?? name,
       ),
     );
   return s(

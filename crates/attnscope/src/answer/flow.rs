@@ -67,6 +67,15 @@ struct Document {
 struct FlowNode {
     /// Its name everywhere.
     path: String,
+    /// The stack that it is a step of, or leads to: `encoder` or `decoder`; `null` after the last stack.
+    stack: Option<&'static str>,
+    /// Its layer, from 0; `null` outside of layers.
+    layer: Option<usize>,
+    /// In a layer `self_attn`, `cross_attn`, `ffn`, or `stream` for what the layer reads and gives; outside of layers `entry`,
+    /// `audio`, `out` (of a stack), `head`, `classifier` or `logits`.
+    part: &'static str,
+    /// Its name there, the last word of its path: `scores`.
+    step: String,
     /// Its operation.
     op: &'static str,
     /// The paths of what it reads.
@@ -105,6 +114,10 @@ impl FlowNode {
     fn of(model: &Model, node: &Node) -> Self {
         Self {
             path: node.path.to_string(),
+            stack: node.role.stack().map(Stack::name),
+            layer: node.role.layer().map(|(_, layer)| layer),
+            part: node.role.part_name(),
+            step: node.path.leaf().to_owned(),
             op: node.op.facets().name,
             inputs: node.inputs.iter().map(|&id| model.graph.node(id).path.to_string()).collect(),
             dims: node.dims.iter().map(|dim| dim.symbol(&model.sizes)).collect(),

@@ -257,20 +257,24 @@ impl Document {
     }
 }
 
+/// How a cell is written.
+pub(crate) fn letter(cell: Option<MaskReason>) -> char {
+    match cell {
+        None => 'o',
+        Some(MaskReason::Future) => 'f',
+        Some(MaskReason::Padding) => 'p',
+        Some(MaskReason::FuturePadding) => 'b',
+        Some(MaskReason::Window) => 'w',
+        Some(MaskReason::WindowPadding) => 'x',
+    }
+}
+
 impl MaskDocument {
     fn of(mask: &Mask) -> Self {
-        let letter = |cell: &Option<MaskReason>| match cell {
-            None => 'o',
-            Some(MaskReason::Future) => 'f',
-            Some(MaskReason::Padding) => 'p',
-            Some(MaskReason::FuturePadding) => 'b',
-            Some(MaskReason::Window) => 'w',
-            Some(MaskReason::WindowPadding) => 'x',
-        };
         let [batch, _, _, keys] = mask.shape;
         let row = |row: usize| {
             let queries = mask.of_row(row).chunks(keys.max(1));
-            queries.map(|keys| keys.iter().map(letter).collect()).collect()
+            queries.map(|keys| keys.iter().copied().map(letter).collect()).collect()
         };
         Self {
             name: mask.attention.symbol(),

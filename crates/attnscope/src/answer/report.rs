@@ -59,9 +59,13 @@ pub struct RunReport {
     /// As `generate --align --format json` has it; `null` where the model generates nothing, or a target was given.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub generation: Option<Generation>,
-    /// As `masks --format json` has it; `null` where there is none.
+    /// As `masks --format json` has it; `null` where there is none, or the input is too long for the proofs.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub masks: Option<MaskProof>,
+    /// Where the input is too long for the proofs: the masks, in runs.
+    pub mask_runs: Vec<MaskRuns>,
+    /// What a classifier answers: its classes, the most probable first; `null` for other models.
+    pub classes: Option<Vec<ClassScore>>,
     /// Every attention of the model, in the order of computation.
     pub attentions: Vec<ReportAttention>,
     /// Histograms of tensors, by node.
@@ -80,10 +84,60 @@ impl Answer for RunReport {
     const NAME: &'static str = "run";
 }
 
+/// A class that a classifier knows.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ClassScore {
+    /// From 0.
+    pub class: usize,
+    /// Its name, where the model's documents have one.
+    pub name: Option<String>,
+    /// Its logit.
+    #[schemars(with = "Option<f32>")]
+    pub score: f32,
+    /// The softmax of the logits; `null` where a value is not finite, or there is only one class.
+    pub probability: Option<f64>,
+}
+
+/// A mask, with cells that follow each other and have the same reason in one run. No cell is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MaskRuns {
+    /// `M_e`, `M_d` or `M_x`.
+    pub name: &'static str,
+    /// Whose it is.
+    pub attention: &'static str,
+    /// Heads that share it.
+    pub heads: usize,
+    /// Layers that share it.
+    pub layers: usize,
+    /// Their numbers, where other layers of the stack have another mask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_layers: Option<Vec<usize>>,
+    /// One sentence per rule.
+    pub reasons: Vec<String>,
+    /// How many queries.
+    pub queries: usize,
+    /// How many keys.
+    pub keys: usize,
+    /// Queries that see the same keys and follow each other, together.
+    pub rows: Vec<MaskRow>,
+    /// The queries without a visible key; their weights are 0 by definition.
+    #[serde(rename = "blind")]
+    pub fully_masked: Vec<usize>,
+}
+
+/// Queries that see the same keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MaskRow {
+    /// How many queries, one after the other.
+    pub queries: usize,
+    /// What they see of each key: the letter of `masks --format json`, and for how many keys it holds.
+    pub keys: Vec<(char, usize)>,
+}
+
 /// A part that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// `run`, `doctor`, `masks`, `generation`, `contribution`, `values` or `cells`.
+    /// `run`, `doctor`, `masks`, `proofs`, `generation`, `contribution`, `values` or `cells`.
     pub part: &'static str,
     /// Why, in a sentence.
     pub why: String,
@@ -187,6 +241,10 @@ pub struct Picture {
     pub high: Vec<f32>,
     /// A byte per cell, [matrix, row, column]: 0 to 254, or 255 for a value that is not finite. In base64.
     pub codes: Base64,
+    /// Of a reduced picture: which cell of each group is the largest, in the order of `codes`. A place is a number of
+    /// ⌈log2(queries_a_row × keys_a_column)⌉ bits, the lowest first, without gaps: query of the group × keys_a_column + key of
+    /// the group. In base64.
+    pub places: Option<Base64>,
 }
 
 /// What a picture shows.

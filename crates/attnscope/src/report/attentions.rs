@@ -5,7 +5,7 @@ use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, NodeId, Side
 use attnscope_run::{Kept, RunError, Tensor};
 
 use super::picture::Matrices;
-use super::watch::{OTHER_CELLS, TensorWatch};
+use super::watch::{OTHER_BYTES, TensorWatch};
 use crate::answer::{F32Array, HeadSummary, LeftOut, PictureOf, ReportAttention, Trace};
 use crate::attention_map::{Batch, DrawnHeads};
 
@@ -104,7 +104,7 @@ fn add_contributions(
     };
     let values: Vec<f32> = found.keys.iter().map(|&x| x as f32).collect();
     let matrix = Matrices { values: &values, count: 1, rows: queries, columns: keys };
-    attention.pictures.push(matrix.picture(PictureOf::Contribution, OTHER_CELLS));
+    attention.pictures.push(matrix.picture(PictureOf::Contribution, OTHER_BYTES));
     attention.stream_share = found.stream.map(|shares| F32Array(shares.iter().map(|&x| x as f32).collect()));
     true
 }

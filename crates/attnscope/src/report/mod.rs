@@ -3,7 +3,9 @@
 mod attentions;
 mod badges;
 mod cells;
+mod classes;
 mod exact;
+mod mask_runs;
 mod packed;
 mod picture;
 mod training;
@@ -16,7 +18,7 @@ pub use training::read_training;
 pub(crate) use watch::TensorWatch;
 
 use crate::answer::{
-    Base64, Difference, LeftOut, MaskProof, Report, RunReport, SCHEMA, Spectrogram, Trace, TrainingRun,
+    Base64, Diagnosis, Difference, LeftOut, MaskProof, MaskRuns, Report, RunReport, SCHEMA, Spectrogram, Trace, TrainingRun,
 };
 use crate::attention_map::Batch;
 use crate::collect::{Collect, TensorUse};
@@ -57,8 +59,8 @@ pub struct RunOptions {
 const KEPT_BYTES: u64 = 1 << 20;
 /// The same of weights and values of an attention, from which contributions are computed.
 const KEPT_ATTENTION_BYTES: u64 = 16 << 20;
-/// Masks of attentions with more queries or keys than this are neither drawn nor proved: a proof runs the model many times.
-const MASKED_POSITIONS: usize = 600;
+/// Masks of attentions with more queries or keys than this are drawn in runs and not proved: a proof runs the model many times.
+const PROVED_POSITIONS: usize = 600;
 
 /// Makes a report.
 pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Failure> {
@@ -73,28 +75,37 @@ pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Fa
         }
         (Some(run), None) => Some(model.run_report(run)?),
     };
-    let doctor = match &options.doctor {
-        Some(doctor) => optional("doctor", model.doctor(doctor), &mut left_out)?,
-        None => None,
-    };
-    let thresholds = options.doctor.as_ref().map(|doctor| doctor.thresholds.clone()).unwrap_or_default();
-    Ok(Report {
+    let mut report = Report {
         schema: SCHEMA,
         made_by: concat!("attnscope ", env!("CARGO_PKG_VERSION")).to_owned(),
         model: opened.name.clone(),
         title: recognised.title(),
         inspection: model.inspect(Detail::Headers)?,
         flow: model.flow(&FlowOptions::default())?,
-        badges: doctor
-            .as_ref()
-            .map(|doctor| badges::badges(&doctor.diagnosis, &thresholds))
-            .unwrap_or_default(),
-        doctor,
+        badges: Vec::new(),
+        doctor: None,
         run,
         diff: options.diff,
         training: options.training,
         left_out,
-    })
+    };
+    if let Some(doctor) = &options.doctor {
+        report.examine(model, doctor)?;
+    }
+    Ok(report)
+}
+
+impl Report {
+    /// Adds what the doctor says of the model, or why it says nothing.
+    ///
+    /// # Errors
+    /// Where the call is cancelled.
+    pub fn examine(&mut self, model: &Model, options: &DoctorOptions) -> Result<(), Failure> {
+        self.doctor = optional("doctor", model.doctor(options), &mut self.left_out)?;
+        let badges = |doctor: &Diagnosis| badges::badges(&doctor.diagnosis, &options.thresholds);
+        self.badges = self.doctor.as_ref().map(badges).unwrap_or_default();
+        Ok(())
+    }
 }
 
 /// A part that a report can do without; a call that was cancelled ends the report.
@@ -140,13 +151,15 @@ pub(crate) fn run_report(model: &Model, options: &RunOptions, notes: Notes) -> R
         }
         false => None,
     };
-    let masks = masks(model, &options.input, options.row, &trace, &mut left_out)?;
+    let (masks, mask_runs) = masks(model, options, &trace, &mut left_out)?;
     let attentions = attentions::attentions(&batch, &trace, &mut watch, &mut left_out)?;
     let path = |id| ready.model.graph.node(id).path.to_string();
     Ok(RunReport {
         row: options.row,
         generation,
         masks,
+        mask_runs,
+        classes: classes::classes(&ready, &trace, options.row),
         histograms: watch.histograms.into_iter().map(|(id, histogram)| (path(id), histogram)).collect(),
         values: exact::values(&trace, &attentions, &mut left_out),
         cells: cells::cells(&ready, &trace, &attentions, options.row, &mut left_out)?,
@@ -172,29 +185,29 @@ fn collect(graph: &Graph, row: usize, collected: &mut Collect) {
     collected.watch = Some(TensorWatch::new(graph, row));
 }
 
-/// The masks, where the input is not too long for their proofs.
+/// The masks with their proofs, or in runs where the input is too long for proofs.
 fn masks(
     model: &Model,
-    input: &Input,
-    row: usize,
+    options: &RunOptions,
     trace: &Trace,
     left_out: &mut Vec<LeftOut>,
-) -> Result<Option<MaskProof>, Failure> {
+) -> Result<(Option<MaskProof>, Vec<MaskRuns>), Failure> {
     let graph = &model.opened().model()?.graph;
     if !graph.has_attention() {
-        return Ok(None);
+        return Ok((None, Vec::new()));
     }
     let shapes = trace.nodes.iter().filter(|node| node.is_mask).filter_map(|node| node.shape.as_ref());
     let longest = shapes.flat_map(|shape| shape.iter().skip(2).copied()).max().unwrap_or(0);
-    if longest > MASKED_POSITIONS {
+    if longest > PROVED_POSITIONS {
         let why = format!(
-            "{longest} positions are too many for the proofs here, which run the model many times: more than \
-             {MASKED_POSITIONS}"
+            "the masks are not proved here: {longest} positions are too many for proofs, which run the model many \
+             times (at most {PROVED_POSITIONS})"
         );
-        left_out.push(LeftOut { part: "masks", why });
-        return Ok(None);
+        left_out.push(LeftOut { part: "proofs", why });
+        return Ok((None, mask_runs::mask_runs(trace, options.row)?));
     }
-    optional("masks", model.masks(input, &MaskOptions { row, ..MaskOptions::default() }), left_out)
+    let proved = model.masks(&options.input, &MaskOptions { row: options.row, ..MaskOptions::default() });
+    Ok((optional("masks", proved, left_out)?, Vec::new()))
 }
 
 /// The features that an audio model read, a column for each position of its encoder.

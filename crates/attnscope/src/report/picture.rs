@@ -17,16 +17,19 @@ pub(super) struct Matrices<'a> {
 }
 
 impl Matrices<'_> {
-    /// A picture with at most so many cells. Of cells that are drawn as one, the largest is kept, so that no peak is lost.
-    pub(super) fn picture(self, of: PictureOf, most_cells: usize) -> Picture {
-        let each = self.cells_in_one(most_cells);
+    /// A picture of at most so many bytes. Of cells that are drawn as one, the largest is kept with its place, so that no peak
+    /// is lost.
+    pub(super) fn picture(self, of: PictureOf, most_bytes: usize) -> Picture {
+        let each = self.cells_in_one(most_bytes);
         // A short side stays whole while the long one is reduced.
         let (row_step, column_step) = (each.0.min(self.rows.max(1)), each.1.min(self.columns.max(1)));
         let (rows, columns) = (self.rows.div_ceil(row_step), self.columns.div_ceil(column_step));
         let (mut low, mut high) = (Vec::new(), Vec::new());
         let mut codes = Vec::with_capacity(self.count * rows * columns);
+        let mut places = Vec::new();
         for matrix in self.values.chunks((self.rows * self.columns).max(1)).take(self.count) {
-            let reduced = reduce(matrix, self.columns, (row_step, column_step), (rows, columns));
+            let (reduced, of_largest) = reduce(matrix, self.columns, (row_step, column_step), (rows, columns));
+            places.extend(of_largest);
             let finite = || reduced.iter().copied().filter(|x| x.is_finite());
             let largest = finite().fold(f32::NEG_INFINITY, f32::max);
             let mut least = finite().fold(f32::INFINITY, f32::min);
@@ -49,15 +52,20 @@ impl Matrices<'_> {
             low,
             high,
             codes: Base64(codes),
+            places: (row_step * column_step > 1)
+                .then(|| Base64(packed(&places, place_bits(row_step * column_step)))),
         }
     }
 
     /// Rows and columns that are drawn as one. The longer side is reduced first.
-    fn cells_in_one(self, most_cells: usize) -> (usize, usize) {
+    fn cells_in_one(self, most_bytes: usize) -> (usize, usize) {
         let (mut row, mut column) = (1, 1);
-        let cells =
-            |row: usize, column: usize| self.count * self.rows.div_ceil(row) * self.columns.div_ceil(column);
-        while cells(row, column) > most_cells.max(self.count) {
+        let cells = |row: usize, column: usize| self.rows.div_ceil(row) * self.columns.div_ceil(column);
+        let bytes = |row: usize, column: usize| {
+            let bits = self.count * cells(row, column) * (8 + place_bits(row * column));
+            bits.div_ceil(8)
+        };
+        while bytes(row, column) > most_bytes && cells(row, column) > 1 {
             match self.rows.div_ceil(row) > self.columns.div_ceil(column) {
                 true => row += 1,
                 false => column += 1,
@@ -67,27 +75,47 @@ impl Matrices<'_> {
     }
 }
 
-/// The largest value of each group; a NaN stays one.
+/// Bits that tell the cells of a group apart.
+fn place_bits(group: usize) -> usize {
+    (usize::BITS - group.saturating_sub(1).leading_zeros()) as usize
+}
+
+/// Numbers of so many bits, one after the other, the lowest bit first.
+fn packed(numbers: &[usize], bits: usize) -> Vec<u8> {
+    let mut out = vec![0; (numbers.len() * bits).div_ceil(8)];
+    for (i, number) in numbers.iter().enumerate() {
+        for bit in (0..bits).filter(|bit| number >> bit & 1 == 1) {
+            let at = i * bits + bit;
+            out[at / 8] |= 1 << (at % 8);
+        }
+    }
+    out
+}
+
+/// The largest value of each group, and its place in the group, row by row. A NaN counts as the largest.
 fn reduce(
     matrix: &[f32],
     width: usize,
     (row_step, column_step): (usize, usize),
     (rows, columns): (usize, usize),
-) -> Vec<f32> {
+) -> (Vec<f32>, Vec<usize>) {
     if (row_step, column_step) == (1, 1) {
-        return matrix.to_vec();
+        return (matrix.to_vec(), Vec::new());
     }
     let mut out = vec![f32::NEG_INFINITY; rows * columns];
+    let mut places = vec![0; rows * columns];
     for (r, row) in matrix.chunks(width.max(1)).enumerate() {
-        let line = &mut out[r / row_step * columns..][..columns];
-        for (cell, group) in line.iter_mut().zip(row.chunks(column_step)) {
-            for &x in group {
-                // `f32::max` would drop a NaN; keep it.
-                *cell = if x.is_nan() || cell.is_nan() { f32::NAN } else { cell.max(x) };
+        let line = r / row_step * columns;
+        for (c, group) in row.chunks(column_step).enumerate() {
+            let (cell, place) = (&mut out[line + c], &mut places[line + c]);
+            for (i, &x) in group.iter().enumerate() {
+                if !cell.is_nan() && (x.is_nan() || x > *cell) {
+                    (*cell, *place) = (x, r % row_step * column_step + i);
+                }
             }
         }
     }
-    out
+    (out, places)
 }
 
 /// The code of a value between two others.
@@ -111,6 +139,43 @@ mod tests {
         assert_eq!((picture.rows, picture.columns, picture.queries_a_row), (2, 2, 1));
         assert_eq!((picture.low[0], picture.high[0]), (0.0, 1.0));
         assert_eq!(picture.codes.0, [0, 64, 127, 254]);
+        assert_eq!(picture.places, None);
+    }
+
+    /// The numbers in bits that follow each other.
+    fn unpacked(bytes: &[u8], bits: usize) -> Vec<usize> {
+        let bit = |at: usize| usize::from(bytes[at / 8] >> (at % 8) & 1);
+        let number = |i: usize| (0..bits).map(|b| bit(i * bits + b) << b).sum();
+        (0..bytes.len() * 8 / bits).map(number).collect()
+    }
+
+    #[test]
+    fn the_place_of_a_groups_largest_cell_is_kept() {
+        let (rows, columns) = (41, 93);
+        let values: Vec<f32> =
+            (0..2 * rows * columns).map(|i| ((i * 7919) % 4001) as f32 / 4001.0).collect();
+        let picture = Matrices { values: &values, count: 2, rows, columns }.picture(PictureOf::Weights, 900);
+        let (down, across) = (picture.queries_a_row, picture.keys_a_column);
+        let places = picture.places.as_ref().map(|places| places.0.as_slice()).unwrap();
+        assert!(picture.codes.0.len() + places.len() <= 900, "{} + {}", picture.codes.0.len(), places.len());
+        let places = unpacked(places, place_bits(down * across));
+        for (i, &code) in picture.codes.0.iter().enumerate() {
+            let (head, cell) = (i / (picture.rows * picture.columns), i % (picture.rows * picture.columns));
+            let query = cell / picture.columns * down + places[i] / across;
+            let key = cell % picture.columns * across + places[i] % across;
+            let value = values[(head * rows + query) * columns + key];
+            let shown = f32::from(code) / LARGEST * picture.high[head];
+            assert!((shown - value).abs() <= picture.high[head] / LARGEST, "{shown} for {value}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_one_cell_needs_no_place() {
+        assert_eq!([1, 2, 3, 4, 5, 256, 257].map(place_bits), [0, 1, 2, 2, 3, 8, 9]);
+        assert_eq!(packed(&[1, 2, 3, 0, 7], 3), [0b1101_0001, 0b0111_0000]);
+        // However little room there is, something is shown.
+        let picture = Matrices { values: &[1.0; 12], count: 3, rows: 2, columns: 2 }.picture(PictureOf::Weights, 1);
+        assert_eq!((picture.rows, picture.columns), (1, 1));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use attnscope_run::Tensor;
 use super::picture::Matrices;
 use crate::answer::{Base64, F32Array, Histogram, Picture, PictureOf, RowMaxima};
 
-/// Cells of the pictures of one attention's weights, and of everything else that is shown of it.
-const WEIGHT_CELLS: usize = 550_000;
-pub(super) const OTHER_CELLS: usize = 250_000;
+/// Bytes of the pictures of one attention's weights, and of everything else that is shown of it.
+const WEIGHT_BYTES: usize = 550_000;
+pub(super) const OTHER_BYTES: usize = 250_000;
 
 /// Bins of a histogram.
 const BINS: usize = 24;
@@ -68,9 +68,9 @@ impl TensorWatch {
         let Some(values) = values.get(self.row * cells..(self.row + 1) * cells) else { return };
         let matrices = Matrices { values, count: heads, rows, columns };
         match step {
-            AttentionStep::Scores => self.add(place, matrices.picture(PictureOf::Scores, OTHER_CELLS)),
+            AttentionStep::Scores => self.add(place, matrices.picture(PictureOf::Scores, OTHER_BYTES)),
             AttentionStep::Weights => {
-                let picture = matrices.picture(PictureOf::Weights, WEIGHT_CELLS);
+                let picture = matrices.picture(PictureOf::Weights, WEIGHT_BYTES);
                 if (picture.rows, picture.columns) != (rows, columns) {
                     self.largest.insert(place, row_maxima(matrices));
                 }
@@ -103,7 +103,7 @@ impl TensorWatch {
             }
         }
         let picture =
-            Matrices { values: &weighted, ..weights }.picture(PictureOf::WeightedValues, OTHER_CELLS);
+            Matrices { values: &weighted, ..weights }.picture(PictureOf::WeightedValues, OTHER_BYTES);
         self.add(place, picture);
     }
 }
