@@ -18,16 +18,24 @@ for (let i = 0; i < 256; i++) {
   MAP[i] = (255 << 24) | (part(0) << 16) | (part(8) << 8) | part(16);
 }
 
-/** A cell without a finite value, and one that a mask hides. */
-export const NOT_FINITE = (255 << 24) | (0xb0 << 16) | (0xb0 << 8) | 0xb0;
+/** A cell that a mask hides: no colour of the map. */
+export const MASKED = (255 << 24) | (0xd0 << 16) | (0xd0 << 8) | 0xd0;
+/** A cell that is left out, or has no finite value. */
+export const NOT_FINITE = (255 << 24) | (0x80 << 16) | (0x7f << 8) | 0xd9;
 
 export function css(step: number): string {
   const c = MAP[Math.max(0, Math.min(255, Math.round(step * 255)))] as number;
   return `rgb(${c & 255} ${(c >> 8) & 255} ${(c >> 16) & 255})`;
 }
 
-/** The legend of a picture: its colours from the least to the largest value. */
-export function legend(low: number, high: number, log: boolean): HTMLElement {
+/** What a picture has besides its colours. */
+export interface Apart {
+  masked: boolean;
+  leftOut: boolean;
+}
+
+/** The legend of a picture: its colours from the least to the largest value, and what has none. */
+export function legend(low: number, high: number, log: boolean, apart: Apart): HTMLElement {
   const bar = h("canvas", { width: 256, height: 1, class: "legend-bar", "aria-hidden": "true" });
   const context = bar.getContext("2d");
   if (context) {
@@ -35,15 +43,35 @@ export function legend(low: number, high: number, log: boolean): HTMLElement {
     new Uint32Array(image.data.buffer).set(MAP);
     context.putImageData(image, 0, 0);
   }
+  const others = [
+    apart.masked ? { class: "swatch masked", words: "masked" } : null,
+    apart.leftOut ? { class: "swatch left-out", words: "left out, or not finite" } : null,
+  ].filter((other) => other !== null);
   const words = `from ${number(low)} (dark) to ${number(high)} (light)${log ? ", on a logarithmic scale" : ""}`;
+  const spoken = [words, ...others.map((other) => `apart from them: ${other.words}`)].join("; ");
   return h(
     "div",
-    { class: "colour-legend", role: "img", "aria-label": `colours: ${words}` },
+    { class: "colour-legend", role: "img", "aria-label": `colours: ${spoken}` },
     h("span", {}, number(low)),
     bar,
     h("span", {}, number(high)),
     log ? h("span", { class: "muted" }, "log") : null,
-    h("span", { class: "swatch" }),
-    h("span", { class: "muted" }, "masked or not finite"),
+    ...others.flatMap((other) => [
+      h("span", { class: other.class }),
+      h("span", { class: "muted" }, other.words),
+    ]),
+  );
+}
+
+/** The legend of a mask. */
+export function maskLegend(): HTMLElement {
+  const visible = h("span", { class: "swatch visible" });
+  return h(
+    "div",
+    { class: "colour-legend" },
+    visible,
+    h("span", { class: "muted" }, "visible"),
+    h("span", { class: "swatch masked" }),
+    h("span", { class: "muted" }, "masked"),
   );
 }

@@ -55,6 +55,21 @@ export function own(text: string): HTMLElement {
   return h("bdi", {}, visible(text));
 }
 
+/** Several texts in a row, each with its own direction: tokens of languages that are written from right to left stay apart. */
+export function apart(texts: string[], between = " "): (HTMLElement | string)[] {
+  return texts.flatMap((text, i) => (i === 0 ? [own(text)] : [between, own(text)]));
+}
+
+/** The same where there are no elements: a title, a label in SVG. Marks of direction in the text itself were made visible. */
+export function isolated(text: string): string {
+  return `\u2068${text}\u2069`;
+}
+
+/** `1 layer`, `2 layers`. */
+export function counted(count: number, word: string): string {
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
 export function number(x: number | null | undefined, digits = 4): string {
   if (x === null || x === undefined) return "–";
   if (Number.isNaN(x)) return "NaN";
@@ -92,8 +107,21 @@ export function copy(text: string): void {
   else say(text);
 }
 
-export function copyButton(text: string, label = "copy"): HTMLButtonElement {
-  return button(label, () => copy(text), { class: "small", "aria-label": `copy ${text}` });
+export function copyButton(text: string): HTMLButtonElement {
+  return button("copy", () => copy(text), { class: "small", "aria-label": `copy ${text}` });
+}
+
+/** The same as a small picture, where there are many. */
+export function copyIcon(text: string): HTMLButtonElement {
+  const sheet = (x: number, y: number) => s("rect", { x, y, width: 8, height: 9, rx: 1.5 });
+  const attributes = { width: 14, height: 14, viewBox: "0 0 14 14", class: "icon", "aria-hidden": "true" };
+  const icon = s("svg", attributes, sheet(1.5, 1.5), sheet(4.5, 3.5));
+  const act = () => copy(text);
+  return h(
+    "button",
+    { type: "button", class: "small", onclick: act, "aria-label": `copy ${text}`, title: "copy" },
+    icon,
+  );
 }
 
 /** A choice among a few words, one of which is pressed. */

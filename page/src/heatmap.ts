@@ -1,9 +1,9 @@
 // A matrix on a canvas: baked once into an offscreen image, so that moving and zooming only copies pixels. Tokens stand along
 // its sides in SVG, as many as are in view.
 
-import { css, MAP, NOT_FINITE } from "./colour.ts";
-import { h, number, s, visible } from "./dom.ts";
-import { type Matrix, tone } from "./matrix.ts";
+import { css, MAP, MASKED, NOT_FINITE } from "./colour.ts";
+import { h, isolated, number, s, visible } from "./dom.ts";
+import { isMasked, type Matrix, tone } from "./matrix.ts";
 import { hover, lock, onSelection, selected } from "./selection.ts";
 import type { Side } from "./types.ts";
 
@@ -16,17 +16,24 @@ export function baked(matrix: Matrix, log: boolean): HTMLCanvasElement | null {
   const pixels = new Uint32Array(image.data.buffer);
   for (let i = 0; i < matrix.rows * matrix.columns; i++) {
     const at = tone(matrix.values[i] as number, matrix, log);
-    pixels[i] = Number.isNaN(at)
-      ? NOT_FINITE
-      : (MAP[Math.round(Math.min(1, Math.max(0, at)) * 255)] as number);
+    const colour = () => MAP[Math.round(Math.min(1, Math.max(0, at)) * 255)] as number;
+    pixels[i] = isMasked(matrix, i) ? MASKED : Number.isNaN(at) ? NOT_FINITE : colour();
   }
   context.putImageData(image, 0, 0);
   return canvas;
 }
 
+/** A token, or a token and the one that is predicted after it. */
+export type Label = string[];
+
+/** A label without elements, each token of it with its own direction. */
+export function labelText(label: Label, each: (token: string) => string = visible): string {
+  return label.map((token) => isolated(each(token))).join(" ⇒ ");
+}
+
 export interface Axes {
-  rows: string[];
-  columns: string[];
+  rows: Label[];
+  columns: Label[];
   rowSide: Side | null;
   columnSide: Side | null;
   rowTitle: string;
@@ -38,7 +45,7 @@ export interface Options {
   axes: Axes;
   log: boolean;
   /** What a cell is, in words. */
-  tell: (row: number, column: number, value: number) => string;
+  tell: (row: number, column: number, value: number) => (Node | string)[];
   open?: (row: number, column: number) => void;
 }
 
@@ -85,8 +92,10 @@ export class Heatmap {
 
   /** Pixels for the matrix and its labels. */
   private room(): { width: number; height: number; left: number; top: number } {
-    const longest = (texts: string[]) =>
-      Math.min(130, 14 + 7 * Math.max(1, ...texts.slice(0, 400).map((text) => Math.min(20, text.length))));
+    const longest = (labels: Label[]) => {
+      const lengths = labels.slice(0, 400).map((label) => Math.min(20, label.join(" ⇒ ").length));
+      return Math.min(130, 14 + 7 * Math.max(1, ...lengths));
+    };
     const { rows, columns } = this.matrix;
     const across = Math.min(720, Math.max(160, innerWidth - 2 * 24 - longest(this.options.axes.rows)));
     const each = Math.max(1, Math.min(34, across / columns, 560 / rows));
@@ -223,9 +232,8 @@ export class Heatmap {
     const { view, size } = this;
     view.x = Math.min(column, Math.max(view.x, column + 1 - size.width / view.across));
     view.y = Math.min(row, Math.max(view.y, row + 1 - size.height / view.down));
-    this.told.textContent = visible(
-      this.options.tell(row, column, matrix.values[row * matrix.columns + column] as number),
-    );
+    const value = matrix.values[row * matrix.columns + column] as number;
+    this.told.replaceChildren(...this.options.tell(row, column, value));
     const { rowSide } = this.options.axes;
     if (rowSide) hover({ side: rowSide, at: row * matrix.queriesARow });
     this.draw();
@@ -303,9 +311,9 @@ export class Heatmap {
       const text = s(
         "text",
         { ...place, class: chosen.includes(i) ? "selected" : null },
-        short(texts[i] as string),
+        short(texts[i] as Label),
       );
-      text.append(s("title", {}, visible(texts[i] as string)));
+      text.append(s("title", {}, labelText(texts[i] as Label)));
       labels.push(text);
     }
     svg.replaceChildren(...labels);
@@ -369,8 +377,11 @@ export class Heatmap {
   }
 }
 
-export function short(text: string): string {
-  const shown = visible(text);
-  const letters = [...shown];
-  return letters.length > 16 ? `${letters.slice(0, 15).join("")}…` : shown;
+/** A label of at most 16 letters. */
+export function short(label: Label): string {
+  const most = label.length > 1 ? 7 : 16;
+  return labelText(label, (token) => {
+    const letters = [...visible(token)];
+    return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
+  });
 }

@@ -1,51 +1,62 @@
 // The page: a header, a menu, and the parts for which there is something to show.
 
-import { live, report, runs } from "./context.ts";
-import { button, h, own, visible } from "./dom.ts";
+import { live, onVerdict, report, runs } from "./context.ts";
+import { apart, button, h, number, own, visible } from "./dom.ts";
 import { scrollTo } from "./go.ts";
 import { attentionPart } from "./parts/attention.ts";
 import { diffPart } from "./parts/diff.ts";
-import { livePart } from "./parts/live.ts";
+import { livePart, waitForVerdict } from "./parts/live.ts";
 import { masksPart } from "./parts/masks.ts";
 import { modelPart } from "./parts/model.ts";
 import { tensorsPart } from "./parts/tensors.ts";
 import { trainingPart } from "./parts/training.ts";
-import { verdictPart } from "./parts/verdict.ts";
-import { label, watchSelection } from "./selection.ts";
+import { verdictPart, waitingPart } from "./parts/verdict.ts";
+import { label, sideName, watchSelection } from "./selection.ts";
 import { on, Scope, set, state } from "./state.ts";
-import type { Run } from "./types.ts";
+import type { Run, Token } from "./types.ts";
 
 const main = document.getElementById("parts") as HTMLElement;
 const top = document.getElementById("top") as HTMLElement;
 const menu = h("nav", { "aria-label": "parts of the page" });
 const scope = new Scope();
 
-/** What was read and generated, in a line a run. */
+/** Tokens of a line of the header; the others are in the strips of the attentions. */
+const MOST = 60;
+
+/** What was read, generated or answered, in a line a run. */
 function inputOf(run: Run, index: number): HTMLElement {
   const { source, target, generated, recording } = run.trace.tokens;
-  const text = (tokens: { piece: string | null; id: number; padding: boolean }[] | undefined) => {
+  const text = (tokens: Token[] | undefined) => {
     const shown = (tokens ?? []).filter((token) => !token.padding).map(label);
-    return shown.length > 60 ? `${shown.slice(0, 60).join(" ")} … (${shown.length} tokens)` : shown.join(" ");
+    const rest = shown.length > MOST ? [` … (${shown.length} tokens)`] : [];
+    return [...apart(shown.slice(0, MOST)), ...rest];
   };
   const said = run.generation?.text ?? run.generation?.outputs[run.row]?.hypotheses[0]?.text;
-  const parts: [string, string | null | undefined][] = [
-    [
-      "source",
-      source ? text(source[run.row]) : recording ? `a recording of ${recording.seconds.toFixed(1)} s` : null,
-    ],
-    [generated ? "generated" : "target", target ? text(target[run.row]) : null],
-    ["as text", said],
+  const heard = recording ? [`a recording of ${recording.seconds.toFixed(1)} s`] : [];
+  const parts: [string, (Node | string)[]][] = [
+    [sideName("source"), source ? text(source[run.row]) : heard],
+    [generated ? "generated" : sideName("target"), target ? text(target[run.row]) : []],
+    ["as text", said ? [own(said)] : []],
+    ["answer", answer(run)],
   ];
   const facts = parts
-    .filter(([, value]) => value)
-    .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, own(value as string))]);
-  return h(
-    "dl",
-    { class: "input" },
-    runs.length > 1 ? h("dt", { class: "run-number" }, `run ${index + 1}`) : null,
-    runs.length > 1 ? h("dd", {}, "") : null,
-    ...facts,
-  );
+    .filter(([, value]) => value.length > 0)
+    .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, ...value)]);
+  const title =
+    runs.length > 1 ? [h("dt", { class: "run-number" }, `run ${index + 1}`), h("dd", {}, "")] : [];
+  return h("dl", { class: "input" }, ...title, ...facts);
+}
+
+/** The classes of a classifier, the most probable first. */
+function answer({ classes }: Run): (Node | string)[] {
+  const shown = (classes ?? []).slice(0, 5).flatMap((one, i) => {
+    const name = one.name ?? `class ${one.class}`;
+    const share = one.probability === null ? "" : `${number(100 * one.probability, 3)} %, `;
+    const words = ` (${share}logit ${number(one.score)})`;
+    return [i > 0 ? ", " : "", i === 0 ? h("strong", {}, own(name)) : own(name), words];
+  });
+  const rest = (classes?.length ?? 0) - 5;
+  return rest > 0 ? [...shown, `, and ${rest} more`] : shown;
 }
 
 function theme(): HTMLElement {
@@ -60,8 +71,9 @@ function theme(): HTMLElement {
 }
 
 const model = modelPart();
-const verdict = verdictPart();
+const verdict = h("div", {});
 const others = h("div", {});
+const absent = h("div", {});
 const inputs = h("div", {});
 
 /** The parts that are about runs. */
@@ -69,10 +81,11 @@ function show(): void {
   scope.draw(() => {
     inputs.replaceChildren(...runs.map(inputOf));
     model.ofRun();
-    const parts = [attentionPart(), masksPart(), tensorsPart(), leftOut()];
+    const parts = [attentionPart(), masksPart(), tensorsPart()];
     others.replaceChildren(...parts.filter((part): part is HTMLElement => part !== null));
     watchSelection();
   });
+  absent.replaceChildren(leftOut() ?? "");
   links();
 }
 
@@ -112,7 +125,7 @@ main.prepend(h("a", { class: "skip", href: "#part=model" }, "to the model"));
 if (live) main.append(livePart(show));
 main.append(
   inputs,
-  ...[verdict, model.section, others, diffPart(), trainingPart()].filter(
+  ...[verdict, model.section, others, absent, diffPart(), trainingPart()].filter(
     (part): part is HTMLElement => part !== null,
   ),
 );
@@ -124,6 +137,21 @@ if (report.made_by)
       `Made by ${report.made_by}.${live ? "" : " Nothing in this page was fetched."}`,
     ),
   );
+/** The doctor's part: what it says, or that it still looks at the model. */
+function judge(): void {
+  verdict.replaceChildren(verdictPart() ?? "");
+  absent.replaceChildren(leftOut() ?? "");
+  links();
+}
+
 show();
+judge();
+onVerdict(judge);
+if (live && !report.doctor && !report.left_out?.some((part) => part.part === "doctor")) {
+  const waiting = waitingPart();
+  verdict.replaceChildren(waiting.section);
+  links();
+  void waitForVerdict(waiting.tell);
+}
 document.documentElement.dataset["ready"] = "";
 if (state.part) scrollTo(state.part);

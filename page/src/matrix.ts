@@ -1,7 +1,7 @@
 // The matrices of attentions: chosen, averaged, maximised and renormalised from what the report holds.
 
 import { bytes, floats } from "./bytes.ts";
-import type { Attention, Mask, Picture, PictureOf, Run } from "./types.ts";
+import type { Attention, Mask, MaskRuns, Picture, PictureOf, Run } from "./types.ts";
 import type { State } from "./state.ts";
 
 export interface Matrix {
@@ -14,6 +14,10 @@ export interface Matrix {
   keysAColumn: number;
   /** Whether these are the values themselves, not codes of 8 bits. */
   exact: boolean;
+  /** 1 where a mask hides all that a cell stands for; null where the mask is not known, or was not applied yet. */
+  masked: Uint8Array | null;
+  /** The cell of the run that is shown: of a group its largest, of a mean or a maximum that of the head with the most. */
+  cell: (row: number, column: number) => { head: number; query: number; key: number };
   low: number;
   high: number;
 }
@@ -56,11 +60,59 @@ function ofTensor(run: Run, path: string): Float32Array[] | null {
   return matrices;
 }
 
-export function maskOf(run: Run, attention: Attention): Mask | null {
+const unpacked = new WeakMap<object, Uint8Array>();
+
+/** Where in its group the largest cell is, of a cell of a reduced picture. */
+function placeAt(picture: Picture, index: number): number {
+  if (picture.places === null) return 0;
+  let packed = unpacked.get(picture);
+  if (!packed) unpacked.set(picture, (packed = bytes(picture.places)));
+  const bits = Math.ceil(Math.log2(picture.queries_a_row * picture.keys_a_column));
+  let place = 0;
+  for (let bit = 0; bit < bits; bit++) {
+    const at = index * bits + bit;
+    place |= (((packed[at >> 3] as number) >> (at & 7)) & 1) << bit;
+  }
+  return place;
+}
+
+/** The mask of an attention in runs, whichever way the report holds it. */
+export function maskOf(run: Run, attention: Attention): MaskRuns | null {
   const name = attention.kind === "cross_attn" ? "M_x" : attention.stack === "encoder" ? "M_e" : "M_d";
   // Layers may differ in what they see: then each kind of layer has a mask of its own.
-  const isOfLayer = (mask: Mask) => mask.of_layers?.includes(attention.layer) ?? true;
-  return run.masks?.masks.find((mask) => mask.name === name && isOfLayer(mask)) ?? null;
+  const isOfLayer = (mask: MaskRuns) => mask.of_layers?.includes(attention.layer) ?? true;
+  return masksOf(run).find((mask) => mask.name === name && isOfLayer(mask)) ?? null;
+}
+
+const inRuns = new WeakMap<Run, MaskRuns[]>();
+
+/** The masks of the row that is shown, in runs. */
+export function masksOf(run: Run): MaskRuns[] {
+  const known = inRuns.get(run);
+  if (known) return known;
+  const masks = run.masks?.masks.map((mask) => runsOf(mask, run.row)) ?? run.mask_runs;
+  inRuns.set(run, masks);
+  return masks;
+}
+
+function runsOf(mask: Mask, row: number): MaskRuns {
+  const rows = mask.rows[row] ?? [];
+  const runs = (letters: string) => {
+    const found: [string, number][] = [];
+    for (const letter of letters) {
+      const last = found.at(-1);
+      if (last?.[0] === letter) last[1]++;
+      else found.push([letter, 1]);
+    }
+    return found;
+  };
+  return {
+    ...mask,
+    queries: rows.length,
+    keys: rows[0]?.length ?? 0,
+    rows: rows.map((letters) => ({ queries: 1, keys: runs(letters) })),
+    blind: mask.blind[row] ?? [],
+  };
 }
 
 /** What is measured, by the toggles. */
@@ -77,6 +129,11 @@ export function has(attention: Attention, of: PictureOf): boolean {
 
 type Toggles = Pick<State, "show" | "measure" | "ends">;
 
+/** Whether an attention has this head; `mean` and `max` stand for all of them. */
+export function hasHead(attention: Attention, head: string): boolean {
+  return head === "mean" || head === "max" || (/^\d+$/.test(head) && Number(head) < attention.heads);
+}
+
 /** The matrix of a head, or of all: `mean` or `max`. Null where the report does not hold it. */
 export function matrix(run: Run, attention: Attention, head: string, toggles: Toggles): Matrix | null {
   if (toggles.show === "mask") return ofMask(run, attention);
@@ -86,47 +143,86 @@ export function matrix(run: Run, attention: Attention, head: string, toggles: To
   const tensor = step ? ofTensor(run, `${attention.path}.${step}`) : null;
   const matrices = tensor ?? (picture ? ofPicture(picture) : null);
   if (!matrices || matrices.length === 0) return null;
-  const [rows, columns] = tensor
-    ? [attention.queries, attention.keys]
-    : [picture?.rows ?? 0, picture?.columns ?? 0];
-  const [queriesARow, keysAColumn] = tensor
-    ? [1, 1]
-    : [picture?.queries_a_row ?? 1, picture?.keys_a_column ?? 1];
+  const reduced = tensor ? null : (picture ?? null);
+  const [rows, columns] = reduced ? [reduced.rows, reduced.columns] : [attention.queries, attention.keys];
+  const [queriesARow, keysAColumn] = reduced ? [reduced.queries_a_row, reduced.keys_a_column] : [1, 1];
   const one = matrices.length === 1 ? 0 : Number(head);
   let values = matrices[one];
   if (!values) values = head === "max" ? largest(matrices) : mean(matrices);
   if (toggles.ends === "without" && attention.ends.length > 0 && of !== "scores" && keysAColumn === 1) {
     values = withoutKeys(values, columns, attention.ends);
   }
+  const cell = (row: number, column: number) => {
+    const at = row * columns + column;
+    const drawn = matrices[one] ? one : headOfMost(matrices, at);
+    const place = reduced ? placeAt(reduced, drawn * rows * columns + at) : 0;
+    return {
+      // Contributions are of all heads together.
+      head: matrices.length > 1 ? drawn : Math.min(attention.heads - 1, Number(head) || 0),
+      query: row * queriesARow + Math.floor(place / keysAColumn),
+      key: column * keysAColumn + (place % keysAColumn),
+    };
+  };
+  // Scores are from before the mask.
+  const masked = of === "scores" ? null : hidden(run, attention, queriesARow, keysAColumn);
+  const exact = tensor !== null;
   return {
     rows,
     columns,
     values,
     queriesARow,
     keysAColumn,
-    exact: tensor !== null,
+    exact,
+    masked,
+    cell,
     ...range(values, of !== "scores"),
   };
 }
 
+function headOfMost(matrices: Float32Array[], at: number): number {
+  let most = 0;
+  matrices.forEach((one, head) => {
+    if ((one[at] as number) > (matrices[most]?.[at] as number)) most = head;
+  });
+  return most;
+}
+
+/** 1 for each cell of a picture behind which the mask hides everything. */
+function hidden(run: Run, attention: Attention, queriesARow: number, keysAColumn: number): Uint8Array | null {
+  const mask = maskOf(run, attention);
+  if (!mask) return null;
+  const [rows, columns] = [Math.ceil(mask.queries / queriesARow), Math.ceil(mask.keys / keysAColumn)];
+  const out = new Uint8Array(rows * columns).fill(1);
+  let query = 0;
+  for (const row of mask.rows) {
+    const [from, to] = [Math.floor(query / queriesARow), Math.ceil((query + row.queries) / queriesARow)];
+    let key = 0;
+    for (const [letter, count] of row.keys) {
+      const [left, right] = [Math.floor(key / keysAColumn), Math.ceil((key + count) / keysAColumn)];
+      if (letter === "o")
+        for (let r = from; r < to; r++) out.fill(0, r * columns + left, r * columns + right);
+      key += count;
+    }
+    query += row.queries;
+  }
+  return out;
+}
+
 function ofMask(run: Run, attention: Attention): Matrix | null {
-  const rows = maskOf(run, attention)?.rows[run.row];
-  const first = rows?.[0];
-  if (!rows || first === undefined) return null;
-  const values = new Float32Array(rows.length * first.length);
-  rows.forEach((row, r) =>
-    [...row].forEach((letter, c) => (values[r * first.length + c] = letter === "o" ? 1 : NaN)),
-  );
-  return {
-    rows: rows.length,
-    columns: first.length,
-    values,
-    queriesARow: 1,
-    keysAColumn: 1,
-    exact: true,
-    low: 0,
-    high: 1,
-  };
+  // As coarse as the weights.
+  const picture = attention.pictures.find((picture) => picture.of === "weights");
+  const [queriesARow, keysAColumn] = [picture?.queries_a_row ?? 1, picture?.keys_a_column ?? 1];
+  const masked = hidden(run, attention, queriesARow, keysAColumn);
+  if (!masked) return null;
+  const columns = Math.ceil(attention.keys / keysAColumn);
+  const rows = Math.ceil(attention.queries / queriesARow);
+  const values = Float32Array.from(masked, (isMasked) => 1 - isMasked);
+  const cell = (row: number, column: number) => ({
+    head: 0,
+    query: row * queriesARow,
+    key: column * keysAColumn,
+  });
+  return { rows, columns, values, queriesARow, keysAColumn, exact: true, masked, cell, low: 0, high: 1 };
 }
 
 function mean(all: Float32Array[]): Float32Array {
@@ -169,6 +265,11 @@ function range(values: Float32Array, fromZero: boolean): { low: number; high: nu
   }
   if (low > high) return { low: 0, high: 0 };
   return { low: fromZero ? Math.min(low, 0) : low, high };
+}
+
+/** Whether a mask hides a cell. A weight that is there although it should be masked is shown. */
+export function isMasked({ masked, values }: Matrix, at: number): boolean {
+  return masked?.[at] === 1 && !((values[at] as number) > 0);
 }
 
 /** Where a value lies among colours, from 0 to 1; NaN for one that has none. */

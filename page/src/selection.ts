@@ -1,7 +1,8 @@
 // One selection of source and target tokens, highlighted everywhere: locked tokens live in the address, the one under the
 // pointer does not.
 
-import { own, h } from "./dom.ts";
+import { hasSource } from "./context.ts";
+import { h, isolated, own, visible } from "./dom.ts";
 import { on, Scope, set, state } from "./state.ts";
 import type { Run, Side, Token } from "./types.ts";
 
@@ -62,6 +63,11 @@ export function labels(run: Run, side: Side): string[] | null {
   return row ? row.map(label) : null;
 }
 
+/** What a side is called: a decoder alone has a prompt. */
+export function sideName(side: Side): string {
+  return side === "target" && !hasSource ? "prompt" : side;
+}
+
 export function label(token: Token): string {
   return token.padding ? "(pad)" : (token.piece ?? String(token.id));
 }
@@ -90,14 +96,14 @@ export function tokenStrip(run: Run, side: Side): HTMLElement | null {
       },
       own(text),
     );
-    element.setAttribute("aria-label", `${side} token ${at}: ${text}`);
+    element.setAttribute("aria-label", `${sideName(side)} token ${at}: ${isolated(visible(text))}`);
     return element;
   };
   const strip = h(
     "div",
-    { class: "tokens", role: "group", "aria-label": `${side} tokens` },
+    { class: "tokens", role: "group", "aria-label": `${sideName(side)} tokens` },
     ...all.slice(0, MOST).map(token),
   );
   if (all.length > MOST) strip.append(h("span", { class: "muted" }, ` … ${all.length - MOST} more`));
-  return h("div", { class: "strip" }, h("span", { class: "muted" }, `${side} `), strip);
+  return h("div", { class: "strip" }, h("span", { class: "muted" }, `${sideName(side)} `), strip);
 }

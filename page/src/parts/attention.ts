@@ -1,13 +1,13 @@
 // Attention: a grid of layers and heads, and one of them enlarged, as a matrix or as links between tokens.
 
 import { floats, integers } from "../bytes.ts";
-import { css, legend } from "../colour.ts";
-import { report, runs } from "../context.ts";
-import { button, choice, h, number, own, s, visible } from "../dom.ts";
-import { baked, Heatmap, short } from "../heatmap.ts";
-import { has, type Matrix, matrix, pictureOf, tone } from "../matrix.ts";
+import { css, legend, maskLegend } from "../colour.ts";
+import { onVerdict, report, runs } from "../context.ts";
+import { apart, button, choice, counted, h, number, own, s, visible } from "../dom.ts";
+import { type Axes, baked, Heatmap, type Label, type Options, short } from "../heatmap.ts";
+import { has, hasHead, isMasked, type Matrix, matrix, pictureOf, tone } from "../matrix.ts";
 import { csvButton, pictureButtons } from "../save.ts";
-import { hover, labels, lock, onSelection, selected, tokenStrip } from "../selection.ts";
+import { hover, labels, lock, onSelection, selected, sideName, tokenStrip } from "../selection.ts";
 import { on, Scope, set, state } from "../state.ts";
 import type { Attention, HeadBadge, Run, Side } from "../types.ts";
 import { showCell } from "./cell.ts";
@@ -66,7 +66,7 @@ export function attentionPart(): HTMLElement | null {
       "what is shown",
       [
         { value: "scores" as const, label: "scores" },
-        { value: "mask" as const, label: "mask", disabled: !first.masks },
+        { value: "mask" as const, label: "mask", disabled: !first.masks && first.mask_runs.length === 0 },
         { value: "weights" as const, label: "weights" },
       ],
       () => state.show,
@@ -129,18 +129,31 @@ export function attentionPart(): HTMLElement | null {
   on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () =>
     controls.forEach((control) => control.refresh()),
   );
-  on(["attn", "show", "measure", "ends", "scale"], () => drawGrid(grid, first, shown()));
-  on(["attn", "map", "head"], () => {
+  const press = () => {
+    const attention = current();
     for (const thumbnail of grid.querySelectorAll<HTMLElement>("[data-map]")) {
-      const isOpen = thumbnail.dataset.map === current()?.path && thumbnail.dataset.head === state.head;
+      const { map, head } = thumbnail.dataset;
+      const isOpen = map === attention?.path && attention !== undefined && head === shownHead(attention);
       thumbnail.setAttribute("aria-pressed", String(isOpen));
     }
-  });
-  on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], () => {
+  };
+  const drawAll = () => {
+    drawGrid(grid, first, shown());
+    press();
+  };
+  const enlarge = () => {
     const attention = current();
     scope.draw(() =>
       large.replaceChildren(...(attention ? runs.map((run, i) => enlarged(run, attention, i)) : [])),
     );
+  };
+  on(["attn", "show", "measure", "ends", "scale"], drawAll);
+  on(["map", "head"], press);
+  on(["attn", "map", "head", "show", "measure", "ends", "scale", "view"], enlarge);
+  // The doctor gives heads their badges.
+  onVerdict(() => {
+    drawAll();
+    enlarge();
   });
   return section;
 }
@@ -211,32 +224,43 @@ function thumbnail(run: Run, attention: Attention, head: string): HTMLElement {
   return element;
 }
 
-function positions(run: Run, side: Side, count: number, each: number): string[] {
+function positions(run: Run, side: Side, count: number, each: number): Label[] {
   const known = each === 1 ? labels(run, side) : null;
-  if (known) return known;
+  if (known) return known.map((token) => [token]);
   const seconds = run.spectrogram && side === "source" ? run.spectrogram.seconds_a_column : 0;
-  return Array.from({ length: count }, (_, i) =>
+  return Array.from({ length: count }, (_, i) => [
     seconds ? `${(i * each * seconds).toFixed(2)} s` : String(i * each),
-  );
+  ]);
+}
+
+/** `head 3`, `mean of heads`. */
+function headWords(head: string): string {
+  return head === "mean" || head === "max" ? `${head} of heads` : `head ${head}`;
+}
+
+/** The head that is shown: the mean, where a link names one that the attention does not have. */
+function shownHead(attention: Attention): string {
+  return hasHead(attention, state.head) ? state.head : "mean";
+}
+
+/** Cells from here to there, as a reader counts them: `3` or `3–7`. */
+function span(from: number, each: number, count: number): string {
+  const to = Math.min(count, from + each) - 1;
+  return to > from ? `${from}–${to}` : String(from);
 }
 
 /** One head of one run. */
 function enlarged(run: Run, first: Attention, index: number): HTMLElement {
   const attention = run.attentions.find((other) => other.path === first.path);
-  const head = state.head;
+  const head = attention ? shownHead(attention) : "mean";
   const drawn = attention ? matrix(run, attention, head, state) : null;
   if (!attention || !drawn) return h("p", { class: "warning" }, "The report does not hold this picture.");
   const what =
     state.show === "weights"
       ? { attention: "weights", values: "‖A·V‖", contribution: "contribution" }[state.measure]
       : state.show;
-  const headWords =
-    pictureOf(state) === "contribution" && state.show === "weights"
-      ? "all heads"
-      : Number.isNaN(Number(head))
-        ? `${head} of heads`
-        : `head ${head}`;
-  const name = `${attention.path}, ${headWords}, ${what}${runs.length > 1 ? `, run ${index + 1}` : ""}`;
+  const isOfAll = pictureOf(state) === "contribution" && state.show === "weights";
+  const name = `${attention.path}, ${isOfAll ? "all heads" : headWords(head)}, ${what}${runs.length > 1 ? `, run ${index + 1}` : ""}`;
   const axes = {
     rows: queryLabels(run, attention, drawn),
     columns: positions(run, attention.key_side, drawn.columns, drawn.keysAColumn),
@@ -245,27 +269,23 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
     rowTitle: "queries",
     columnTitle: "keys",
   };
-  const tell = (row: number, column: number, value: number) => {
-    const word = Number.isNaN(value)
-      ? "masked or left out"
-      : `${number(value, 6)}${drawn.exact ? "" : " (from 8 bits)"}`;
-    return `${axes.rows[row]} → ${axes.columns[column]}: ${word}${largestOf(attention, head, row * drawn.queriesARow)}`;
-  };
   const open = (row: number, column: number) => {
-    if (drawn.queriesARow !== 1 || drawn.keysAColumn !== 1 || Number.isNaN(Number(head))) {
-      set({
-        cell: `${Number.isNaN(Number(head)) ? 0 : head}.${row * drawn.queriesARow}.${column * drawn.keysAColumn}`,
-      });
-    } else set({ cell: `${head}.${row}.${column}` });
+    const cell = drawn.cell(row, column);
+    set({ cell: `${cell.head}.${cell.query}.${cell.key}` });
   };
-  const box = h("article", { class: "enlarged" }, h("h3", {}, own(name)));
+  const missed = h("div", {});
+  on(["src", "tgt"], () => missed.replaceChildren(...misses(run, attention, index)));
+  const box = h("article", { class: "enlarged" }, h("h3", {}, own(name)), missed);
   const tokens = [...new Set([attention.query_side, attention.key_side])].map((side) =>
     tokenStrip(run, side),
   );
   box.append(...tokens.filter((strip): strip is HTMLElement => strip !== null));
   const table = () => [
-    ["", ...axes.columns],
-    ...axes.rows.map((row, r) => [row, ...drawn.values.subarray(r * drawn.columns, (r + 1) * drawn.columns)]),
+    ["", ...axes.columns.map((label) => label.join(" ⇒ "))],
+    ...axes.rows.map((row, r) => [
+      row.join(" ⇒ "),
+      ...drawn.values.subarray(r * drawn.columns, (r + 1) * drawn.columns),
+    ]),
   ];
   const log = state.scale === "log";
   if (
@@ -286,6 +306,7 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
       ),
     );
   } else {
+    const tell = teller(attention, head, drawn, axes);
     const heatmap = new Heatmap(drawn, { name, axes, log, tell, open });
     box.append(
       heatmap.element,
@@ -309,47 +330,103 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
     }
   }
   box.append(
-    legend(drawn.low, drawn.high, log),
-    ...facts(run, attention, drawn),
+    legendOf(drawn, log),
+    ...facts(run, attention, drawn, head),
     valuesTable(name, axes.rows, axes.columns, drawn),
     showCell(run, attention),
   );
   return box;
 }
 
-/** At each step a decoder reads a token and predicts the next: weights of a row belong to the prediction. */
-function queryLabels(run: Run, attention: Attention, drawn: Matrix): string[] {
-  const plain = positions(run, attention.query_side, drawn.rows, drawn.queriesARow);
-  if (attention.query_side !== "target" || drawn.queriesARow !== 1 || !labels(run, "target")) return plain;
-  return plain.map((text, i) => `${text} ⇒ ${plain[i + 1] ?? "…"}`);
+function legendOf(drawn: Matrix, log: boolean): HTMLElement {
+  if (state.show === "mask") return maskLegend();
+  const masked = drawn.values.some((_, i) => isMasked(drawn, i));
+  const leftOut = drawn.values.some((value, i) => !Number.isFinite(value) && !isMasked(drawn, i));
+  return legend(drawn.low, drawn.high, log, { masked, leftOut });
 }
 
+/** What a link names and the run does not have; something else is shown in its place. */
+function misses(run: Run, attention: Attention, index: number): HTMLElement[] {
+  const lines: string[] = [];
+  if (index === 0 && state.map && !run.attentions.some((other) => other.path === state.map)) {
+    lines.push(`There is no attention ${visible(state.map)} in this run: ${attention.path} is shown.`);
+  }
+  if (!hasHead(attention, state.head)) {
+    lines.push(
+      `There is no head ${visible(state.head)} in ${attention.path}, which has ${counted(attention.heads, "head")}, counted from 0: the mean of them is shown.`,
+    );
+  }
+  for (const [side, locked] of [["source", state.src] as const, ["target", state.tgt] as const]) {
+    const count = labels(run, side)?.length ?? 0;
+    const missing = locked.filter((at) => at >= count);
+    if (missing.length > 0) {
+      const words = `There is no ${sideName(side)} token ${missing.join(", ")}`;
+      lines.push(`${words}: this run has ${counted(count, "token")} there, counted from 0.`);
+    }
+  }
+  return lines.map((line) => h("p", { class: "warning" }, line));
+}
+
+/** Says what a cell of the picture is. */
+function teller(attention: Attention, head: string, drawn: Matrix, axes: Axes): Options["tell"] {
+  const isReduced = drawn.queriesARow > 1 || drawn.keysAColumn > 1;
+  return (row, column, value) => {
+    const eightBits = drawn.exact ? "" : " (from 8 bits)";
+    const at = row * drawn.columns + column;
+    const word = isMasked(drawn, at)
+      ? "masked"
+      : Number.isNaN(value)
+        ? "left out, or not finite"
+        : state.show === "mask"
+          ? "visible"
+          : `${number(value, 6)}${eightBits}`;
+    const ends = [...apart(axes.rows[row] ?? [], " ⇒ "), " → ", ...apart(axes.columns[column] ?? [])];
+    if (!isReduced) return [...ends, `: ${word}`];
+    const { query, key } = drawn.cell(row, column);
+    const queries = span(row * drawn.queriesARow, drawn.queriesARow, attention.queries);
+    const keys = span(column * drawn.keysAColumn, drawn.keysAColumn, attention.keys);
+    const which =
+      state.show === "mask" || isMasked(drawn, at)
+        ? ""
+        : `, the largest of them, at query ${query}, key ${key}`;
+    return [`queries ${queries} → keys ${keys}: ${word}${which}${largestOf(attention, head, query)}`];
+  };
+}
+
+/** At each step a decoder reads a token and predicts the next: weights of a row belong to the prediction. */
+function queryLabels(run: Run, attention: Attention, drawn: Matrix): Label[] {
+  const plain = positions(run, attention.query_side, drawn.rows, drawn.queriesARow);
+  if (attention.query_side !== "target" || drawn.queriesARow !== 1 || !labels(run, "target")) return plain;
+  return plain.map((label, i) => [...label, ...(plain[i + 1] ?? ["…"])]);
+}
+
+const maxima = new WeakMap<Attention, { weights: Float32Array; keys: Uint32Array }>();
+
 function largestOf(attention: Attention, head: string, query: number): string {
-  if (
-    !attention.largest ||
-    Number.isNaN(Number(head)) ||
-    state.show !== "weights" ||
-    state.measure !== "attention"
-  )
-    return "";
+  const isOfWeights = state.show === "weights" && state.measure === "attention";
+  if (!attention.largest || Number.isNaN(Number(head)) || !isOfWeights) return "";
+  let held = maxima.get(attention);
+  if (!held) {
+    held = { weights: floats(attention.largest.weights), keys: integers(attention.largest.keys) };
+    maxima.set(attention, held);
+  }
   const at = Number(head) * attention.queries + query;
-  const [weights, keys] = [floats(attention.largest.weights), integers(attention.largest.keys)];
-  return `; the largest weight of query ${query} is ${number(weights[at])}, on key ${keys[at]}`;
+  return `; the largest weight of query ${query} is ${number(held.weights[at])}, on key ${held.keys[at]}`;
 }
 
 /** What a reader must know of the picture: what was reduced, what each head does. */
-function facts(run: Run, attention: Attention, drawn: Matrix): HTMLElement[] {
+function facts(run: Run, attention: Attention, drawn: Matrix, head: string): HTMLElement[] {
   const lines: HTMLElement[] = [];
   if (drawn.queriesARow > 1 || drawn.keysAColumn > 1) {
     lines.push(
       h(
         "p",
         { class: "note" },
-        `Reduced: ${attention.queries} × ${attention.keys} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. A click opens the first cell of its group.`,
+        `Reduced: ${attention.queries} × ${attention.keys} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. A click opens that one.`,
       ),
     );
   }
-  const measures = attention.measures[Number(state.head)];
+  const measures = attention.measures[Number(head)];
   if (measures && state.show === "weights") {
     const words = [
       measures.entropy === null ? null : `normalised entropy ${number(measures.entropy, 3)}`,
@@ -358,7 +435,7 @@ function facts(run: Run, attention: Attention, drawn: Matrix): HTMLElement[] {
     ].filter(Boolean);
     lines.push(h("p", { class: "muted" }, `This head, mean over queries: ${words.join(", ")}.`));
   }
-  for (const badge of badgesOf(attention, Number(state.head)))
+  for (const badge of badgesOf(attention, Number(head)))
     lines.push(h("p", { class: "note" }, badgeWords(badge)));
   if (pictureOf(state) === "contribution" && attention.stream_share && state.show === "weights") {
     const shares = floats(attention.stream_share);
@@ -380,7 +457,7 @@ function facts(run: Run, attention: Attention, drawn: Matrix): HTMLElement[] {
 const TABLE_CELLS = 4000;
 
 /** The table behind the picture. */
-function valuesTable(name: string, rows: string[], columns: string[], drawn: Matrix): HTMLElement {
+function valuesTable(name: string, rows: Label[], columns: Label[], drawn: Matrix): HTMLElement {
   const details = h("details", {}, h("summary", {}, "the values as a table"));
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
@@ -390,9 +467,14 @@ function valuesTable(name: string, rows: string[], columns: string[], drawn: Mat
     }
     const cell = (r: number, c: number) =>
       h("td", { class: "number" }, number(drawn.values[r * drawn.columns + c]));
-    const head = h("tr", {}, h("td", {}), ...columns.map((text) => h("th", { scope: "col" }, own(text))));
-    const lines = rows.map((text, r) =>
-      h("tr", {}, h("th", { scope: "row" }, own(text)), ...columns.map((_, c) => cell(r, c))),
+    const head = h(
+      "tr",
+      {},
+      h("td", {}),
+      ...columns.map((label) => h("th", { scope: "col" }, ...apart(label, " ⇒ "))),
+    );
+    const lines = rows.map((label, r) =>
+      h("tr", {}, h("th", { scope: "row" }, ...apart(label, " ⇒ ")), ...columns.map((_, c) => cell(r, c))),
     );
     details.append(
       h(
@@ -418,8 +500,8 @@ const MOST_LINKS = 300;
 function linkView(
   name: string,
   drawn: Matrix,
-  rows: string[],
-  columns: string[],
+  rows: Label[],
+  columns: Label[],
   attention: Attention,
 ): HTMLElement {
   const row = 22;
@@ -427,7 +509,7 @@ function linkView(
   const [left, right, width] = [190, 430, 620];
   const lines = s("g", { fill: "none" });
   const y = (i: number) => 16 + i * row;
-  const token = (text: string, i: number, side: Side, x: number, anchor: string) =>
+  const token = (label: Label, i: number, side: Side, x: number, anchor: string) =>
     s(
       "text",
       {
@@ -441,7 +523,7 @@ function linkView(
         onpointerleave: () => hover(null),
         onclick: () => lock(side, i),
       },
-      short(text),
+      short(label),
     );
   const svg = s(
     "svg",

@@ -76,8 +76,18 @@ export function showCell(run: Run, attention: Attention): HTMLElement {
     const parts = state.cell.split(".").map(Number);
     const [head, query, key] = parts as [number, number, number];
     const isThere =
-      parts.length === 3 && head < attention.heads && query < attention.queries && key < attention.keys;
-    if (!state.cell || !isThere) {
+      parts.length === 3 &&
+      parts.every((n) => Number.isSafeInteger(n) && n >= 0) &&
+      head < attention.heads &&
+      query < attention.queries &&
+      key < attention.keys;
+    if (state.cell && !isThere) {
+      const sizes = `${attention.heads} heads, ${attention.queries} queries and ${attention.keys} keys`;
+      const words = `There is no cell ${visible(state.cell)} in ${attention.path}, which has ${sizes}, counted from 0.`;
+      box.replaceChildren(h("p", { class: "warning" }, words));
+      return;
+    }
+    if (!state.cell) {
       box.replaceChildren(
         h("p", { class: "muted" }, "Click a cell, or press Enter on it, for its arithmetic."),
       );

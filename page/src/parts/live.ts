@@ -1,9 +1,10 @@
 // What a server answers: runs of other inputs, and the arithmetic of any cell.
 
-import { runs } from "../context.ts";
+import { hasSource, report, runs, takeVerdict } from "../context.ts";
 import { button, h, say, visible } from "../dom.ts";
 import { set } from "../state.ts";
-import type { CellPage, Run } from "../types.ts";
+import { sideName } from "../selection.ts";
+import type { CellPage, Report, Run } from "../types.ts";
 
 interface Given {
   source: string;
@@ -99,18 +100,20 @@ export function livePart(show: () => void): HTMLElement {
   let stop: AbortController | null = null;
   const cancel = button("cancel", () => stop?.abort(), { disabled: true });
   const start = button("run", () => void go(), { class: "primary" });
+  const readsAudio = report.flow.nodes.some((node) => node.part === "audio");
+  const hasTarget = hasSource && report.flow.nodes.some((node) => node.stack === "decoder");
+  const first = sideName(hasSource ? "source" : "target");
+  const recording = h("label", { for: "audio" }, "recording: wav, flac or mp3", audio);
+  const fields = [
+    readsAudio ? recording : box("source", first, 2),
+    hasTarget ? box("target", "target (else the model generates it)", 2) : null,
+    readsAudio ? null : box("second", `second ${first}, to see side by side`, 2),
+  ];
   const form = h(
     "section",
     { id: "live" },
     h("h2", {}, "Input"),
-    h(
-      "div",
-      { class: "form" },
-      box("source", "source", 2),
-      box("target", "target (else the model generates it)", 2),
-      box("second", "second source, to see side by side", 2),
-      h("label", { for: "audio" }, "recording, for an audio model", audio),
-    ),
+    h("div", { class: "form" }, ...fields),
     h("div", { class: "row" }, start, cancel, status),
   );
   const go = async () => {
@@ -136,6 +139,17 @@ export function livePart(show: () => void): HTMLElement {
     cancel.disabled = true;
   };
   return form;
+}
+
+/** Asks for the verdict, which the server gives when the doctor is done. */
+export async function waitForVerdict(tell: (words: string) => void): Promise<void> {
+  try {
+    const response = await fetch("/api/v1/verdict", { headers: HEADERS });
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    takeVerdict((await response.json()) as Report);
+  } catch {
+    tell("The server ended before the doctor was done.");
+  }
 }
 
 export async function explainLive(run: Run, node: string, at: number[]): Promise<CellPage | null> {

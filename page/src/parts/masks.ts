@@ -3,41 +3,33 @@
 import { runs } from "../context.ts";
 import { h, number, own, s, visible } from "../dom.ts";
 import { openNode } from "../go.ts";
-import { short } from "../heatmap.ts";
+import { masksOf } from "../matrix.ts";
 import { csvButton, pictureButtons } from "../save.ts";
-import { labels } from "../selection.ts";
 import { table } from "../table.ts";
-import type { Mask, Proof, Run, Side } from "../types.ts";
+import type { MaskRuns, Proof, Run } from "../types.ts";
+import { LETTERS, maskPicture, rectangles, tokenName } from "./mask_picture.ts";
 
-const LETTERS: Record<string, [string, string]> = {
-  o: ["visible", "#35b779"],
-  f: ["masked: future", "#3e4a89"],
-  p: ["masked: padding", "#c44600"],
-  b: ["masked: future and padding", "#440154"],
-  w: ["masked: outside the window", "#777777"],
-  x: ["masked: outside the window, and padding", "#aa6633"],
-};
-
-const SIDES: Record<string, [Side, Side]> = {
-  M_e: ["source", "source"],
-  M_d: ["target", "target"],
-  M_x: ["target", "source"],
-};
+/** Why something of the masks is not there. */
+function missing(run: Run): string | undefined {
+  return run.left_out.find((part) => part.part === "masks" || part.part === "proofs")?.why;
+}
 
 export function masksPart(): HTMLElement | null {
-  if (!runs.some((run) => run.masks || run.left_out.some((part) => part.part === "masks"))) return null;
+  if (!runs.some((run) => masksOf(run).length > 0 || missing(run))) return null;
   return h("section", { id: "masks" }, h("h2", {}, "Masks"), ...runs.map(ofRun));
 }
 
 function ofRun(run: Run, index: number): HTMLElement {
   const title = runs.length > 1 ? h("h3", {}, `run ${index + 1}`) : null;
-  const why = run.left_out.find((part) => part.part === "masks")?.why;
-  if (!run.masks)
+  const why = missing(run);
+  const masks = masksOf(run);
+  if (masks.length === 0)
     return h("div", {}, title, h("p", { class: "note" }, why ? visible(why) : "The model has no attention."));
-  const { masks, proofs, not_finite: broken } = run.masks;
+  const broken = run.masks?.not_finite;
+  const proofs = run.masks?.proofs ?? [];
   // Most models have no window: its signs are explained where they occur.
   const occurs = (letter: string) =>
-    masks.some((mask) => mask.rows.some((rows) => rows.some((row) => row.includes(letter))));
+    masks.some((mask) => mask.rows.some((row) => row.keys.some(([own]) => own === letter)));
   const used = Object.entries(LETTERS).filter(([letter]) => "ofpb".includes(letter) || occurs(letter));
   const legend = used.map(([, [words, colour]]) => h("li", {}, swatch(colour), ` ${words}`));
   return h(
@@ -47,6 +39,7 @@ function ofRun(run: Run, index: number): HTMLElement {
     h("ul", { class: "mask-legend" }, ...legend),
     h("div", { class: "mask-row" }, ...masks.map((mask) => drawn(run, mask))),
     h("h3", {}, "Proofs"),
+    why ? h("p", { class: "note" }, visible(why)) : null,
     broken
       ? h(
           "p",
@@ -66,118 +59,63 @@ function swatch(colour: string): SVGSVGElement {
   );
 }
 
-function drawn(run: Run, mask: Mask): HTMLElement {
-  const rows = mask.rows[run.row] ?? [];
-  const [querySide, keySide] = SIDES[mask.name] ?? ["target", "target"];
-  const columns = rows[0]?.length ?? 0;
-  const name = (side: Side, i: number) => labels(run, side)?.[i] ?? String(i);
-  const each = Math.max(2, Math.min(18, Math.floor(360 / Math.max(1, columns, rows.length))));
-  const left = each >= 9 ? 110 : 8;
-  const top = each >= 9 ? 84 : 8;
-  const [width, height] = [left + columns * each + 70, top + rows.length * each + 8];
-  const cells: SVGElement[] = [];
-  // In a large mask equal neighbours are one rectangle.
-  rows.forEach((row, r) => {
-    for (let c = 0; c < row.length;) {
-      let end = c;
-      while (end < row.length && row[end] === row[c] && (end === c || each <= 6)) end++;
-      const [words, colour] = LETTERS[row[c] as string] ?? ["", "#888"];
-      const gap = each > 6 ? 1 : 0;
-      cells.push(
-        s(
-          "rect",
-          {
-            x: left + c * each,
-            y: top + r * each,
-            width: (end - c) * each - gap,
-            height: each - gap,
-            fill: colour,
-          },
-          s(
-            "title",
-            {},
-            `${name(querySide, r)} → ${name(keySide, c)}${end - c > 1 ? ` … ${name(keySide, end - 1)}` : ""}: ${words}`,
-          ),
-        ),
-      );
-      c = end;
-    }
-  });
-  const texts: SVGElement[] = [];
-  if (each >= 9) {
-    rows.forEach((_, r) =>
-      texts.push(
-        s(
-          "text",
-          {
-            x: left - 4,
-            y: top + (r + 0.5) * each + 4,
-            "text-anchor": "end",
-            "data-side": querySide,
-            "data-at": r,
-          },
-          short(name(querySide, r)),
-        ),
-      ),
-    );
-    for (let c = 0; c < columns; c++)
-      texts.push(
-        s(
-          "text",
-          {
-            transform: `translate(${left + (c + 0.5) * each + 3} ${top - 4}) rotate(-50)`,
-            "data-side": keySide,
-            "data-at": c,
-          },
-          short(name(keySide, c)),
-        ),
-      );
-  }
-  const hidden = rows.reduce((sum, row) => sum + [...row].filter((letter) => letter !== "o").length, 0);
-  const words = `${mask.name}, ${mask.attention}: ${rows.length} queries, ${columns} keys, ${hidden} of ${rows.length * columns} cells masked`;
-  const svg = s(
-    "svg",
-    {
-      width,
-      height,
-      viewBox: `0 0 ${width} ${height}`,
-      class: "mask",
-      role: "img",
-      "aria-label": words,
-      "font-size": 11,
-      "font-family": "sans-serif",
-    },
-    ...texts,
-    ...cells,
-  );
-  const blind = mask.blind[run.row] ?? [];
+/** In which layers a mask holds. */
+function layersWords(mask: MaskRuns): string {
+  if (mask.of_layers) return `in layer${mask.of_layers.length === 1 ? "" : "s"} ${mask.of_layers.join(", ")}`;
+  return mask.layers === 1 ? "in the one layer" : `in all ${mask.layers} layers`;
+}
+
+function drawn(run: Run, mask: MaskRuns): HTMLElement {
+  const cells = mask.queries * mask.keys;
+  const hidden = rectangles(mask)
+    .filter((one) => one.letter !== "o")
+    .reduce((sum, one) => sum + one.queries * one.keys, 0);
+  const masked = `${hidden} of ${cells} cells masked`;
+  const size = `${mask.queries} queries, ${mask.keys} keys`;
+  const { svg, told } = maskPicture(run, mask, `${mask.name}, ${mask.attention}: ${size}, ${masked}`);
+  const heads = mask.heads === 1 ? "for the one head" : `the same for ${mask.heads} heads`;
   return h(
     "article",
     { class: "mask-box" },
     h("h3", {}, `${mask.name}: ${mask.attention}`),
     h("div", { class: "scroll" }, svg),
-    h(
-      "p",
-      { class: "muted" },
-      `${hidden} of ${rows.length * columns} cells masked; the same for ${mask.heads} heads, ${mask.of_layers ? `in layers ${mask.of_layers.join(", ")}` : `in all ${mask.layers} layers`}.`,
-    ),
+    told,
+    h("p", { class: "muted" }, `${masked}; ${heads}, ${layersWords(mask)}.`),
     h("ul", {}, ...mask.reasons.map((reason) => h("li", {}, visible(reason)))),
-    blind.length > 0
-      ? h("p", { class: "warning" }, `Queries without a visible key: ${blind.join(", ")}`)
-      : null,
+    mask.blind.length > 0 ? h("p", { class: "warning" }, blindWords(mask.blind)) : null,
     h(
       "div",
       { class: "row" },
       pictureButtons(mask.name, () => printable(svg)),
-      csvButton(mask.name, () => [
-        ["", ...Array.from({ length: columns }, (_, c) => name(keySide, c))],
-        ...rows.map((row, r) => [
-          name(querySide, r),
-          ...[...row].map((letter) => LETTERS[letter]?.[0] ?? letter),
-        ]),
-      ]),
+      csvButton(mask.name, () => runTable(run, mask)),
     ),
   );
+}
+
+function blindWords(blind: number[]): string {
+  const shown = blind.slice(0, 20).join(", ");
+  return `Queries without a visible key: ${shown}${blind.length > 20 ? `, and ${blind.length - 20} more` : ""}`;
+}
+
+/** The mask as a table: a line for each run. */
+function runTable(run: Run, mask: MaskRuns): (string | number)[][] {
+  const name = (axis: 0 | 1, at: number) => tokenName(run, mask, axis, at);
+  const lines = rectangles(mask).map(({ letter, query, key, queries, keys }) => {
+    const [lastQuery, lastKey] = [query + queries - 1, key + keys - 1];
+    const places = [query, name(0, query), lastQuery, key, name(1, key), lastKey, name(1, lastKey)];
+    return [...places, LETTERS[letter]?.[0] ?? letter];
+  });
+  const head = [
+    "first query",
+    "its token",
+    "last query",
+    "first key",
+    "its token",
+    "last key",
+    "its token",
+    "what",
+  ];
+  return [head, ...lines];
 }
 
 function printable(svg: SVGSVGElement): SVGSVGElement {

@@ -271,6 +271,7 @@ function walk(): HTMLElement | null {
             ),
           ]
         : [
+            state.stop > 0 ? `There is no stop ${state.stop}. ` : "",
             `A walk of ${stops.length} stops from ids to ${report.flow.nodes.at(-1)?.path ?? "the end"}: press next, or the arrow keys.`,
           ]),
     );

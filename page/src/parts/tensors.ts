@@ -1,7 +1,7 @@
 // Tensors: all that the run measured, found by a selector.
 
 import { runs } from "../context.ts";
-import { button, copyButton, h, number, own, shape, visible } from "../dom.ts";
+import { button, copyIcon, h, number, own, shape, visible } from "../dom.ts";
 import { on, set, state } from "../state.ts";
 import { table } from "../table.ts";
 import type { Run, TracedNode } from "../types.ts";
@@ -49,7 +49,9 @@ function ofRun(run: Run, index: number): HTMLElement {
         : h("p", { class: "note" }, `No tensor matches ${visible(state.find)}. * stands for anything.`),
     );
   });
-  on(["tensor"], () => open.replaceChildren(state.tensor ? (nodeDetails(run, state.tensor) ?? "") : ""));
+  on(["tensor"], () =>
+    open.replaceChildren(state.tensor ? (nodeDetails(run, state.tensor) ?? unknown(state.tensor)) : ""),
+  );
   const left = run.left_out.filter((part) => part.part === "values" || part.part === "cells");
   return h(
     "div",
@@ -62,6 +64,10 @@ function ofRun(run: Run, index: number): HTMLElement {
       h("p", { class: "muted" }, visible(part.why.charAt(0).toUpperCase() + part.why.slice(1)), "."),
     ),
   );
+}
+
+function unknown(path: string): HTMLElement {
+  return h("p", { class: "warning" }, `There is no tensor ${visible(path)} in this run.`);
 }
 
 function listed(run: Run, nodes: TracedNode[]): HTMLElement {
@@ -85,7 +91,7 @@ function listed(run: Run, nodes: TracedNode[]): HTMLElement {
               class: "link",
             }),
             " ",
-            copyButton(node.path, "⧉"),
+            copyIcon(node.path),
           ),
         value: (node) => node.path,
       },

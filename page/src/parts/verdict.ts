@@ -66,6 +66,17 @@ function pick({
   return { number, threshold, node, slice };
 }
 
+/** The place of the verdict while the doctor still looks at the model. */
+export function waitingPart(): { section: HTMLElement; tell: (words: string) => void } {
+  const words = h(
+    "p",
+    { class: "muted", role: "status" },
+    "The doctor looks at the model; its verdict appears here.",
+  );
+  const tell = (text: string) => (words.textContent = visible(text));
+  return { section: h("section", { id: "verdict" }, h("h2", {}, "Verdict"), words), tell };
+}
+
 export function verdictPart(): HTMLElement | null {
   const all = checks();
   if (!report.doctor || all.length === 0) return null;
