@@ -167,3 +167,38 @@ fn a_limit_on_files_is_answered_with_room_and_not_with_permissions() {
     let text = limited("-n 4", &format!("inspect {}", fixture("bart-sharded")));
     assert!(text.contains("ulimit -n"), "{text}");
 }
+
+/// The page of a report is HTML: a terminal is spared it, a pipe gets it, a result of before is replaced.
+#[cfg(unix)]
+#[test]
+fn a_report_is_not_printed_on_a_terminal() {
+    let folder = tempdir().unwrap();
+    let name = env!("CARGO_BIN_EXE_attnscope");
+    // `script` runs a command on a terminal of its own.
+    let on_terminal = |arguments: &str| {
+        let line = format!("'{name}' report toy --repair-time 0 {arguments}");
+        let mut script = std::process::Command::new("script");
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).current_dir(folder.path());
+        script.stdin(std::process::Stdio::null()).output()
+    };
+    let Ok(refused) = on_terminal("") else {
+        println!("skipped: script not found");
+        return;
+    };
+    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("error: ") && text.contains("--output report.html"), "{text}");
+    assert!(!text.contains("<html"), "{text}");
+    for _ in 0..2 {
+        let written = on_terminal("--output report.html --quiet").unwrap();
+        assert_eq!(written.status.code(), Some(0), "{}", String::from_utf8_lossy(&written.stdout));
+    }
+    assert!(std::fs::read_to_string(folder.path().join("report.html")).unwrap().contains("<html"));
+    let piped = attnscope(&["report", "toy", "--repair-time", "0"]);
+    fine(&piped);
+    assert!(String::from_utf8_lossy(&piped.stdout).starts_with("<!DOCTYPE html>"));
+    // What may not be replaced is refused before the work.
+    let model = copy_of("bart");
+    let weights = model.path().join("model.safetensors");
+    spares(&weights, model.path(), &["report", "toy", "--output", "model.safetensors"]);
+}

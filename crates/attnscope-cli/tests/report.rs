@@ -180,3 +180,115 @@ fn a_training_run_must_be_one() {
     let output = attnscope(&["report", "toy", "--train", &path]);
     assert!(stderr(&output).contains("line 1"), "{}", stderr(&output));
 }
+
+/// A number of `bits` bits in a list of them without gaps, the lowest bit first.
+fn number_at(packed: &[u8], bits: usize, at: usize) -> usize {
+    let bit = |place: usize| usize::from(packed[place / 8] >> (place % 8) & 1);
+    (0..bits).map(|b| bit(at * bits + b) << b).sum()
+}
+
+#[test]
+fn a_cell_of_a_reduced_picture_knows_the_cell_that_it_shows() {
+    let text = "a dog ".repeat(210);
+    let input = ["--src", &text, "--tgt", "Ein Hund."];
+    let report = json(&[&["report", "demo", "--repair-time", "0"], &input[..]].concat());
+    let node = "encoder.1.self_attn.weights";
+    let trace = json(&[&["trace", "demo", "--layer", node, "--payload", "--full"], &input[..]].concat());
+    let weights: Vec<f64> =
+        trace["nodes"][0]["values"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    let attentions = report["run"]["attentions"].as_array().unwrap();
+    let attention = attentions.iter().find(|one| one["path"] == "encoder.1.self_attn").unwrap();
+    let picture =
+        attention["pictures"].as_array().unwrap().iter().find(|one| one["of"] == "weights").unwrap();
+    let size = |of: &Value, key: &str| of[key].as_u64().unwrap() as usize;
+    let (queries, keys) = (size(attention, "queries"), size(attention, "keys"));
+    let (rows, columns) = (size(picture, "rows"), size(picture, "columns"));
+    let (down, across) = (size(picture, "queries_a_row"), size(picture, "keys_a_column"));
+    assert!(down * across > 1, "it is not reduced");
+    let (codes, places) = (bytes(&picture["codes"]), bytes(&picture["places"]));
+    assert!(codes.len() + places.len() <= 550_000);
+    let bits = (down * across).next_power_of_two().trailing_zeros() as usize;
+    for i in 0..codes.len() {
+        let (head, row, column) = (i / (rows * columns), i / columns % rows, i % columns);
+        let place = number_at(&places, bits, i);
+        let (query, key) = (row * down + place / across, column * across + place % across);
+        let group = (row * down..((row + 1) * down).min(queries)).flat_map(|query| {
+            let from = (head * queries + query) * keys;
+            &weights[from + column * across..from + ((column + 1) * across).min(keys)]
+        });
+        let largest = group.copied().fold(f64::NEG_INFINITY, f64::max);
+        assert_eq!(weights[(head * queries + query) * keys + key], largest, "head {head}, {row}, {column}");
+    }
+}
+
+#[test]
+fn a_mask_in_runs_is_the_mask_of_the_run() {
+    let (source, target) = ("a dog ".repeat(20), "ein Hund ".repeat(320));
+    let input = ["--src", &source, "--tgt", &target];
+    let report = json(&[&["report", "demo", "--repair-time", "0"], &input[..]].concat());
+    assert!(report["run"]["masks"].is_null());
+    let masks = report["run"]["mask_runs"].as_array().unwrap();
+    assert_eq!(
+        masks.iter().map(|mask| mask["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["M_e", "M_d", "M_x"]
+    );
+    let trace = json(
+        &[&["trace", "demo", "--layer", "decoder.0.self_attn.mask", "--payload", "--full"], &input[..]]
+            .concat(),
+    );
+    // An infinity is null in JSON: a masked cell.
+    let cells = trace["nodes"][0]["values"].as_array().unwrap().iter().map(Value::is_null);
+    let mut drawn = Vec::new();
+    for row in masks[1]["rows"].as_array().unwrap() {
+        let keys = row["keys"].as_array().unwrap().iter();
+        let keys: Vec<bool> =
+            keys.flat_map(|run| vec![run[0] != "o"; run[1].as_u64().unwrap() as usize]).collect();
+        (0..row["queries"].as_u64().unwrap()).for_each(|_| drawn.extend_from_slice(&keys));
+    }
+    assert!(drawn.len() > 600 * 600 && drawn.iter().any(|masked| *masked));
+    assert!(cells.eq(drawn), "a cell differs");
+    let left_out = report["run"]["left_out"].as_array().unwrap();
+    assert!(left_out.iter().any(|part| part["part"] == "proofs"), "{left_out:?}");
+}
+
+#[test]
+fn a_classifier_answers_as_hugging_face_does() {
+    let scores = std::fs::read_to_string(fixture("bert-classifier/scores.json")).unwrap();
+    let scores: Value = serde_json::from_str(&scores).unwrap();
+    for (text, expected) in
+        scores["texts"].as_array().unwrap().iter().zip(scores["scores"].as_array().unwrap())
+    {
+        let ids: Vec<String> = text.as_array().unwrap().iter().map(Value::to_string).collect();
+        let input = ["--src-ids", &ids.join(",")];
+        let report =
+            json(&[&["report", &fixture("bert-classifier"), "--repair-time", "0"], &input[..]].concat());
+        let classes = report["run"]["classes"].as_array().unwrap();
+        assert_eq!(classes.len(), 3);
+        let best = classes[0]["score"].as_f64().unwrap();
+        let sum: f64 = classes.iter().map(|class| class["probability"].as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+        for class in classes {
+            let number = class["class"].as_u64().unwrap() as usize;
+            assert_eq!(class["name"], format!("LABEL_{number}"));
+            let score = class["score"].as_f64().unwrap();
+            assert!((score - expected[number].as_f64().unwrap()).abs() < 1e-5, "{class}");
+            assert!(score <= best);
+        }
+    }
+    assert!(demo()["run"]["classes"].is_null());
+}
+
+#[test]
+fn nodes_say_where_they_are() {
+    let flow = json(&["flow", "demo"]);
+    let node = |path: &str| {
+        let node = flow["nodes"].as_array().unwrap().iter().find(|node| node["path"] == path);
+        let node = node.unwrap_or_else(|| panic!("{path}"));
+        [&node["stack"], &node["layer"], &node["part"], &node["step"]].map(Value::to_string).join(" ")
+    };
+    assert_eq!(node("decoder.1.cross_attn.scores"), r#""decoder" 1 "cross_attn" "scores""#);
+    assert_eq!(node("encoder.0.out"), r#""encoder" 0 "stream" "out""#);
+    assert_eq!(node("src.embed_pos"), r#""encoder" null "entry" "embed_pos""#);
+    assert_eq!(node("decoder.out"), r#""decoder" null "out" "out""#);
+    assert_eq!(node("logits"), r#"null null "logits" "logits""#);
+}

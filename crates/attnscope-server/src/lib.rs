@@ -140,7 +140,10 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", html::SCRIPT) }))
         .route("/page.css", get(|| async { asset("text/css; charset=utf-8", html::STYLE) }))
         .route("/api/v1/model", get(|State(shared): State<Arc<Shared>>| async move { model(&shared) }))
-        .route("/api/v1/verdict", get(|State(shared): State<Arc<Shared>>| async move { verdict(&shared).await }))
+        .route(
+            "/api/v1/verdict",
+            get(|State(shared): State<Arc<Shared>>| async move { verdict(&shared).await }),
+        )
         .route("/api/v1/runs", post(runs::run))
         .route("/api/v1/runs/{id}", delete(runs::cancel))
         .route("/api/v1/explain", post(runs::explain))

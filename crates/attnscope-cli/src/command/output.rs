@@ -37,7 +37,7 @@ impl<'a> Output<'a> {
     }
 
     pub(super) fn style(&self) -> Style {
-        let to_terminal = self.args.output.is_none() && std::io::stdout().is_terminal();
+        let to_terminal = self.is_terminal();
         let color = match self.args.color {
             Color::Always => true,
             Color::Never => false,
@@ -68,6 +68,16 @@ impl<'a> Output<'a> {
     /// An answer for a page: in one line.
     pub(super) fn json_line(&self, answer: &impl Answer) -> Result<String, Failure> {
         serde_json::to_string(answer).map_err(no_json)
+    }
+
+    /// Whether the result would be printed on a terminal.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.args.output.is_none() && std::io::stdout().is_terminal()
+    }
+
+    /// Refuses a file that may not be replaced, before work that takes long.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        Ok(self.args.output.as_deref().map_or(Ok(()), attnscope_checkpoint::check_output)?)
     }
 
     /// Writes the result: to a temporary name that is renamed when whole, or to standard output.

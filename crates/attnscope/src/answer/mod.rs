@@ -40,8 +40,9 @@ pub(crate) use masks::letter;
 pub use masks::{MaskProof, ShownMistake};
 pub use page::{Explanation, Page, Part};
 pub use report::{
-    Badge, Base64, CellPages, ClassScore, ExactValues, F32Array, HeadBadge, HeadSummary, Histogram, LeftOut, MaskRow,
-    MaskRuns, Picture, PictureOf, Report, ReportAttention, RowMaxima, RunReport, Spectrogram, TrainingRun,
+    Badge, Base64, CellPages, ClassScore, ExactValues, F32Array, HeadBadge, HeadSummary, Histogram, LeftOut,
+    MaskRow, MaskRuns, Picture, PictureOf, Report, ReportAttention, RowMaxima, RunReport, Spectrogram,
+    TrainingRun,
 };
 pub use summary::{Layer, Summary, SummaryInput, TorchSummary, Totals};
 pub use tokens::{FeatureShape, InputTokens, ReadRecording};

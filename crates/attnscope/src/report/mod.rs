@@ -18,7 +18,8 @@ pub use training::read_training;
 pub(crate) use watch::TensorWatch;
 
 use crate::answer::{
-    Base64, Diagnosis, Difference, LeftOut, MaskProof, MaskRuns, Report, RunReport, SCHEMA, Spectrogram, Trace, TrainingRun,
+    Base64, Diagnosis, Difference, LeftOut, MaskProof, MaskRuns, Report, RunReport, SCHEMA, Spectrogram,
+    Trace, TrainingRun,
 };
 use crate::attention_map::Batch;
 use crate::collect::{Collect, TensorUse};

@@ -28,7 +28,8 @@ impl Matrices<'_> {
         let mut codes = Vec::with_capacity(self.count * rows * columns);
         let mut places = Vec::new();
         for matrix in self.values.chunks((self.rows * self.columns).max(1)).take(self.count) {
-            let (reduced, of_largest) = reduce(matrix, self.columns, (row_step, column_step), (rows, columns));
+            let (reduced, of_largest) =
+                reduce(matrix, self.columns, (row_step, column_step), (rows, columns));
             places.extend(of_largest);
             let finite = || reduced.iter().copied().filter(|x| x.is_finite());
             let largest = finite().fold(f32::NEG_INFINITY, f32::max);
@@ -152,8 +153,7 @@ mod tests {
     #[test]
     fn the_place_of_a_groups_largest_cell_is_kept() {
         let (rows, columns) = (41, 93);
-        let values: Vec<f32> =
-            (0..2 * rows * columns).map(|i| ((i * 7919) % 4001) as f32 / 4001.0).collect();
+        let values: Vec<f32> = (0..2 * rows * columns).map(|i| ((i * 7919) % 4001) as f32 / 4001.0).collect();
         let picture = Matrices { values: &values, count: 2, rows, columns }.picture(PictureOf::Weights, 900);
         let (down, across) = (picture.queries_a_row, picture.keys_a_column);
         let places = picture.places.as_ref().map(|places| places.0.as_slice()).unwrap();
@@ -174,7 +174,8 @@ mod tests {
         assert_eq!([1, 2, 3, 4, 5, 256, 257].map(place_bits), [0, 1, 2, 2, 3, 8, 9]);
         assert_eq!(packed(&[1, 2, 3, 0, 7], 3), [0b1101_0001, 0b0111_0000]);
         // However little room there is, something is shown.
-        let picture = Matrices { values: &[1.0; 12], count: 3, rows: 2, columns: 2 }.picture(PictureOf::Weights, 1);
+        let picture =
+            Matrices { values: &[1.0; 12], count: 3, rows: 2, columns: 2 }.picture(PictureOf::Weights, 1);
         assert_eq!((picture.rows, picture.columns), (1, 1));
     }
 
