@@ -30,6 +30,21 @@ export const REPORTS: Made[] = [
     args: ["report", "demo", "--src", "a dog ".repeat(2000), "--tgt", "Ein Hund.", "--repair-time", "0"],
   },
   { name: "decoder", args: ["report", `${root}fixtures/gpt2`, "--tgt-ids", "1,2,3,4,5,6"] },
+  {
+    name: "classifier",
+    args: [
+      "report",
+      `${root}fixtures/bert-classifier`,
+      "--src-ids",
+      "5,9,17,30,8,22,2",
+      "--repair-time",
+      "0",
+    ],
+  },
+  {
+    name: "one-layer",
+    args: ["report", `${root}fixtures/classifiers/attention`, "--src-ids", "5,6,7,8", "--repair-time", "0"],
+  },
   { name: "encoder", args: ["report", `${root}fixtures/bert`, "--src-ids", "1,2,3,4,5,6"] },
   {
     name: "diff",

@@ -3,31 +3,41 @@
 import { expect, test } from "@playwright/test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { request as plain } from "node:http";
-import { binary, HOSTILE, root } from "./files.ts";
+import { connect, type Socket } from "node:net";
+import { attnscope, binary, HOSTILE, root } from "./files.ts";
 
 let server: ChildProcess;
 let address = "";
 
 test.describe.configure({ mode: "serial" });
 
-test.beforeAll(async () => {
-  test.setTimeout(180_000);
-  server = spawn(binary, ["serve", "demo", "--repair-time", "0", "--quiet"], {
+/** Starts a server, and gives it with its address. */
+async function start(...args: string[]): Promise<[ChildProcess, string]> {
+  const server = spawn(binary, ["serve", ...args, "--repair-time", "0", "--quiet"], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const [line] = (await once(server.stdout!, "data")) as [Buffer];
-  address = line.toString().trim();
+  const address = line.toString().trim();
   expect(address).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
-});
+  return [server, address];
+}
 
-test.afterAll(async () => {
+/** Ends a server as Ctrl-C does. */
+async function end(server: ChildProcess): Promise<void> {
   const ended = once(server, "exit");
   server.kill("SIGINT");
   const [code] = (await ended) as [number];
   expect(code).toBe(0);
+}
+
+test.beforeAll(async () => {
+  test.setTimeout(180_000);
+  [server, address] = await start("demo");
 });
+
+test.afterAll(() => end(server));
 
 interface Answer {
   status: number;
@@ -41,8 +51,9 @@ function ask(
   path: string,
   headers: Record<string, string>,
   body: string | Buffer = "",
+  at = address,
 ): Promise<Answer> {
-  const { port, host } = new URL(address);
+  const { port, host } = new URL(at);
   return new Promise((resolve, reject) => {
     const sent = plain(
       { host: "127.0.0.1", port, method, path, headers: { host, ...headers } },
@@ -68,6 +79,41 @@ const JSON_HEADERS = { "content-type": "application/json", "x-attnscope": "1" };
 function last(answer: Answer): { run?: { attentions: unknown[] }; error?: string; help?: string } {
   return JSON.parse(answer.body.trim().split("\n").at(-1) ?? "{}");
 }
+
+test("the page is there at once, and the verdict when the doctor is done", async ({ page }) => {
+  test.setTimeout(240_000);
+  const known = JSON.parse((await ask("GET", "/api/v1/model", {})).body) as { doctor: unknown; run: unknown };
+  // The server was started a moment ago, and the doctor needs longer.
+  expect(known.doctor).toBeNull();
+  expect(known.run).toBeTruthy();
+  await page.goto(address);
+  await expect(page.locator("#verdict")).toContainText("The doctor looks at the model");
+  await expect(page.locator(".enlarged h3")).toBeVisible();
+  await expect(page.locator(".badge")).toHaveCount(0);
+  const zoomed = page.getByRole("button", { name: "decoder", exact: true });
+  await zoomed.click();
+  await expect(page.locator("#verdict .check[data-rule]")).not.toHaveCount(0, { timeout: 200_000 });
+  await expect(page.locator("#verdict")).not.toContainText("The doctor looks at the model");
+  // What was chosen meanwhile stays, and heads get their badges.
+  await expect(zoomed).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator(".badge.sink").first()).toBeVisible();
+  const examined = JSON.parse((await ask("GET", "/api/v1/verdict", {})).body) as {
+    doctor: { checked: string[] };
+  };
+  expect(examined.doctor.checked.length).toBeGreaterThan(10);
+  await page.reload();
+  await expect(page.locator("#verdict .check[data-rule]").first()).toBeAttached();
+});
+
+test("a port that is taken is told before anything else", async () => {
+  const { port } = new URL(address);
+  const second = spawn(binary, ["serve", "demo", "--port", port], { stdio: ["ignore", "pipe", "pipe"] });
+  const said: Buffer[] = [];
+  second.stderr!.on("data", (part: Buffer) => said.push(part));
+  const [code] = (await once(second, "exit")) as [number];
+  expect(code).toBe(2);
+  expect(Buffer.concat(said).toString()).toContain("choose another port");
+});
 
 test("a source is typed and its run is seen; two stand side by side", async ({ page }) => {
   const trouble: string[] = [];
@@ -126,6 +172,7 @@ test("bad requests are refused with reasons", async () => {
     [400, ask("POST", "/api/v1/runs", JSON_HEADERS, "{")],
     [400, ask("POST", "/api/v1/runs", JSON_HEADERS, '{"sauce": 1}')],
     [413, ask("POST", "/api/v1/runs", JSON_HEADERS, JSON.stringify({ source: "a ".repeat(4000) }))],
+    [413, ask("POST", "/api/v1/runs", JSON_HEADERS, JSON.stringify({ source: "a ".repeat(1 << 20) }))],
     [415, ask("POST", "/api/v1/runs", bytes, "Dear diary, this is no audio.")],
     [404, ask("GET", "/../../etc/passwd", {})],
     [404, ask("GET", "/etc/passwd", {})],
@@ -148,6 +195,146 @@ test("bad requests are refused with reasons", async () => {
     expect(last(answer).error).toBeTruthy();
     expect(answer.body).not.toMatch(/\/tmp\//);
   }
+});
+
+test("texts are bounded by tokens: what is run here, and the model's positions", async () => {
+  test.setTimeout(120_000);
+  const long = await ask(
+    "POST",
+    "/api/v1/runs",
+    JSON_HEADERS,
+    JSON.stringify({ source: "dog ".repeat(1100) }),
+  );
+  expect(long.status).toBe(413);
+  const { error, help } = JSON.parse(long.body) as { error: string; help: string };
+  expect(error).toMatch(
+    /^the source has 110\d tokens; at most 1024 are run here, and the model's positions have no limit$/,
+  );
+  expect(help).toContain("attnscope report");
+  const target = JSON.stringify({ source: "A dog.", target: "Hund ".repeat(1100) });
+  const other = await ask("POST", "/api/v1/runs", JSON_HEADERS, target);
+  expect(other.status).toBe(413);
+  expect(JSON.parse(other.body)).toMatchObject({
+    error: expect.stringMatching(/^the target has 110\d tokens; /),
+  });
+  const model = `${root}../shared/models/gpt2-tiny-en`;
+  if (!existsSync(model)) return console.log(`skipped: ${model} not found`);
+  const { n_positions: most } = JSON.parse(readFileSync(`${model}/config.json`, "utf8")) as {
+    n_positions: number;
+  };
+  const [small, at] = await start(model);
+  const prompt = JSON.stringify({ source: "dog ".repeat(most + 5) });
+  const past = await ask("POST", "/api/v1/runs", JSON_HEADERS, prompt, at);
+  expect(past.status).toBe(413);
+  const words = (JSON.parse(past.body) as { error: string }).error;
+  expect(words).toMatch(
+    /^the prompt has \d+ tokens; at most 1024 are run here, and the model's position table has \d+$/,
+  );
+  expect(words).toContain(`table has ${most}`);
+  await end(small);
+});
+
+test("a recording is uploaded to an audio model; half of one and a text are refused", async ({ page }) => {
+  test.setTimeout(120_000);
+  const [whisper, at] = await start(`${root}fixtures/whisper`);
+  const tone = readFileSync(`${root}fixtures/audio/tone.wav`);
+  const bytes = { "content-type": "application/octet-stream", "x-attnscope": "1" };
+  await page.goto(at);
+  // It reads recordings, so that there is no field for a source.
+  await expect(page.locator("#source")).toHaveCount(0);
+  const status = page.locator("#live [role=status]");
+  const upload = async (name: string, buffer: Buffer) => {
+    await page.locator("#audio").setInputFiles({ name, mimeType: "audio/wav", buffer });
+    await page.getByRole("button", { name: "run", exact: true }).click();
+  };
+  await upload("tone.wav", tone);
+  await expect(status).toHaveText("done");
+  await expect(page.locator("dl.input")).toContainText(/a recording of \d\.\d s/);
+  await expect(page.locator(".spectrogram")).toBeVisible();
+  await page.locator(".heat canvas").click();
+  await expect(page.locator(".cell h4")).toContainText("cross_attn.weights[0, 0,");
+  // The run is that of the command line.
+  const answer = await ask("POST", "/api/v1/runs", bytes, tone, at);
+  const run = last(answer).run as unknown as { trace: { nodes: { path: string; stats: unknown }[] } };
+  const traced = JSON.parse(
+    attnscope([
+      "trace",
+      `${root}fixtures/whisper`,
+      "--audio",
+      `${root}fixtures/audio/tone.wav`,
+      "--format",
+      "json",
+      "--quiet",
+    ]),
+  ) as { snapshots: { node: string; stats: unknown }[] };
+  const stop = traced.snapshots.find((one) => one.node === "logits")!;
+  expect(run.trace.nodes.find((node) => node.path === "logits")?.stats).toEqual(stop.stats);
+  for (const [name, body] of [
+    ["half of a file", tone.subarray(0, 30)],
+    ["a header alone", readFileSync(`${root}fixtures/audio/tone.flac`).subarray(0, 60)],
+  ] as const) {
+    const refused = await ask("POST", "/api/v1/runs", bytes, body, at);
+    expect(last(refused).error, name).toContain("the recording");
+    expect(refused.body, name).not.toMatch(/\/tmp\//);
+  }
+  await upload("tone.wav", tone.subarray(0, 30));
+  await expect(status).toContainText("the recording");
+  await upload("diary.wav", Buffer.from("Dear diary, this is no audio."));
+  await expect(status).toContainText("the body is neither JSON nor a recording");
+  await end(whisper);
+});
+
+/** A request whose body never comes: what was answered, and after how long. */
+function askWithoutBody(length: number): Promise<{ head: string; after: number; socket: Socket }> {
+  const { port, host } = new URL(address);
+  const start = performance.now();
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), "127.0.0.1", () =>
+      socket.write(
+        `POST /api/v1/runs HTTP/1.1\r\nHost: ${host}\r\nX-Attnscope: 1\r\nContent-Type: application/octet-stream\r\nContent-Length: ${length}\r\n\r\n`,
+      ),
+    );
+    socket.on("error", reject);
+    socket.once("data", (data: Buffer) =>
+      resolve({ head: data.toString(), after: performance.now() - start, socket }),
+    );
+  });
+}
+
+test("a body is not read where there is no place for its run, or it is too long", async () => {
+  test.setTimeout(240_000);
+  const large = await askWithoutBody(50 << 20);
+  expect(large.head).toMatch(/^HTTP\/1\.1 413 /);
+  expect(large.head).toContain("32768 KiB of a recording");
+  large.socket.destroy();
+  // 64 requests that begin and never go on have all places, for 30 seconds.
+  const waiting = Array.from({ length: 64 }, () => askWithoutBody(30 << 20));
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  const turned = await askWithoutBody(30 << 20);
+  expect(turned.head).toMatch(/^HTTP\/1\.1 503 /);
+  expect(turned.head.toLowerCase()).toContain("retry-after: 2");
+  expect(turned.after).toBeLessThan(5000);
+  turned.socket.destroy();
+  // A client that sends all of it is told the same.
+  const sent = await ask(
+    "POST",
+    "/api/v1/runs",
+    { "content-type": "application/octet-stream", "x-attnscope": "1" },
+    Buffer.alloc(30 << 20),
+  );
+  expect(sent.status).toBe(503);
+  for (const { head, after, socket } of await Promise.all(waiting)) {
+    expect(head).toMatch(/^HTTP\/1\.1 408 /);
+    expect(after).toBeGreaterThan(25_000);
+    socket.destroy();
+  }
+  const answer = await ask(
+    "POST",
+    "/api/v1/runs",
+    JSON_HEADERS,
+    JSON.stringify({ source: "A dog.", target: "Ein Hund." }),
+  );
+  expect(last(answer).run).toBeTruthy();
 });
 
 test("other hosts and other sites are refused, and the page is locked down", async () => {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, Request, State};
@@ -47,6 +48,9 @@ struct Question {
     upload: Option<NamedTempFile>,
 }
 
+/// How long the bytes of a refused body may still come.
+const DISCARDED_FOR: Duration = Duration::from_secs(2);
+
 /// Recordings begin with these: RIFF (wav), fLaC, ID3 or a frame of MPEG audio.
 fn is_audio(bytes: &[u8]) -> bool {
     let is_frame = matches!(bytes, [0xff, second, ..] if second & 0xe0 == 0xe0);
@@ -65,16 +69,31 @@ async fn accepted(shared: &Shared, request: Request) -> Result<Accepted, Respons
     let (is_json, announced) = announced(request.headers());
     let Bounds { upload_bytes, text_bytes, upload_time, .. } = shared.bounds();
     let most = if is_json { text_bytes } else { upload_bytes };
+    let body = request.into_body();
     if announced.is_some_and(|length| length > most) {
+        discard(body);
         return Err(too_large(is_json, most));
     }
-    let ticket = shared.queue.enter().ok_or_else(full)?;
-    let reading = tokio::time::timeout(upload_time, read(request.into_body(), is_json, most));
+    let Some(ticket) = shared.queue.enter() else {
+        discard(body);
+        return Err(full());
+    };
+    let reading = tokio::time::timeout(upload_time, read(body, is_json, most));
     let body = reading.await.map_err(|_| {
         let error = format!("the body did not arrive within {} s", upload_time.as_secs());
         refusal(StatusCode::REQUEST_TIMEOUT, &error, "send a shorter recording")
     })??;
     Ok(Accepted { ticket, is_json, body })
+}
+
+/// Lets the bytes of a refused body pass for a moment, without keeping them. A connection that is closed while they still come
+/// is reset, and most clients then never see the answer, which was sent before.
+fn discard(body: Body) {
+    let pass = async move {
+        let mut parts = body.into_data_stream();
+        while let Some(Ok(_)) = parts.next().await {}
+    };
+    tokio::spawn(tokio::time::timeout(DISCARDED_FOR, pass));
 }
 
 /// Whether a body is JSON, and how many bytes it has, where that is said.

@@ -1,7 +1,7 @@
 //! Weights that were lost, misplaced or transformed when the file was made.
 
 use attnscope_graph::Stack;
-use attnscope_graph::figures::trimmed;
+use attnscope_graph::figures::{counted, trimmed};
 use serde_json::Value;
 
 use crate::finding::{Finding, Severity};
@@ -39,7 +39,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
         true => "no bias was dropped",
         false => "biases are 0",
     };
-    let nothing_lost = format!("of {layers} layers none is missing or a copy, and {biases}");
+    let nothing_lost = format!("of {} none is missing or a copy, and {biases}", counted(layers, "layer"));
     let measure = RULE.measure("losses", losses.len() as f64).threshold(0.0);
     let outcome = Outcome::from(losses.iter().map(|loss| lost(context, loss)).collect::<Vec<_>>());
     // Lost weights explain the rest: no repair of other weights can restore them.
