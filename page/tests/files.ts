@@ -20,7 +20,7 @@ export interface Made {
 }
 
 const tiny = `${root}fixtures/tiny-transformer`;
-const shared = process.env["ATTNSCOPE_SHARED"] ?? `${root}../shared`;
+export const shared = process.env["ATTNSCOPE_SHARED"] ?? `${root}../shared`;
 
 export const REPORTS: Made[] = [
   { name: "demo", args: ["report", "demo", "--src", "Two dogs play in the snow."] },

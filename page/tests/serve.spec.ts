@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { request as plain } from "node:http";
 import { connect, type Socket } from "node:net";
-import { attnscope, binary, HOSTILE, root } from "./files.ts";
+import { attnscope, binary, HOSTILE, root, shared } from "./files.ts";
 
 let server: ChildProcess;
 let address = "";
@@ -217,7 +217,7 @@ test("texts are bounded by tokens: what is run here, and the model's positions",
   expect(JSON.parse(other.body)).toMatchObject({
     error: expect.stringMatching(/^the target has 110\d tokens; /),
   });
-  const model = `${root}../shared/models/gpt2-tiny-en`;
+  const model = `${shared}/models/gpt2-tiny-en`;
   if (!existsSync(model)) return console.log(`skipped: ${model} not found`);
   const { n_positions: most } = JSON.parse(readFileSync(`${model}/config.json`, "utf8")) as {
     n_positions: number;
