@@ -227,6 +227,7 @@ fn line(value: &Value) -> Bytes {
 type Lines = mpsc::Sender<Result<Bytes, Infallible>>;
 
 /// A place in the queue, and what is asked.
+#[allow(clippy::result_large_err)]
 async fn understood(
     shared: &Arc<Shared>,
     in_address: Asked,
