@@ -13,47 +13,54 @@ const ROWS: usize = 12;
 
 impl Pass<'_> {
     /// The states of a recurrent layer. Rows of the batch are shared out; each goes through all positions on one thread, so that
-    /// no position waits for another thread.
+    /// no position waits for another thread. What an LSTM's gates said is left in `gates`, unless that is empty.
     pub(super) fn recur(
         &self,
         node: &Node,
-        cell: RecurrentCell,
-        reverse: bool,
+        (cell, reverse): (RecurrentCell, bool),
         shape: &[usize],
+        gates: &mut [f32],
         out: &mut [f32],
     ) {
         let Some(w) = node.weights.first().and_then(|&id| self.weights.panels(id)) else { return };
-        let (x, bias, arch) = (self.input(node, 0), self.weight(node, 1), self.machine.arch);
+        let (x, arch, pool) = (self.input(node, 0), self.machine.arch, self.machine.pool);
         let (length, width, hidden) = (shape[1], shape[2], w.depth());
-        let gates = w.rows();
-        let mut panels = self.machine.pool.take(w.count() * w.width() * hidden);
+        let wide = w.rows();
+        let mut panels = pool.take(w.count() * w.width() * hidden);
         w.write(&mut panels);
         let packed = Packed::again(&panels, hidden);
+        let mut bias = pool.take_zeroed(wide);
+        bias.iter_mut().zip(self.weight(node, 1)).for_each(|(to, bias)| *to = *bias);
         // As many rows as share the threads evenly, in whole blocks.
         let rows = shape[0].div_ceil(self.machine.team.size()).next_multiple_of(ROWS).min(shape[0].max(1));
-        let mut pieces: Vec<&mut [f32]> = out.chunks_mut((rows * length * width).max(1)).collect();
-        self.machine.team.each_of(&mut pieces, |piece, out| {
+        let mut kept = gates.chunks_mut((rows * length * wide).max(1));
+        let states = out.chunks_mut((rows * length * width).max(1));
+        let mut pieces: Vec<_> = states.map(|out| (out, kept.next().unwrap_or_default())).collect();
+        self.machine.team.each_of(&mut pieces, |piece, (out, kept)| {
             let count = out.len() / (length * width).max(1);
-            let mut state = self.machine.pool.take_zeroed(count * width); // [h of all rows, c of all rows]
-            let mut before = self.machine.pool.take(count * gates);
+            let mut state = pool.take_zeroed(count * width); // [h of all rows, c of all rows]
+            let mut before = pool.take(count * wide);
+            let mut passing = pool.take(wide);
             for n in 0..length {
                 let t = if reverse { length - 1 - n } else { n };
                 let (h, c) = state.split_at_mut(count * hidden);
-                packed.multiply(arch, Rows::dense(h, count, hidden), gates, 1.0, &mut before);
-                for (r, gates_of) in before.chunks_mut(gates.max(1)).enumerate() {
-                    let row = (piece * rows + r) * length + t;
-                    kernels::add(arch, gates_of, &x[row * gates..][..gates]);
-                    kernels::add(arch, gates_of, bias);
-                    let (h, c) = match cell {
-                        RecurrentCell::Rnn => (&mut h[r * hidden..][..hidden], &mut [][..]),
+                packed.multiply(arch, Rows::dense(h, count, hidden), wide, 1.0, &mut before);
+                for (r, before) in before.chunks_mut(wide.max(1)).enumerate() {
+                    let at = r * length + t;
+                    let x = &x[(piece * rows * length + at) * wide..][..wide];
+                    let gates = kept.get_mut(at * wide..).filter(|kept| !kept.is_empty());
+                    let gates = gates.map_or(&mut passing[..], |kept| &mut kept[..wide]);
+                    let h = &mut h[r * hidden..][..hidden];
+                    let out = &mut out[at * width..][..width];
+                    match cell {
+                        RecurrentCell::Rnn => kernels::next_rnn_state(arch, [before, x, &bias], h),
                         RecurrentCell::Lstm => {
-                            (&mut h[r * hidden..][..hidden], &mut c[r * hidden..][..hidden])
+                            let c = &mut c[r * hidden..][..hidden];
+                            kernels::next_lstm_state(arch, [before, x, &bias], gates, h, c);
+                            out[hidden..].copy_from_slice(c);
                         }
-                    };
-                    kernels::next_state(arch, cell, gates_of, h, c);
-                    let out = &mut out[(r * length + t) * width..][..width];
+                    }
                     out[..hidden].copy_from_slice(h);
-                    out[hidden..].copy_from_slice(c);
                 }
             }
         });

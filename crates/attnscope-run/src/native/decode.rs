@@ -173,6 +173,7 @@ impl Decoding<'_> {
             biases: HashMap::new(),
             report: &mut Report::default(),
             dropout_seed: None,
+            kept: None,
         };
         pass.run(&mut Nothing)
     }

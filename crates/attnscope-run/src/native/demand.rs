@@ -30,7 +30,7 @@ impl Pass<'_> {
                 Op::MergeHeads(_) => (self.stages(id, sink)?, bytes),
                 Op::Mask(kind) => (0, if tables.insert(Some(kind)) { bytes } else { 0 }),
                 Op::RelativeBias { .. } => (0, if tables.insert(None) { bytes } else { 0 }),
-                _ => (0, bytes),
+                _ => (0, bytes.saturating_add((self.kept_len(node)? as u64).saturating_mul(4))),
             };
             let (cached, moved) = self.cached(id)?;
             let moment = moment.max(moved);

@@ -1,6 +1,6 @@
 //! Row kernels: plain loops that the compiler vectorises for the machine at hand, chosen at run time by `pulp`.
 
-use attnscope_graph::{Activation, NormKind, RecurrentCell};
+use attnscope_graph::{Activation, NormKind};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::tile::Rows;
@@ -240,24 +240,51 @@ fn add_powers(
     }
 }
 
-/// The state of a recurrent cell after one more position, from what its gates are given: h, and c for an LSTM, whose gates are
-/// in torch's order.
-pub(crate) fn next_state(arch: Arch, cell: RecurrentCell, gates: &[f32], h: &mut [f32], c: &mut [f32]) {
-    match cell {
-        RecurrentCell::Rnn => activate(arch, Activation::Tanh, gates, h),
-        RecurrentCell::Lstm => {
-            let [input, forget, new, output] = [0, 1, 2, 3].map(|gate| &gates[gate * h.len()..][..h.len()]);
-            arch.dispatch(kernel!(NextState {
-                input: &'a [f32], forget: &'a [f32], new: &'a [f32], output: &'a [f32], h: &'a mut [f32], c: &'a mut [f32]
-            } -> () {
-                let gates = input.iter().zip(forget).zip(new).zip(output);
-                for ((h, c), (((i, f), g), o)) in h.iter_mut().zip(c).zip(gates) {
-                    *c = sigmoid(*f) * *c + sigmoid(*i) * tanh(*g);
-                    *h = sigmoid(*o) * tanh(*c);
-                }
-            }));
+/// The next state of a tanh cell; what it is given is the sum of three terms.
+pub(crate) fn next_rnn_state(arch: Arch, [a, b, c]: [&[f32]; 3], h: &mut [f32]) {
+    arch.dispatch(kernel!(NextState { a: &'a [f32], b: &'a [f32], c: &'a [f32], h: &'a mut [f32] } -> () {
+        for (((h, a), b), c) in h.iter_mut().zip(a).zip(b).zip(c) {
+            *h = tanh(a + b + c);
         }
-    }
+    }));
+}
+
+/// The next state of an LSTM; what its gates are given is the sum of three terms. What they say, in torch's order (input,
+/// forget, cell, output), is written to `gates`.
+pub(crate) fn next_lstm_state(
+    arch: Arch,
+    terms: [&[f32]; 3],
+    gates: &mut [f32],
+    h: &mut [f32],
+    c: &mut [f32],
+) {
+    arch.dispatch(kernel!(NextState {
+        terms: [&'a [f32]; 3], gates: &'a mut [f32], h: &'a mut [f32], c: &'a mut [f32]
+    } -> () {
+        let hidden = h.len();
+        let c = &mut c[..hidden];
+        let part = |gate: usize| terms.map(|term| &term[gate * hidden..][..hidden]);
+        let (first, last) = gates.split_at_mut(2 * hidden);
+        let ((input, forget), (new, output)) = (first.split_at_mut(hidden), last.split_at_mut(hidden));
+        let output = &mut output[..hidden];
+        // A loop for each gate: one loop over all of them has more streams than the compiler vectorises.
+        for (gate, to) in [(0, &mut *input), (1, &mut *forget), (3, &mut *output)] {
+            let [x, y, z] = part(gate);
+            for (((to, x), y), z) in to.iter_mut().zip(x).zip(y).zip(z) {
+                *to = sigmoid(x + y + z);
+            }
+        }
+        let [x, y, z] = part(2);
+        for (((to, x), y), z) in new.iter_mut().zip(x).zip(y).zip(z) {
+            *to = tanh(x + y + z);
+        }
+        for ((c, f), (i, g)) in c.iter_mut().zip(forget.iter()).zip(input.iter().zip(new.iter())) {
+            *c = f * *c + i * g;
+        }
+        for ((h, c), o) in h.iter_mut().zip(c.iter()).zip(output.iter()) {
+            *h = o * tanh(*c);
+        }
+    }));
 }
 
 /// The larger of two; a NaN stays.

@@ -23,7 +23,7 @@ use crate::learn::{
     AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, UpdateReport, output,
 };
 use crate::limits::{Cancel, Limits};
-use crate::pool::{Shared, catching};
+use crate::pool::{Buffer, Shared, catching};
 use crate::sink::Sink;
 use crate::source::Tee;
 use crate::weights::Weights;
@@ -112,7 +112,7 @@ impl NativeLearner {
         &self,
         plan: &Plan,
         window: Window<'_>,
-        dropout_seed: Option<u64>,
+        (dropout_seed, kept): (Option<u64>, Option<&mut [Buffer]>),
         sink: &mut dyn Sink,
         more: impl Fn(&Pass<'_>) -> Result<u64, RunError>,
     ) -> Result<Vec<Shared>, RunError> {
@@ -133,6 +133,7 @@ impl NativeLearner {
             biases: HashMap::new(),
             report: &mut Report::default(),
             dropout_seed,
+            kept,
         };
         self.limits.check_memory(pass.demand(sink)?.saturating_add(more(&pass)?))?;
         pass.run(sink)?;
@@ -150,7 +151,9 @@ impl NativeLearner {
         let wanted = backward::wanted(graph, sink);
         let window = Window::whole(batch.input.input(), &rows, &sizes);
         let mut tape = Tee { inner: sink, read: &self.attention_weights, tensors: Vec::new() };
-        let mut values = self.forward(&self.plan, window, batch.dropout_seed, &mut tape, |pass| {
+        let mut kept: Vec<Buffer> = graph.nodes().iter().map(|_| Buffer::default()).collect();
+        let tapes = (batch.dropout_seed, Some(&mut kept[..]));
+        let mut values = self.forward(&self.plan, window, tapes, &mut tape, |pass| {
             backward::demand(graph, &self.plan, &wanted, self.output, |id| pass.bytes(id))
         })?;
         let attention_weights = tape.tensors;
@@ -168,6 +171,7 @@ impl NativeLearner {
                 cancel: &self.limits.cancel,
                 values: &mut values,
                 attention_weights: &attention_weights,
+                kept: &mut kept,
                 parameters: &mut gradients,
                 dropout_seed: batch.dropout_seed,
                 wanted: &wanted,
@@ -245,7 +249,7 @@ impl Learner for NativeLearner {
         let Reading { sizes, rows, classes } = self.reading(batch)?;
         let window = Window::whole(batch.input.input(), &rows, &sizes);
         let plan = &self.plan_to_evaluate;
-        let values = self.forward(plan, window, None, sink, |_| Ok(0))?;
+        let values = self.forward(plan, window, (None, None), sink, |_| Ok(0))?;
         let scores = &values[plan.root[self.output.index()]];
         Ok(loss(self.machine(), scores, classes, batch.targets))
     }

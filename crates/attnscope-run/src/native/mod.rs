@@ -5,6 +5,7 @@ mod attention;
 mod backward;
 mod blocks;
 mod cache;
+mod conv;
 mod decode;
 mod demand;
 mod dropout;
@@ -204,6 +205,7 @@ impl Session for NativeSession {
             biases: HashMap::new(),
             report: &mut report,
             dropout_seed: None,
+            kept: None,
         };
         pass.run(sink)?;
         Ok(report)

@@ -5,7 +5,7 @@ use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, Side, Stack};
 use super::kernels;
 use super::pass::Pass;
 use super::product::Machine;
-use super::tile::{Bias, Epilogue, OutputMatrix, Rows};
+use super::tile::Rows;
 use crate::input::Sequence;
 use crate::pool::{Buffer, Shared};
 use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
@@ -47,9 +47,6 @@ impl Pass<'_> {
                     out.chunks_mut(added.len().max(1)).for_each(|row| kernels::add(arch, row, added));
                 }
             }
-            Op::Conv1d { kernel, stride, padding, .. } => {
-                self.conv(node, [kernel, stride, padding], shape, out);
-            }
             Op::Transpose => transpose(self.machine, self.input(node, 0), shape, out),
             Op::Norm { kind, eps } => {
                 let (x, gain, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
@@ -74,7 +71,6 @@ impl Pass<'_> {
                 let (x, y) = (self.input(node, 0), self.input(node, 1));
                 self.machine.share(out, 1, |from, out| kernels::times(arch, &x[from..], &y[from..], out));
             }
-            Op::Recur { cell, reverse } => self.recur(node, cell, reverse, shape, out),
             Op::Hidden => self.hidden(node, width, out),
             Op::Beside => self.beside(node, width, out),
             Op::LastState { reverse } => self.last_state(node, reverse, width, out),
@@ -83,6 +79,8 @@ impl Pass<'_> {
             Op::Same
             | Op::Flatten { .. }
             | Op::Dropout { .. }
+            | Op::Conv1d { .. }
+            | Op::Recur { .. }
             | Op::SplitHeads(_)
             | Op::Rotate { .. }
             | Op::Scores { .. }
@@ -123,36 +121,6 @@ impl Pass<'_> {
         let Some(w) = node.weights.first().and_then(|&id| self.weights.panels(id)) else { return };
         let x = Rows::dense(x, out.len() / outputs.max(1), w.depth());
         self.machine.linear(x, w, scale, self.weight(node, 1), out);
-    }
-
-    /// The convolution as a product of the weights, [output, channel · tap], and of windows of positions.
-    fn conv(&self, node: &Node, [kernel, stride, padding]: [usize; 3], shape: &[usize], out: &mut [f32]) {
-        let (x, w, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
-        let (outputs, steps) = (shape[1], shape[2]);
-        let depth = w.len() / outputs;
-        let channels = depth / kernel.max(1);
-        let frames = x.len() / shape[0] / channels;
-        let w = Rows::dense(w, outputs, depth);
-        let bias = if bias.is_empty() { Bias::None } else { Bias::Rows(bias) };
-        for (x, out) in x.chunks(channels * frames).zip(out.chunks_mut(outputs * steps)) {
-            let epilogue = Epilogue { bias, ..Epilogue::PLAIN };
-            self.machine.multiply(
-                w.into(),
-                depth,
-                OutputMatrix::new(out, outputs, steps),
-                epilogue,
-                |step, width, panel| {
-                    for (k, cells) in panel.chunks_mut(width).take(depth).enumerate() {
-                        let (channel, tap) = (&x[k / kernel * frames..][..frames], k % kernel);
-                        for (i, cell) in cells.iter_mut().enumerate() {
-                            // Zeros beyond the ends.
-                            let frame = ((step + i) * stride + tap).wrapping_sub(padding);
-                            *cell = channel.get(frame).copied().unwrap_or(0.0);
-                        }
-                    }
-                },
-            );
-        }
     }
 
     /// [b, h, l, k] → [b, l, h · k]
@@ -222,16 +190,59 @@ pub(super) fn split_heads(machine: Machine<'_>, x: &[f32], shape: &[usize], mut 
 
 /// [b, c, r] → [b, r, c]
 pub(super) fn transpose(machine: Machine<'_>, x: &[f32], shape: &[usize], out: &mut [f32]) {
-    /// Rows that are read together, so that no line of the input is fetched twice.
-    const SOME: usize = 16;
     let (rows, columns) = (shape[1], shape[2]);
-    for (x, out) in x.chunks(rows * columns).zip(out.chunks_mut(rows * columns)) {
-        let mut pieces: Vec<_> = out.chunks_mut(SOME * columns).collect();
-        machine.team.each_of(&mut pieces, |i, piece| {
-            for c in 0..columns {
-                let from = &x[c * rows + i * SOME..];
-                piece.iter_mut().skip(c).step_by(columns).zip(from).for_each(|(o, x)| *o = *x);
+    let size = (rows * columns).max(1);
+    for (x, out) in x.chunks(size).zip(out.chunks_mut(size)) {
+        let mut pieces: Vec<_> = out.chunks_mut(STRIP * columns).collect();
+        machine.team.each_of(&mut pieces, |i, piece| transpose_strip(x, rows, i * STRIP, piece));
+    }
+}
+
+/// [c, r] → [r, c], on this thread.
+pub(super) fn transpose_one(x: &[f32], rows: usize, out: &mut [f32]) {
+    let columns = x.len() / rows.max(1);
+    let strips = out.chunks_mut((STRIP * columns).max(1)).enumerate();
+    strips.for_each(|(i, strip)| transpose_strip(x, rows, i * STRIP, strip));
+}
+
+/// Rows of a transposed matrix that are written together, so that no line of the input is fetched twice.
+const STRIP: usize = 16;
+
+/// Rows `from` on, at most [`STRIP`], of [r, c] from [c, r].
+fn transpose_strip(x: &[f32], rows: usize, from: usize, strip: &mut [f32]) {
+    let columns = x.len() / rows.max(1);
+    let whole = if rows - from >= STRIP { columns - columns % STRIP } else { 0 };
+    for c in (0..whole).step_by(STRIP) {
+        // All lines are fetched before the first is used.
+        let block: [[f32; STRIP]; STRIP] =
+            std::array::from_fn(|i| *x[(c + i) * rows + from..].first_chunk().unwrap_or(&[0.0; STRIP]));
+        for (r, to) in strip.chunks_exact_mut(columns).enumerate().take(STRIP) {
+            let to = to[c..c + STRIP].as_chunks_mut::<4>().0;
+            for (i, to) in to.iter_mut().enumerate() {
+                *to = std::array::from_fn(|j| block[4 * i + j][r]);
             }
-        });
+        }
+    }
+    for c in whole..columns {
+        let from = &x[c * rows + from..];
+        strip.iter_mut().skip(c).step_by(columns).zip(from).for_each(|(o, x)| *o = *x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both sides of every border of a strip and of a block.
+    #[test]
+    fn a_transposed_matrix_has_every_cell_in_its_place() {
+        for (rows, columns) in [(1, 1), (1, 40), (15, 17), (16, 16), (17, 15), (40, 1), (50, 35), (64, 48)] {
+            let x: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
+            let mut out = vec![f32::NAN; rows * columns];
+            transpose_one(&x, rows, &mut out);
+            for (i, &cell) in out.iter().enumerate() {
+                assert_eq!(cell, x[i % columns * rows + i / columns], "{rows} × {columns}: {i}");
+            }
+        }
     }
 }

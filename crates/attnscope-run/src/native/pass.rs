@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Layout, MaskKind, Model, Node, NodeId, Op, Stack};
+use attnscope_graph::{Layout, MaskKind, Model, Node, NodeId, Op, RecurrentCell, Stack};
 
 use super::attention::{AttentionInputs, Extent, Keys, Stages, attend};
 use super::cache::Cache;
+use super::conv::Windows;
 use super::dropout::Dropout;
 use super::ops::split_heads;
 use super::plan::{Attention, Plan};
@@ -54,6 +55,9 @@ pub(super) struct Pass<'a> {
     pub(super) report: &'a mut Report,
     /// What dropout's masks follow from; nothing is dropped without one.
     pub(super) dropout_seed: Option<u64>,
+    /// Where a step of learning keeps, by the node, what its gradient reads and no node holds: backward would have to compute it
+    /// again.
+    pub(super) kept: Option<&'a mut [Buffer]>,
 }
 
 impl Pass<'_> {
@@ -183,6 +187,15 @@ impl Pass<'_> {
                 self.logits_at_the_end(node, self.factor(scale), &shape);
                 return Ok(());
             }
+            Op::Recur { cell, reverse } => self.compute_keeping(id, node, sink, |this, kept, out| {
+                this.recur(node, (cell, reverse), &shape, kept, out);
+            })?,
+            Op::Conv1d { kernel, stride, padding, .. } => {
+                let windows = Windows::new([kernel, stride, padding], &self.input_shape(node)?, shape[2]);
+                self.compute_keeping(id, node, sink, |this, kept, out| {
+                    this.conv(node, windows, shape[1], kept, out);
+                })?;
+            }
             _ => {
                 let mut out = self.buffer(sink, id, shape.iter().product());
                 self.compute(node, &shape, &mut out);
@@ -264,6 +277,45 @@ impl Pass<'_> {
         out.resize(rows * outputs, 0.0);
         self.linear(&ends, node, scale, outputs, &mut out);
         *self.last_logits = out;
+    }
+
+    /// An operation that may keep something for its gradient.
+    fn compute_keeping(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        sink: &mut dyn Sink,
+        compute: impl FnOnce(&Self, &mut [f32], &mut [f32]),
+    ) -> Result<(), RunError> {
+        let mut out = self.buffer(sink, id, self.shape(id)?.iter().product());
+        let mut kept = self.machine.pool.take(self.kept_len(node)?);
+        compute(self, &mut kept, &mut out);
+        if let Some(all) = &mut self.kept {
+            all[id.index()] = kept;
+        }
+        self.interventions.apply(id, 0, &mut out);
+        self.values[id.index()] = Shared::new(out);
+        Ok(())
+    }
+
+    /// How many values a node keeps for its gradient: of an LSTM what its gates said, of a convolution its frames side by side.
+    pub(super) fn kept_len(&self, node: &Node) -> Result<usize, RunError> {
+        if self.kept.is_none() {
+            return Ok(0);
+        }
+        Ok(match node.op {
+            Op::Recur { cell: RecurrentCell::Lstm, .. } => self.input_shape(node)?.iter().product(),
+            Op::Conv1d { kernel, stride, padding, .. } => {
+                let input = self.input_shape(node)?;
+                input[0] * Windows::new([kernel, stride, padding], &input, 0).laid_len()
+            }
+            _ => 0,
+        })
+    }
+
+    /// The shape of what a node reads first.
+    fn input_shape(&self, node: &Node) -> Result<Vec<usize>, RunError> {
+        node.inputs.first().map_or(Ok(Vec::new()), |&input| self.shape(input))
     }
 
     pub(super) fn input(&self, node: &Node, i: usize) -> &[f32] {

@@ -4,16 +4,16 @@
 use pulp::Arch;
 
 use super::thread_team::ThreadTeam;
-use super::tile::{
-    Bias, Epilogue, Left, OutputMatrix, Rows, dot, fill, pack_columns, pack_rows, panel_width,
-};
+use super::tile::{Epilogue, Left, OutputMatrix, Rows, dot, fill, pack_columns, pack_rows, panel_width};
 use crate::panels::Panels;
 use crate::pool::Pool;
 
 /// Below this many multiply-adds, waking another thread costs more than it saves.
 const SMALL: usize = 1 << 16;
-/// The fewest rows of a chunk for which packing a panel pays off.
+/// The fewest rows of a chunk for which reading a panel pays off.
 const ROWS: usize = 96;
+/// Elements on the left that a chunk reads at most: they stay in the nearer caches while one panel after another comes by.
+const NEAR: usize = 1 << 16;
 
 /// Elements that one chunk of an element-wise loop handles.
 const CHUNK: usize = 1 << 14;
@@ -57,15 +57,13 @@ impl Machine<'_> {
         // Many panels: a chunk takes several, so that each reads a long stretch of memory. Few: each is shared by several
         // chunks.
         let together = (panels / chunks).max(1);
-        let parts = chunks.div_ceil(panels).min(x.count / ROWS).max(1);
-        let step = x.count.div_ceil(parts).next_multiple_of(12);
+        let step = rows_of_a_chunk(x.count, x.width, chunks.div_ceil(panels));
         let groups = panels.div_ceil(together);
         self.team.each(groups * x.count.div_ceil(step), |chunk| {
             let (group, row) = (chunk % groups, chunk / groups * step);
             let some = x.slice(row, step.min(x.count - row));
             let mut scratch = pool.take(w.scratch());
             for i in group * together..panels.min((group + 1) * together) {
-                let bias = Bias::columns(bias);
                 let epilogue = Epilogue { row, column: i * w.width(), scale, bias, add: false };
                 // SAFETY: no two chunks share both a column and a row.
                 unsafe { fill(arch, &output, some.into(), w.panel(i, &mut scratch), epilogue) };
@@ -73,35 +71,38 @@ impl Machine<'_> {
         });
     }
 
-    /// output = scale · left · right + bias. `pack(column, width, panel)` gives the right side's columns from one on, as
-    /// [k, width].
+    /// output = scale · left · right + bias
     pub(super) fn multiply(
         &self,
         left: Left<'_>,
-        depth: usize,
+        right: Packed<'_>,
         output: OutputMatrix<'_>,
         epilogue: Epilogue<'_>,
-        pack: impl Fn(usize, usize, &mut [f32]) + Sync,
     ) {
-        let Self { arch, pool, .. } = *self;
         if left.count == 0 {
             return;
         }
+        let arch = self.arch;
         let width = panel_width(arch);
         let panels = output.columns().div_ceil(width);
         // Few panels are shared by several chunks, each with some of the rows.
-        let chunks = self.chunks(left.count * output.columns() * depth);
-        let parts = chunks.div_ceil(panels.max(1)).min(left.count / ROWS).max(1);
-        let step = left.count.div_ceil(parts).next_multiple_of(12);
+        let chunks = self.chunks(left.count * output.columns() * right.depth);
+        let step = rows_of_a_chunk(left.count, right.depth, chunks.div_ceil(panels.max(1)));
         self.team.each(panels * left.count.div_ceil(step), |chunk| {
             let (column, row) = (chunk % panels * width, chunk / panels * step);
-            let mut panel = pool.take(depth * width);
-            pack(column, width, &mut panel);
             let some = left.slice(row, step.min(left.count - row));
+            let epilogue = Epilogue { row, column, ..epilogue };
             // SAFETY: no two chunks share both a panel and a row.
-            unsafe { fill(arch, &output, some, &panel, Epilogue { row, column, ..epilogue }) };
+            unsafe { fill(arch, &output, some, right.panel(column, width), epilogue) };
         });
     }
+}
+
+/// How many of the left side's rows, of `depth` elements each, a chunk takes, where each panel is shared by `parts` chunks or
+/// more.
+fn rows_of_a_chunk(rows: usize, depth: usize, parts: usize) -> usize {
+    let parts = parts.max((rows * depth).div_ceil(NEAR)).min(rows / ROWS).max(1);
+    rows.div_ceil(parts).next_multiple_of(12)
 }
 
 /// A right side that is multiplied often, packed once.
@@ -139,6 +140,11 @@ impl<'a> Packed<'a> {
         Self { panels, depth }
     }
 
+    /// Columns from one on, as many as a panel has.
+    fn panel(&self, column: usize, width: usize) -> &'a [f32] {
+        &self.panels[column * self.depth..][..width * self.depth]
+    }
+
     /// What was packed into `panels`.
     pub(super) fn again(panels: &'a [f32], depth: usize) -> Self {
         Self { panels, depth }
@@ -165,7 +171,7 @@ impl<'a> Packed<'a> {
     ) {
         let width = panel_width(arch);
         for column in (0..output.columns()).step_by(width) {
-            let panel = &self.panels[column * self.depth..][..width * self.depth];
+            let panel = self.panel(column, width);
             // SAFETY: the caller's.
             unsafe { fill(arch, output, left, panel, Epilogue { column, scale, add, ..Epilogue::PLAIN }) };
         }

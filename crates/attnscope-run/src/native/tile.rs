@@ -162,32 +162,6 @@ impl<'a> OutputMatrix<'a> {
     }
 }
 
-/// What is added to a product.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Bias<'a> {
-    /// Nothing.
-    None,
-    /// A number for each column.
-    Columns(&'a [f32]),
-    /// A number for each row.
-    Rows(&'a [f32]),
-}
-
-impl Bias<'_> {
-    /// A model's bias, where it has one.
-    pub(super) fn columns(values: &[f32]) -> Bias<'_> {
-        if values.is_empty() { Bias::None } else { Bias::Columns(values) }
-    }
-
-    fn check(&self, output: &OutputMatrix<'_>) {
-        match self {
-            Bias::None => {}
-            Bias::Columns(values) => assert!(values.len() >= output.columns),
-            Bias::Rows(values) => assert!(values.len() >= output.rows),
-        }
-    }
-}
-
 /// Where a product is written, and what is applied to it first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Epilogue<'a> {
@@ -197,15 +171,19 @@ pub(super) struct Epilogue<'a> {
     pub(super) column: usize,
     /// Factor.
     pub(super) scale: f32,
-    /// Added last.
-    pub(super) bias: Bias<'a>,
+    /// Added last, a number for each column; nothing where it is empty.
+    pub(super) bias: &'a [f32],
     /// The cells are added to what is there.
     pub(super) add: bool,
 }
 
 impl Epilogue<'_> {
+    fn check(&self, output: &OutputMatrix<'_>) {
+        assert!(self.bias.is_empty() || self.bias.len() >= output.columns);
+    }
+
     /// The whole output, with nothing added.
-    pub(super) const PLAIN: Self = Self { row: 0, column: 0, scale: 1.0, bias: Bias::None, add: false };
+    pub(super) const PLAIN: Self = Self { row: 0, column: 0, scale: 1.0, bias: &[], add: false };
 }
 
 /// output[row + r, column + c] = scale · Σₖ left[r, k] · panel[k, c] + bias, for the columns that the output has.
@@ -222,7 +200,7 @@ pub(super) unsafe fn fill(
     let (width, registers) = arch.dispatch(Vectors);
     let (wanted, end) = (left.depth.checked_mul(width), epilogue.row.checked_add(left.count));
     assert!(wanted.is_some_and(|n| n <= panel.len()) && end.is_some_and(|end| end <= output.rows));
-    epilogue.bias.check(output);
+    epilogue.check(output);
     let columns = width.min(output.columns.saturating_sub(epilogue.column));
     if columns == 0 {
         return;
@@ -292,16 +270,12 @@ impl<const R: usize> Tiles<'_, R> {
         }
         let scale = simd.splat_f32s(self.epilogue.scale);
         let mut add = [simd.splat_f32s(0.0); ACROSS];
-        if let Bias::Columns(values) = self.epilogue.bias {
-            let values = &values[self.epilogue.column..];
+        if !self.epilogue.bias.is_empty() {
+            let values = &self.epilogue.bias[self.epilogue.column..];
             add[0] = simd.partial_load_f32s(values);
             add[1] = simd.partial_load_f32s(values.get(S::F32_LANES..).unwrap_or_default());
         }
         for r in 0..R {
-            let row = self.epilogue.row + self.row + r;
-            if let Bias::Rows(values) = self.epilogue.bias {
-                add = [simd.splat_f32s(values[row]); ACROSS];
-            }
             sums[r][0] = simd.mul_add_e_f32s(sums[r][0], scale, add[0]);
             sums[r][1] = simd.mul_add_e_f32s(sums[r][1], scale, add[1]);
         }
@@ -368,7 +342,7 @@ pub(super) unsafe fn dot(
     let within = |from: usize, count: usize, end: usize| from.checked_add(count).is_some_and(|to| to <= end);
     assert!(left.width == right.width && within(epilogue.row, left.count, output.rows));
     assert!(within(epilogue.column, right.count, output.columns));
-    epilogue.bias.check(output);
+    epilogue.check(output);
     let (_, registers) = arch.dispatch(Vectors);
     // Rows on the left together as far as there are registers for the sums; one alone with more on the right.
     let mut row = 0;
@@ -455,11 +429,7 @@ impl<const R: usize, const C: usize> Dots<'_, R, C> {
         for r in 0..R {
             for c in 0..C {
                 let (row, column) = (self.epilogue.row + r, self.epilogue.column + self.column + c);
-                let add = match self.epilogue.bias {
-                    Bias::None => 0.0,
-                    Bias::Columns(values) => values[column],
-                    Bias::Rows(values) => values[row],
-                };
+                let add = self.epilogue.bias.get(column).copied().unwrap_or(0.0);
                 // SAFETY: the cell is the output's, checked by `dot`, and this thread's.
                 unsafe {
                     let to = self.output.at(row, column);
@@ -501,7 +471,16 @@ pub(super) fn pack_rows(rows: Rows<'_>, panel: &mut [f32], width: usize) {
 
 /// Packs columns of a matrix as a panel, [k, column] → [k, column]. Missing columns are 0.
 pub(super) fn pack_columns(rows: Rows<'_>, from: usize, panel: &mut [f32], width: usize) {
+    /// Elements of a vector or two: copied without a call.
+    const SOME: usize = 8;
     let columns = width.min(rows.width - from);
+    if columns == width && width.is_multiple_of(SOME) {
+        for (k, to) in panel.chunks_exact_mut(width).take(rows.count).enumerate() {
+            let from = rows.row(k)[from..][..width].as_chunks::<SOME>().0;
+            to.as_chunks_mut::<SOME>().0.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        }
+        return;
+    }
     for (k, to) in panel.chunks_exact_mut(width).take(rows.count).enumerate() {
         to[..columns].copy_from_slice(&rows.row(k)[from..][..columns]);
         to[columns..].fill(0.0);

@@ -1,108 +1,98 @@
-//! The gradient of a convolution along time, row by row of the batch, as products with the windows that it read.
+//! The gradient of a convolution along time, row by row of the batch, with frames side by side as in the forward pass.
+#![allow(unsafe_code)] // `Packed::fill` asks that each chunk writes cells of its own.
 
 use attnscope_graph::Node;
 
+use super::super::conv::Windows;
 use super::super::kernels;
-use super::super::tile::{Epilogue, Left, OutputMatrix, Rows, pack_columns};
+use super::super::ops::{transpose, transpose_one};
+use super::super::product::{Packed, packed_len};
+use super::super::tile::{OutputMatrix, Rows, panel_width};
 use super::Backward;
-
-/// The sizes of a convolution.
-#[derive(Clone, Copy)]
-struct Windows {
-    channels: usize,
-    frames: usize,
-    taps: usize,
-    stride: usize,
-    /// Frames of zeros at each end.
-    padding: usize,
-}
-
-impl Windows {
-    /// Elements of a window, [channel, tap].
-    fn depth(&self) -> usize {
-        self.channels * self.taps
-    }
-
-    /// The frame that a tap of a step reads; none in the padding.
-    fn frame(&self, step: usize, tap: usize) -> Option<usize> {
-        (step * self.stride + tap).checked_sub(self.padding).filter(|&frame| frame < self.frames)
-    }
-
-    /// What one step reads of x, [channel, frame].
-    fn read(&self, x: &[f32], step: usize, window: &mut [f32]) {
-        for (k, cell) in window.iter_mut().enumerate() {
-            let frame = self.frame(step, k % self.taps);
-            *cell = frame.map_or(0.0, |frame| x[k / self.taps * self.frames + frame]);
-        }
-    }
-
-    /// Adds the gradients of windows, [step, channel, tap], to that of one channel, [frame].
-    fn add_back(&self, windows: &[f32], channel: usize, dx: &mut [f32]) {
-        for (step, window) in windows.chunks(self.depth().max(1)).enumerate() {
-            for (tap, d) in window[channel * self.taps..][..self.taps].iter().enumerate() {
-                if let Some(frame) = self.frame(step, tap) {
-                    dx[frame] += d;
-                }
-            }
-        }
-    }
-}
+use crate::error::RunError;
 
 impl Backward<'_> {
-    /// y[b, o, t] = bias[o] + Σ over windows of w[o, k] · x's window at t.
+    /// y[b, o, t] = bias[o] + Σₖ w[o, k] · window[t, k]: the gradient of the weight is dyᵀ · windows, that of a window dy · w, and
+    /// a frame's is the sum over the windows that it is in.
+    /// `frames` is what the forward pass kept.
     pub(super) fn conv(
         &mut self,
         node: &Node,
-        [taps, stride, padding]: [usize; 3],
+        sizes: [usize; 3],
         shape: &[usize],
+        frames: &[f32],
         dy: &[f32],
-    ) {
-        let weights = self.weights;
-        let w = node.weights.first().and_then(|&id| weights.plain(id)).unwrap_or_default();
-        let (x, machine) = (self.input(node, 0), self.machine);
-        let (batch, outputs, steps) = (shape[0], shape[1], shape[2]);
-        let channels = w.len() / (outputs * taps).max(1);
-        let frames = x.len() / (batch * channels).max(1);
-        let windows = Windows { channels, frames, taps, stride, padding };
-        let depth = windows.depth();
-        if let Some((at, mut bias)) = self.take_parameter(node, 1) {
-            for dy in dy.chunks((outputs * steps).max(1)) {
-                bias.iter_mut().zip(dy.chunks(steps)).for_each(|(to, dy)| *to += kernels::sum(dy, |d| d));
+    ) -> Result<(), RunError> {
+        let (Some(&input), outputs, steps) = (node.inputs.first(), shape[1], shape[2]) else { return Ok(()) };
+        let windows = Windows::new(sizes, &self.shape(input)?, steps);
+        let mut by_step = self.machine.pool.take(dy.len());
+        transpose(self.machine, dy, &[shape[0], steps, outputs], &mut by_step);
+        self.conv_weight(node, windows, outputs, frames, &by_step);
+        self.conv_input(node, windows, outputs, &by_step);
+        Ok(())
+    }
+
+    /// dy lies as [row, step, output].
+    fn conv_weight(&mut self, node: &Node, windows: Windows, outputs: usize, frames: &[f32], dy: &[f32]) {
+        let Some((at, mut gradient)) = self.take_parameter(node, 0) else { return };
+        let mut bias = self.take_parameter(node, 1);
+        let (machine, depth, steps) = (self.machine, windows.depth(), windows.steps);
+        // In panels, as a linear map's weight: [panel, k, output].
+        let mut panels = machine.pool.take_zeroed(packed_len(machine.arch, depth, outputs));
+        let rows = frames.chunks(windows.laid_len().max(1)).zip(dy.chunks((steps * outputs).max(1)));
+        for (frames, dy) in rows {
+            let bias = bias.as_mut().map_or(&mut [][..], |(_, bias)| bias);
+            let dy = Rows::dense(dy, steps, outputs);
+            machine.weight_gradient(windows.of(frames), dy, 1.0, &mut panels, bias);
+        }
+        let width = panel_width(machine.arch);
+        for (panel, values) in panels.chunks((depth * width).max(1)).enumerate() {
+            for (k, values) in values.chunks(width).enumerate() {
+                let outputs = panel * width..outputs.min((panel + 1) * width);
+                outputs.zip(values).for_each(|(o, d)| gradient[windows.weight_at(o, k)] += d);
             }
+        }
+        self.parameters[at] = gradient;
+        if let Some((at, bias)) = bias {
             self.parameters[at] = bias;
         }
-        let rows = || x.chunks((channels * frames).max(1)).zip(dy.chunks((outputs * steps).max(1)));
-        if let Some((at, mut gradient)) = self.take_parameter(node, 0) {
-            let mut read = machine.pool.take(steps * depth);
-            for (x, dy) in rows() {
-                machine.share(&mut read, depth, |from, read| {
-                    let reads = read.chunks_mut(depth).enumerate();
-                    reads.for_each(|(i, window)| windows.read(x, from / depth + i, window));
-                });
-                let (dy, read) = (Rows::dense(dy, outputs, steps), Rows::dense(&read, steps, depth));
-                let output = OutputMatrix::new(&mut gradient, outputs, depth);
-                let epilogue = Epilogue { add: true, ..Epilogue::PLAIN };
-                machine.multiply(dy.into(), steps, output, epilogue, |column, width, panel| {
-                    pack_columns(read, column, panel, width);
-                });
+    }
+
+    /// dy lies as [row, step, output].
+    fn conv_input(&mut self, node: &Node, windows: Windows, outputs: usize, dy: &[f32]) {
+        let Windows { channels, frames, taps, steps, .. } = windows;
+        let weights = self.weights;
+        let w = node.weights.first().and_then(|&id| weights.plain(id)).unwrap_or_default();
+        let len = dy.len() / (steps * outputs).max(1) * channels * frames;
+        self.give_computed(node, 0, len, |this, dx, add| {
+            let (arch, pool) = (this.machine.arch, this.machine.pool);
+            // Of each tap, [output, channel] as the right side of a product.
+            let by_tap = windows.weight_by_tap(w);
+            let size = packed_len(arch, outputs, channels);
+            let mut panels = pool.take(taps * size);
+            for (tap, panels) in panels.chunks_mut(size.max(1)).enumerate() {
+                let from = by_tap.get(tap * channels..).unwrap_or_default();
+                Packed::straight(arch, Rows::new(from, outputs, channels, windows.depth()), panels);
             }
-            self.parameters[at] = gradient;
-        }
-        let w = Rows::dense(w, outputs, depth);
-        self.give_computed(node, 0, x.len(), |_, dx, add| {
-            if !add {
-                dx.fill(0.0);
-            }
-            let mut d_windows = machine.pool.take(steps * depth);
-            for (dx, (_, dy)) in dx.chunks_mut((channels * frames).max(1)).zip(rows()) {
-                let left = Left::transposed(Rows::dense(dy, outputs, steps));
-                let output = OutputMatrix::new(&mut d_windows, steps, depth);
-                machine.multiply(left, outputs, output, Epilogue::PLAIN, |column, width, panel| {
-                    pack_columns(w, column, panel, width);
-                });
-                let mut channels: Vec<_> = dx.chunks_mut(frames.max(1)).collect();
-                machine.team.each_of(&mut channels, |channel, dx| windows.add_back(&d_windows, channel, dx));
-            }
+            let mut rows: Vec<_> = dx.chunks_mut((channels * frames).max(1)).collect();
+            this.machine.team.each_of(&mut rows, |b, dx| {
+                let dy = Rows::dense(&dy[b * steps * outputs..], steps, outputs);
+                let mut laid = pool.take_zeroed(windows.laid_len());
+                for (tap, panels) in panels.chunks(size.max(1)).enumerate() {
+                    let output =
+                        OutputMatrix::within(&mut laid[tap * channels..], steps, channels, windows.step());
+                    // SAFETY: the buffer is this thread's.
+                    unsafe { Packed::again(panels, outputs).fill(arch, dy.into(), &output, 1.0, true) };
+                }
+                let laid = &laid[windows.inner()];
+                if add {
+                    let mut own = pool.take(laid.len());
+                    transpose_one(laid, channels, &mut own);
+                    kernels::add(arch, dx, &own);
+                } else {
+                    transpose_one(laid, channels, dx);
+                }
+            });
         });
     }
 }

@@ -184,9 +184,9 @@ pub(super) fn rnn_back(arch: Arch, h: &[f32], dy: &[f32], d_h: &[f32], out: &mut
     );
 }
 
-/// One position of an LSTM: `gates` is what its gates were given and becomes the gradient of that, in torch's order (input,
-/// forget, cell, output); `d_c` becomes the gradient of c before the position. States and their gradients are h, then c; the
-/// first position has no c before it.
+/// One position of an LSTM: `gates` is what its gates said and becomes the gradient of what they were given, in torch's order
+/// (input, forget, cell, output); `d_c` becomes the gradient of c before the position. States and their gradients are h, then c;
+/// the first position has no c before it.
 pub(super) fn lstm_back(
     arch: Arch,
     [state, c_before, dy]: [&[f32]; 3],
@@ -199,26 +199,26 @@ pub(super) fn lstm_back(
         hidden: usize, state: &'a [f32], c_before: &'a [f32], dy: &'a [f32], d_h: &'a [f32], d_c: &'a mut [f32],
         gates: &'a mut [f32]
     } -> () {
-        let (dy_h, dy_c) = dy.split_at(hidden);
-        let c = &state[hidden..][..hidden];
+        let (dy_h, dy_c) = (&dy[..hidden], &dy[hidden..][..hidden]);
+        let (c, d_h, d_c) = (&state[hidden..][..hidden], &d_h[..hidden], &mut d_c[..hidden]);
         let (first, last) = gates.split_at_mut(2 * hidden);
         let ((input, forget), (new, output)) = (first.split_at_mut(hidden), last.split_at_mut(hidden));
+        let (new, output) = (&mut new[..hidden], &mut output[..hidden]);
         for k in 0..hidden {
-            let (i, f, g, o) = (sigmoid(input[k]), sigmoid(forget[k]), tanh(new[k]), sigmoid(output[k]));
-            let (h, t) = (dy_h[k] + d_h[k], tanh(c[k]));
-            let d = d_c[k] + dy_c[k] + h * o * (1.0 - t * t);
-            input[k] = d * g * i * (1.0 - i);
-            forget[k] = d * f * (1.0 - f);
-            new[k] = d * i * (1.0 - g * g);
+            let (h, t, o) = (dy_h[k] + d_h[k], tanh(c[k]), output[k]);
+            d_c[k] += dy_c[k] + h * o * (1.0 - t * t);
             output[k] = h * t * o * (1.0 - o);
-            d_c[k] = d * f;
         }
+        for k in 0..hidden {
+            let (i, g) = (input[k], new[k]);
+            input[k] = d_c[k] * g * i * (1.0 - i);
+            new[k] = d_c[k] * i * (1.0 - g * g);
+        }
+        let d_c = d_c.iter_mut().zip(forget.iter_mut());
         if c_before.is_empty() {
-            forget.fill(0.0);
+            d_c.for_each(|(d, f)| (*d, *f) = (*d * *f, 0.0));
         } else {
-            for (forget, c) in forget.iter_mut().zip(c_before) {
-                *forget *= c;
-            }
+            d_c.zip(c_before).for_each(|((d, f), c)| (*d, *f) = (*d * *f, *d * *f * (1.0 - *f) * c));
         }
     }));
 }

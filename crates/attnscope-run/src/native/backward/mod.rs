@@ -35,14 +35,12 @@ enum Reads {
     Nothing,
     Inputs,
     Output,
-    Both,
 }
 
 /// What backward reads of an operation.
 fn reads(op: &Op) -> Reads {
     match op {
         Op::Embed { .. }
-        | Op::Conv1d { .. }
         | Op::Norm { .. }
         | Op::Linear
         | Op::Logits { .. }
@@ -51,13 +49,13 @@ fn reads(op: &Op) -> Reads {
         | Op::Activate(_)
         | Op::Gate
         | Op::Pool { .. } => Reads::Inputs,
-        Op::Normalise(_) => Reads::Output,
-        Op::Recur { .. } => Reads::Both,
+        Op::Normalise(_) | Op::Recur { .. } => Reads::Output,
         Op::Ids(_)
         | Op::TypeIds(_)
         | Op::Features
         | Op::Positions { .. }
         | Op::AddPositions
+        | Op::Conv1d { .. }
         | Op::Transpose
         | Op::Same
         | Op::SplitHeads(_)
@@ -80,12 +78,10 @@ pub(super) fn kept(graph: &Graph, plan: &Plan, output: NodeId) -> Vec<bool> {
     let mut kept = vec![false; graph.nodes().len()];
     kept[plan.root[output.index()]] = true;
     for (id, node) in graph.iter() {
-        let reads = reads(&node.op);
-        if matches!(reads, Reads::Inputs | Reads::Both) {
-            node.inputs.iter().for_each(|input| kept[plan.root[input.index()]] = true);
-        }
-        if matches!(reads, Reads::Output | Reads::Both) {
-            kept[plan.root[id.index()]] = true;
+        match reads(&node.op) {
+            Reads::Nothing => {}
+            Reads::Inputs => node.inputs.iter().for_each(|input| kept[plan.root[input.index()]] = true),
+            Reads::Output => kept[plan.root[id.index()]] = true,
         }
     }
     kept
@@ -120,6 +116,8 @@ pub(super) struct Backward<'a> {
     pub(super) values: &'a mut [Shared],
     /// The weights of each attention.
     pub(super) attention_weights: &'a [(NodeId, Tensor)],
+    /// What the forward pass kept beside, by the node.
+    pub(super) kept: &'a mut [Buffer],
     /// Where the gradients of the model's weights are added, each lying as its weight does.
     pub(super) parameters: &'a mut [Vec<f32>],
     /// What dropout's masks follow from, where something is dropped.
@@ -175,7 +173,8 @@ impl Backward<'_> {
             }
             Op::AddPositions => self.add_positions(node, gradient)?,
             Op::Conv1d { kernel, stride, padding, .. } => {
-                self.conv(node, [kernel, stride, padding], &self.shape(id)?, &gradient);
+                let kept = std::mem::take(&mut self.kept[id.index()]);
+                self.conv(node, [kernel, stride, padding], &self.shape(id)?, &kept, &gradient)?;
             }
             Op::Transpose => self.transpose(node, &self.shape(id)?, &gradient),
             Op::Norm { kind, eps } => self.norm(node, kind, eps, gradient),
@@ -190,7 +189,8 @@ impl Backward<'_> {
             Op::Gate => self.gate(node, &gradient),
             Op::Recur { cell, reverse } => {
                 let (shape, states) = (self.shape(id)?, self.value(id));
-                self.recur(node, (cell, reverse), &shape, &states, &gradient);
+                let gates = std::mem::take(&mut self.kept[id.index()]);
+                self.recur(node, (cell, reverse), &shape, [&states, &gradient], gates);
             }
             Op::Hidden => self.hidden(node, width(&self.shape(id)?), &gradient),
             Op::Beside => self.beside(node, width(&self.shape(id)?), &gradient)?,

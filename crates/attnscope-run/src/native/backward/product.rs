@@ -4,13 +4,13 @@
 use pulp::Arch;
 
 use super::super::kernels;
-use super::super::product::Machine;
+use super::super::product::{Machine, Packed, packed_len};
 use super::super::tile::{Epilogue, Left, OutputMatrix, Rows, fill, pack_columns, panel_width};
 use crate::panels::Panels;
 use crate::pool::Pool;
 
 /// Rows whose products are summed before they are added to the gradient: their panel stays in the nearer caches.
-const DEPTH: usize = 1024;
+const DEPTH: usize = 512;
 /// Columns of x that a chunk handles at least, so that packing a panel pays.
 const COLUMNS: usize = 96;
 
@@ -28,12 +28,13 @@ struct Piece<'a> {
 impl Machine<'_> {
     /// dx (+)= scale · dy · W
     pub(super) fn input_gradient(&self, dy: Rows<'_>, w: &Panels, scale: f32, dx: &mut [f32], add: bool) {
+        let size = w.rows() * w.width();
+        let mut panels = self.pool.take(packed_len(self.arch, w.rows(), w.depth()));
+        let mut pieces: Vec<_> = panels.chunks_mut(size.max(1)).collect();
+        self.team.each_of(&mut pieces, |i, panel| w.columns(i * w.width(), panel));
         let output = OutputMatrix::new(dx, dy.count, w.depth());
         let epilogue = Epilogue { scale, add, ..Epilogue::PLAIN };
-        self.multiply(dy.into(), w.rows(), output, epilogue, |column, width, panel| {
-            debug_assert_eq!(width, w.width());
-            w.columns(column, panel);
-        });
+        self.multiply(dy.into(), Packed::again(&panels, w.rows()), output, epilogue);
     }
 
     /// dW += scale · dyᵀ · x in the weight's own panels, and db += Σ dy.
@@ -60,7 +61,12 @@ impl Machine<'_> {
             }
         }
         let Machine { arch, team, pool } = *self;
-        team.each_of(&mut pieces, |_, piece| piece.compute(arch, pool, x, dy, scale));
+        // All pieces read the same rows while these are in the nearer caches.
+        for row in (0..dy.count).step_by(DEPTH) {
+            let rows = DEPTH.min(dy.count - row);
+            let (x, dy) = (x.slice(row, rows), dy.slice(row, rows));
+            team.each_of(&mut pieces, |_, piece| piece.compute(arch, pool, x, dy, scale));
+        }
     }
 }
 
@@ -68,18 +74,15 @@ impl Piece<'_> {
     fn compute(&mut self, arch: Arch, pool: &Pool, x: Rows<'_>, dy: Rows<'_>, scale: f32) {
         let width = panel_width(arch);
         let columns = self.gradient.len() / width;
-        let mut panel = pool.take(DEPTH.min(dy.count) * width);
+        let mut panel = pool.take(dy.count * width);
         let output = OutputMatrix::new(self.gradient, columns, width);
-        for row in (0..dy.count).step_by(DEPTH) {
-            let rows = DEPTH.min(dy.count - row);
-            pack_columns(dy.slice(row, rows), self.panel * width, &mut panel, width);
-            if !self.bias.is_empty() {
-                panel.chunks_exact(width).take(rows).for_each(|dy| kernels::add(arch, self.bias, dy));
-            }
-            let left = Left::transposed(x.slice(row, rows)).slice(self.from, columns);
-            // SAFETY: a piece is borrowed by one thread alone.
-            unsafe { fill(arch, &output, left, &panel, Epilogue { scale, add: true, ..Epilogue::PLAIN }) };
+        pack_columns(dy, self.panel * width, &mut panel, width);
+        if !self.bias.is_empty() {
+            panel.chunks_exact(width).take(dy.count).for_each(|dy| kernels::add(arch, self.bias, dy));
         }
+        let left = Left::transposed(x).slice(self.from, columns);
+        // SAFETY: a piece is borrowed by one thread alone.
+        unsafe { fill(arch, &output, left, &panel, Epilogue { scale, add: true, ..Epilogue::PLAIN }) };
     }
 }
 

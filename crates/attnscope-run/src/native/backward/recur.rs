@@ -1,6 +1,4 @@
 //! The gradient of a recurrent layer: back through its positions, all rows of the batch together.
-//!
-//! What the gates were given is not kept: with all states known, it is one product for all positions.
 
 use attnscope_graph::{Node, RecurrentCell};
 use pulp::Arch;
@@ -35,50 +33,48 @@ impl Layer {
         if self.reverse { Some(t + 1).filter(|&t| t < self.length) } else { t.checked_sub(1) }
     }
 
-    /// h before each position, [row · position, hidden]: what W is multiplied with.
-    fn states_before(&self, pool: &Pool, states: &[f32]) -> Buffer {
-        let mut before = pool.take(states.len() / self.width.max(1) * self.hidden);
-        for (n, to) in before.chunks_mut(self.hidden.max(1)).enumerate() {
-            let (row, t) = (n / self.length, n % self.length);
-            match self.before(t) {
-                Some(t) => to.copy_from_slice(&states[(row * self.length + t) * self.width..][..self.hidden]),
-                None => to.fill(0.0),
-            }
-        }
-        before
+    /// Of one row of the batch, the positions that have one before them: h before each, and the gradient of what the gates were
+    /// given there; and that gradient at the position that has none.
+    fn with_before<'a>(&self, states: &'a [f32], d_gates: &'a [f32]) -> (Rows<'a>, Rows<'a>, &'a [f32]) {
+        let Self { length, hidden, gates, width, reverse, .. } = *self;
+        let count = length.saturating_sub(1);
+        let (state, gate, first) = if reverse { (1, 0, count) } else { (0, 1, 0) };
+        let states = states.get(state * width..).unwrap_or_default();
+        let given = d_gates.get(gate * gates..).unwrap_or_default();
+        let first = d_gates.get(first * gates..).map_or(&[][..], |first| &first[..gates]);
+        (Rows::new(states, count, hidden, width), Rows::new(given, count, gates, gates), first)
     }
 }
 
 impl Backward<'_> {
+    /// `gates` is what an LSTM's said; of a tanh cell there are none.
     pub(super) fn recur(
         &mut self,
         node: &Node,
         (cell, reverse): (RecurrentCell, bool),
         shape: &[usize],
-        states: &[f32],
-        dy: &[f32],
+        [states, dy]: [&[f32]; 2],
+        gates: Buffer,
     ) {
         let (weights, machine) = (self.weights, self.machine);
         let Some(w) = node.weights.first().and_then(|&id| weights.panels(id)) else { return };
-        let bias = node.weights.get(1).and_then(|&id| weights.plain(id)).unwrap_or_default();
         let layer =
             Layer { cell, reverse, length: shape[1], hidden: w.depth(), gates: w.rows(), width: shape[2] };
-        let rows = shape[0] * layer.length;
-        let before = layer.states_before(machine.pool, states);
-        let before = Rows::dense(&before, rows, layer.hidden);
-        // What the gates were given; then its gradient, position by position.
-        let mut gates = machine.pool.take(rows * layer.gates);
-        if cell == RecurrentCell::Lstm {
-            machine.linear(before, w, 1.0, bias, &mut gates);
-            let x = self.input(node, 0);
-            let arch = machine.arch;
-            machine.share(&mut gates, 1, |from, gates| kernels::add(arch, gates, &x[from..]));
-        }
+        let mut gates = match cell {
+            RecurrentCell::Rnn => machine.pool.take(shape[0] * layer.length * layer.gates),
+            RecurrentCell::Lstm => gates,
+        };
         self.through_time(layer, w, states, dy, &mut gates);
         let mut bias = self.take_parameter(node, 1);
         if let Some((at, mut gradient)) = self.take_parameter(node, 0) {
             let bias = bias.as_mut().map_or(&mut [][..], |(_, bias)| bias);
-            machine.weight_gradient(before, Rows::dense(&gates, rows, layer.gates), 1.0, &mut gradient, bias);
+            let row = (layer.length * layer.width).max(1);
+            let rows = states.chunks(row).zip(gates.chunks((layer.length * layer.gates).max(1)));
+            for (states, gates) in rows {
+                let (before, given, first) = layer.with_before(states, gates);
+                machine.weight_gradient(before, given, 1.0, &mut gradient, bias);
+                kernels::add(machine.arch, bias, first);
+            }
             self.parameters[at] = gradient;
         }
         if let Some((at, bias)) = bias {
@@ -87,7 +83,7 @@ impl Backward<'_> {
         self.give(node, 0, gates);
     }
 
-    /// From the last position that was read to the first: the gradient of what the gates were given, in its place.
+    /// From the last position that was read to the first: the gradient of what the gates were given, in place of what they said.
     fn through_time(&self, layer: Layer, w: &Panels, states: &[f32], dy: &[f32], gates: &mut [f32]) {
         let (arch, pool) = (self.machine.arch, self.machine.pool);
         let Layer { length, hidden, width, .. } = layer;
@@ -124,6 +120,9 @@ impl Piece<'_> {
         // Of h and c before a position, [row, hidden].
         let mut d_h = pool.take_zeroed(count * hidden);
         let mut d_c = pool.take_zeroed(count * hidden);
+        // The gradients of one position, row after row: where they are kept, a row's is far from the next one's, and the caches
+        // hold only a few addresses of the same distance.
+        let mut at_once = pool.take(count * self.layer.gates);
         for n in (0..length).rev() {
             let t = if reverse { length - 1 - n } else { n };
             for row in 0..count {
@@ -140,10 +139,9 @@ impl Piece<'_> {
                         lstm_back(arch, [state, c_before, dy], d_h, d_c, gates);
                     }
                 }
+                at_once[row * self.layer.gates..][..self.layer.gates].copy_from_slice(gates);
             }
-            let step = length * self.layer.gates;
-            let left = Rows::new(&gates[t * self.layer.gates..], count, self.layer.gates, step);
-            w.multiply(arch, left, hidden, 1.0, &mut d_h);
+            w.multiply(arch, Rows::dense(&at_once, count, self.layer.gates), hidden, 1.0, &mut d_h);
         }
     }
 }
