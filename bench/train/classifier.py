@@ -7,19 +7,18 @@
 The vocabulary is read from run/checkpoint/tokenizer.json; weights are torch's own defaults.
 """
 
-import argparse
 import gzip
 import json
 import pathlib
 import statistics
 import time
-import tomllib
 
 import torch
 from tokenizers import Tokenizer
 from torch import nn
 
 import order
+import run_folder
 
 
 class Recurrent(nn.Module):
@@ -109,8 +108,8 @@ class Classifier(nn.Module):
         return self.scores(x)
 
 
-def rows(path: str, split: str, tokenizer: Tokenizer, length: int):
-    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path)
+def rows(path: pathlib.Path, split: str, tokenizer: Tokenizer, length: int):
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else open(path)
     texts, labels = [], []
     with opened as lines:
         for line in lines:
@@ -140,26 +139,15 @@ def judged(model, ids, labels) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("run", type=pathlib.Path)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--time", type=int, metavar="STEPS")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    recipe = tomllib.loads((args.run / "recipe.toml").read_text())
-    seed = recipe["seed"] if args.seed is None else args.seed
-    torch.manual_seed(seed)
-    tokenizer = Tokenizer.from_file(str(args.run / "checkpoint" / "tokenizer.json"))
-    table, train, own = recipe["model"], recipe["train"], recipe["optimiser"]
+    args = run_folder.arguments().parse_args()
+    run = run_folder.Run(args)
+    recipe, seed, tokenizer = run.recipe, run.seed, run.tokenizer
+    table, train = recipe["model"], recipe["train"]
     ids, labels = rows(args.data, "train", tokenizer, table["length"])
     kept, held = order.held_out(len(ids), recipe["data"]["validation_share"], seed)
     model = Classifier(table, tokenizer.get_vocab_size())
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), own["learning_rate"], (own["beta1"], own["beta2"]), own["epsilon"], own["weight_decay"]
-    )
+    optimiser = run.optimiser(model)
     loss_of = nn.CrossEntropyLoss(label_smoothing=train["label_smoothing"])
     kept_rows, best, times = torch.tensor(kept), (float("inf"), None), []
     for number in range(train.get("epochs", 1)):
@@ -167,11 +155,7 @@ def main() -> None:
             began = time.perf_counter()
             chosen = kept_rows[batch]
             loss = loss_of(model(ids[chosen]), labels[chosen])
-            optimiser.zero_grad()
-            loss.backward()
-            if own.get("clip_norm"):
-                nn.utils.clip_grad_norm_(model.parameters(), own["clip_norm"])
-            optimiser.step()
+            run.update(model, optimiser, loss)
             times.append(time.perf_counter() - began)
             if args.time and len(times) == args.time + 5:
                 print(f"{1e3 * statistics.median(times[5:]):.1f} ms a step")

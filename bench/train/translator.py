@@ -9,20 +9,18 @@
 Needs torch, transformers, tokenizers and sacrebleu. The tokenizer is read from run/checkpoint/tokenizer.json.
 """
 
-import argparse
 import gzip
 import pathlib
 import statistics
 import time
-import tomllib
 
 import sacrebleu
 import torch
-from tokenizers import Tokenizer
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 import order
+import run_folder
 
 
 def lines(folder: pathlib.Path, name: str) -> list[str]:
@@ -93,20 +91,12 @@ def nats(model, held, pad: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("run", type=pathlib.Path)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--time", type=int, metavar="STEPS")
+    parser = run_folder.arguments()
     parser.add_argument("--judge", action="store_true")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    recipe = tomllib.loads((args.run / "recipe.toml").read_text())
-    seed = recipe["seed"] if args.seed is None else args.seed
-    torch.manual_seed(seed)
+    run = run_folder.Run(args)
+    recipe, seed, tokenizer = run.recipe, run.seed, run.tokenizer
     data, train, own = recipe["data"], recipe["train"], recipe["optimiser"]
-    tokenizer = Tokenizer.from_file(str(args.run / "checkpoint" / "tokenizer.json"))
     test = lambda model, pad: bleu(
         model,
         tokenizer,
@@ -127,9 +117,7 @@ def main() -> None:
     all_pairs = [p for p in pairs(args.data, data["train"], tokenizer) if max(map(len, p)) <= train["longest"]]
     held = pairs(args.data, data["validation"], tokenizer)
     lengths = [max(map(len, pair)) for pair in all_pairs]
-    optimiser = torch.optim.AdamW(
-        model.parameters(), own["learning_rate"], (own["beta1"], own["beta2"]), own["epsilon"], own["weight_decay"]
-    )
+    optimiser = run.optimiser(model)
     warm_up = recipe["schedule"]["warm_up"]
     loss_of = nn.CrossEntropyLoss(label_smoothing=train["label_smoothing"], ignore_index=-100)
     step, times, best = 0, [], (float("inf"), None)
@@ -144,11 +132,7 @@ def main() -> None:
             source, mask, read, labels = tensors([all_pairs[i] for i in batch], pad)
             logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=read).logits
             loss = loss_of(logits.flatten(0, 1), labels.flatten())
-            optimiser.zero_grad()
-            loss.backward()
-            if own.get("clip_norm"):
-                nn.utils.clip_grad_norm_(model.parameters(), own["clip_norm"])
-            optimiser.step()
+            run.update(model, optimiser, loss)
             times.append(time.perf_counter() - began)
             if args.time and len(times) == args.time + 5:
                 print(f"{1e3 * statistics.median(times[5:]):.1f} ms a step")

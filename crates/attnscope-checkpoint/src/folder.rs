@@ -39,12 +39,15 @@ const MAX_INDEX: u64 = 16 << 20;
 /// More files than this are not kept open at once.
 const MAX_SHARDS: usize = 512;
 
-/// Weights by name, in the order in which Hugging Face looks for them.
-const NAMED: [&str; 4] = [
+/// Weights by name, in the order in which Hugging Face looks for them; then what other programs call a model, which goes before
+/// files that only have the ending of weights (`logits.safetensors`).
+const NAMED: [&str; 6] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
+    "model.pt",
+    "model.pth",
 ];
 
 /// Weights by file name ending; the endings of one row have the same rank.

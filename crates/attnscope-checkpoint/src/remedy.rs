@@ -153,6 +153,8 @@ pub enum Remedy {
     OtherRunFolder,
     /// Begin anew, without the run that is there.
     BeginAnew,
+    /// Go on with the recipe of the run itself, or begin a new run with its weights.
+    OwnRecipe,
     /// Give the folder of a run.
     RunFolder,
 }

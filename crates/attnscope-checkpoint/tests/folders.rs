@@ -20,6 +20,19 @@ fn refused(path: &Path, because: &str) {
     assert!(shown.contains(because), "{shown} does not mention {because:?}");
 }
 
+/// What somebody saved beside a model has the ending of weights, too.
+#[test]
+fn a_file_that_is_called_model_is_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("logits.safetensors"), one("logits")).unwrap();
+    assert_eq!(Checkpoint::open(dir).unwrap().tensors()[0].name, "logits");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny-transformer/tiny.pt");
+    fs::copy(model, dir.join("model.pt")).unwrap();
+    let opened = Checkpoint::open(dir).unwrap();
+    assert!(opened.tensors().len() > 10 && opened.tensors().iter().all(|tensor| tensor.name != "logits"));
+}
+
 #[test]
 fn sharded() {
     let dir = tempfile::tempdir().unwrap();

@@ -181,6 +181,63 @@ fn commands_work_on_classifiers_or_say_why_not() {
     }
 }
 
+/// The class and the probabilities of each row, as torch's scores give them.
+#[test]
+fn a_trace_says_which_class_it_is() {
+    let model = fixture("classifiers/conv");
+    let expected = expected("conv");
+    let rows: Vec<String> = texts(&expected).iter().map(|row| ids(row)).collect();
+    let args = ["trace", &model, "--src-ids", &rows.join(";")];
+    let json: serde_json::Value =
+        serde_json::from_slice(&attnscope(&[&args[..], &["--format", "json"]].concat()).stdout).unwrap();
+    let (shape, scores) = &expected["logits"];
+    assert_eq!(json["classified"].as_array().unwrap().len(), shape[0]);
+    for (row, scores) in json["classified"].as_array().unwrap().iter().zip(scores.chunks(shape[1])) {
+        let total: f64 = scores.iter().map(|score| score.exp()).sum();
+        let best = (0..shape[1]).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap();
+        assert_eq!(row["class"], best);
+        for (ours, score) in row["probabilities"].as_array().unwrap().iter().zip(scores) {
+            assert!((ours.as_f64().unwrap() - score.exp() / total).abs() < 1e-5, "{row}");
+        }
+    }
+    let text = stdout(&attnscope(&args));
+    assert!(text.contains("softmax of the scores") && text.contains("Class "), "{text}");
+    // Nothing is said where the scores are not looked at.
+    let other = stdout(&attnscope(&[&args[..], &["--layer", "src.embed"]].concat()));
+    assert!(!other.contains("softmax of the scores"), "{other}");
+}
+
+/// Without an input, the doctor makes one up that the model can read: some read one length only.
+#[test]
+fn the_doctor_runs_every_classifier_on_its_own() {
+    for name in CLASSIFIERS {
+        let output = attnscope(&["doctor", &fixture(&format!("classifiers/{name}"))]);
+        let said = stdout(&output) + &stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+        assert!(said.contains("run on 2 rows of random tokens"), "{name}: {said}");
+        assert!(!said.contains("could not be run") && !said.contains("error"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn blocks_are_explained_with_the_model_s_own() {
+    let topics = [
+        ("lstm", "bilstm", "classifier.0.lstm.forward"),
+        ("rnn", "rnn", "classifier.0.rnn"),
+        ("conv", "conv", "kernel 7, stride 3"),
+        ("pooling", "conv-maxpool", "max over positions"),
+    ];
+    for (topic, name, says) in topics {
+        let output = attnscope(&["explain", topic, &fixture(&format!("classifiers/{name}"))]);
+        assert_eq!(output.status.code(), Some(0), "{topic}: {}", stderr(&output));
+        assert!(stdout(&output).contains(says), "{topic}: {}", stdout(&output));
+    }
+    let none = stdout(&attnscope(&["explain", "dropout", &fixture("classifiers/rnn")]));
+    assert!(none.contains("1 / (1 − p)") && none.contains("This model has no dropout."), "{none}");
+    let conv = stdout(&attnscope(&["explain", "classifier.0.conv", &fixture("classifiers/conv")]));
+    assert!(conv.contains("slides along the positions") && !conv.contains("frames"), "{conv}");
+}
+
 /// Models of Hugging Face that classify: their own heads, on texts that Hugging Face has scored. A decoder that classifies reads
 /// its source once more.
 #[test]

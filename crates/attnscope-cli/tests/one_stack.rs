@@ -274,6 +274,9 @@ fn what_a_model_does_not_have_is_said() {
         (&["trace", "demo", "--prompt", "Two dogs"], "reads a source and a target"),
         (&["trace", &gpt2], "nothing to read"),
         (&["masks", &gpt2, "--tgt-ids", "5,6,7", "--wrong", "causal-cross"], "no cross-attention"),
+        (&["flow", &gpt2, "--component", "encoder"], "decoder-only and has no encoder"),
+        (&["flow", &bert, "--component", "decoder"], "encoder-only and has no decoder"),
+        (&["flow", &gpt2, "--component", "cross_attn"], "has no cross-attention"),
     ];
     for (args, expected) in cases {
         let output = attnscope(args);

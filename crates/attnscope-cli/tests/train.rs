@@ -40,6 +40,9 @@ fn the_toy_is_trained_judged_and_opened_by_every_other_command() {
     let judged = json("evaluate", &["evaluate", &out]);
     assert_eq!((&judged["accuracy"], &judged["examples"]), (&1.0.into(), &1.into()));
     assert!(judged["bleu"]["score"].as_f64().unwrap() > 99.9);
+    // It has no other pair than the one that it learned.
+    assert_eq!(judged["learned_from"], 1);
+    assert!(stdout(&fine(&["evaluate", &out])).contains("1 of these examples was learned from"));
     let source = "hello from cairo egypt team project";
     let made = json("predict", &["predict", &out, "--text", source]);
     assert_eq!(made["rows"][0]["generated"], "we are debugging transformer today");
@@ -96,6 +99,10 @@ fn a_dry_run_trains_nothing() {
     let plan = json("train-plan", &["train", "toy", "--dry-run"]);
     assert_eq!((&plan["steps"], &plan["model"]), (&60.into(), &"encoder-decoder".into()));
     let text = stdout(&fine(&["train", "toy", "--dry-run"]));
+    // What is kept for backward comes on top of 4 values a parameter.
+    assert_eq!(plan["bytes"].as_u64().unwrap(), 16 * plan["parameters"].as_u64().unwrap());
+    assert!(plan["step_bytes"].as_u64().unwrap() > 100_000, "{plan}");
+    assert!(text.contains("MB of tensors of the largest batch"), "{text}");
     assert!(text.contains("60 steps at ") && text.contains("the largest is [1, 7] and [1, 6]"), "{text}");
 }
 
@@ -118,7 +125,10 @@ fn what_cannot_be_trained_says_why_and_what_to_do() {
     refused(&["train", "imdb", "--out", &out], "imdb: No such file");
     refused(&["train", "multi30k-en-de", "--out", &out], "no data is given");
     let bad = file("bad.toml", "seed = 1\nsead = 2\n");
-    refused(&["train", &bad, "--out", &out], "bad.toml:2:1: unknown field `sead`");
+    refused(
+        &["train", &bad, "--out", &out],
+        "bad.toml:2:1: sead: unknown key; allowed here: seed, data, tokens",
+    );
     let rows = file("rows.tsv", "a dog\tein Hund\nno tab\na cat\teine Katze\n");
     let recipe = file("words.toml", &fs::read_to_string(root().join("recipes/toy.toml")).unwrap());
     refused(
@@ -126,12 +136,54 @@ fn what_cannot_be_trained_says_why_and_what_to_do() {
         "rows.tsv:2: expected a source, a tab and a target",
     );
     refused(&["evaluate", &out], "recipe.toml");
-    fs::remove_dir_all(&out).ok();
+    assert!(!Path::new(&out).exists(), "what failed leaves no folder");
+    let empty = file("empty.csv", "\n");
+    refused(&["train", "imdb-conv", "--data", &empty, "--out", &out], "found an empty file");
+    let folder = dir.path().display().to_string();
+    refused(
+        &["train", "imdb-conv", "--data", &folder, "--out", &out],
+        "expected the folders train and test, each with a folder for each class, found bad.toml, empty.csv",
+    );
     let training =
         json("train", &["train", &recipe, "--data", &rows, "--out", &out, "--skip-bad", "--steps", "2"]);
     assert_eq!(training["data"]["bad_rows"], 1);
     assert!(training["data"]["first_bad_row"].as_str().unwrap().contains("rows.tsv:2: "));
-    refused(&["train", &recipe, "--data", &rows, "--out", &out, "--resume", "--skip-bad"], "another recipe");
+    let resumed =
+        ["train", &recipe, "--data", &rows, "--out", &out, "--resume", "--skip-bad", "--steps", "3"];
+    refused(&resumed, "train.steps is 2 there, and 3 is given");
+    assert!(stderr(&attnscope(&resumed)).contains("--init"), "what to do is said");
+}
+
+/// A rate at which weights overflow: the run says where and why, and what was saved before is kept.
+#[test]
+fn a_run_that_diverges_says_so_and_keeps_what_was_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let toy = fs::read_to_string(root().join("recipes/toy.toml")).unwrap();
+    let recipe = dir.path().join("steep.toml");
+    let run = |rate: &str, more: &str, out: &str| {
+        fs::write(&recipe, toy.replace("learning_rate = 1e-3", rate).replace("validate_every = 20", more))
+            .unwrap();
+        let out = dir.path().join(out).display().to_string();
+        let output = attnscope(&["train", &recipe.display().to_string(), "--out", &out, "--format", "json"]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let training: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(training["ended"], "diverged");
+        (training["divergence"].clone(), out)
+    };
+    let (divergence, out) = run("learning_rate = 1e38", "validate_every = 20", "at-once");
+    assert!(divergence["found"].as_str().unwrap().contains("is"), "{divergence}");
+    assert_eq!(divergence["saved"], Value::Null);
+    assert!(divergence["causes"][0].as_str().unwrap().contains("learning_rate"), "{divergence}");
+    assert!(!Path::new(&out).join("checkpoint").exists());
+    // The rate rises until it is too large: the steps before that are saved.
+    let rising = "validate_every = 1\n\n[schedule]\nkind = \"linear-warm-up\"\nwarm_up = 60";
+    let (divergence, out) = run("learning_rate = 1e9", rising, "later");
+    let (saved, step) = (divergence["saved"].as_u64().unwrap(), divergence["step"].as_u64().unwrap());
+    assert_eq!(saved + 1, step, "{divergence}");
+    let weights = fs::read(Path::new(&out).join("checkpoint/model.safetensors")).unwrap();
+    let weights = safetensors::SafeTensors::deserialize(&weights).unwrap();
+    let is_finite = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap()).is_finite();
+    assert!(weights.iter().all(|(_, tensor)| tensor.data().chunks(4).all(is_finite)));
 }
 
 /// The first signal ends the step under way and saves; the run can be resumed.

@@ -88,9 +88,11 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Embed { .. } => "Each id is replaced by its row of the embedding table.",
         Op::Positions { .. } => "A vector for each position, so that order is visible to attention.",
         Op::AddPositions => "Embeddings with their positions: what the first layer reads.",
-        Op::Conv1d { .. } => {
-            "Neighbouring frames are mixed into features; the second convolution halves the frames."
+        Op::Conv1d { .. } if matches!(node.role, Role::Block(..)) => {
+            "A window slides along the positions; what stands in it is mixed into new features."
         }
+        Op::Conv1d { stride: 1, .. } => "Neighbouring frames are mixed into features.",
+        Op::Conv1d { .. } => "Neighbouring frames are mixed into features, and fewer frames are left.",
         Op::Transpose if matches!(node.role, Role::Block(..)) => {
             "Features and positions change places, as the next step reads them."
         }

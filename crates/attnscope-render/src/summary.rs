@@ -74,8 +74,7 @@ fn torch_summary(figures: &TorchSummary, options: Options) -> String {
 fn totals(totals: &Totals, options: Options) -> String {
     let columns = vec![Column::left(""), Column::right(""), Column::left("")];
     let mut table = Table::new(columns, options.glyphs).flexible(2);
-    let mb = |n: u64| format!("{:.2} MB", n as f64 / 1e6);
-    let m = |n: u64| format!("{:.2} M", n as f64 / 1e6);
+    let (mb, m) = (|n: u64| sized(n, "B"), |n: u64| sized(n, ""));
     table.row(["Total params", &thousands(totals.parameters), "each tied weight once"]);
     if totals.buffers > 0 {
         table.row(["Buffers", &thousands(totals.buffers), "constants in the file, not parameters"]);
@@ -96,4 +95,33 @@ fn totals(totals: &Totals, options: Options) -> String {
     table.row(["Estimated total size", &mb(totals.estimated_bytes()), ""]);
     table.row(["Forward memory", &mb(totals.forward_bytes), "every tensor of a traced run kept, in f32"]);
     table.render(options.width)
+}
+
+/// A number with the largest unit in which it is 1 or more: `4.64 M`, `5.16 T`, `512 B`.
+fn sized(n: u64, unit: &str) -> String {
+    const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    match UNITS.into_iter().find(|(size, _)| n as f64 >= *size) {
+        Some((size, name)) => format!("{:.2} {name}{unit}", n as f64 / size),
+        None => format!("{n} {unit}").trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sized;
+
+    #[test]
+    fn a_number_has_the_unit_of_its_size() {
+        let cases = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (4_641_538, "4.64 MB"),
+            (5_156_100_000_000, "5.16 TB"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(sized(n, "B"), text);
+        }
+        assert_eq!((sized(12, ""), sized(68_228_482, "")), ("12".into(), "68.23 M".into()));
+    }
 }

@@ -1,7 +1,9 @@
 //! A run in print: tokens, tensors in a table or their values, attention as heatmaps with a line of measures a head.
 
 use attnscope::AttentionMap;
-use attnscope::answer::{FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot};
+use attnscope::answer::{
+    ClassifiedRow, FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot,
+};
 use attnscope::figures::{counted, number};
 use attnscope_run::trace::{Precision, gradient_name};
 
@@ -25,6 +27,10 @@ pub fn text(trace: &Trace, full: bool, options: Options, style: Style) -> String
         sections.push(tensor_table(&rows(trace), options));
         let order = trace.walk.as_ref().and_then(|walk| walk.order.as_deref());
         sections.extend(order.map(|note| filled(note, options)));
+    }
+    if !trace.classified.is_empty() {
+        sections
+            .push(filled(&trace.classified.iter().map(class_words).collect::<Vec<_>>().join("; "), options));
     }
     if let Some(loss) = &trace.loss {
         sections.push(filled(&loss_words(loss), options));
@@ -110,6 +116,18 @@ fn rows(trace: &Trace) -> Vec<TensorRow> {
         None => trace.nodes.iter().map(of_node).collect(),
         Some(walk) => walk.stops.iter().map(of_stop).collect(),
     }
+}
+
+/// `Class positive: positive 93.1 %, negative 6.9 %`
+fn class_words(row: &ClassifiedRow) -> String {
+    let shares: Vec<String> = row
+        .classes
+        .iter()
+        .zip(&row.probabilities)
+        .map(|(class, share)| format!("{} {:.1} %", clean(class), 100.0 * share))
+        .collect();
+    let class = row.classes.get(row.class).map(|class| clean(class)).unwrap_or_default();
+    format!("Class {class} ({}, softmax of the scores)", shares.join(", "))
 }
 
 fn loss_words(loss: &TargetLoss) -> String {

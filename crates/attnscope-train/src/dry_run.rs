@@ -26,6 +26,9 @@ pub struct DryRun {
     pub parameters: u64,
     /// Weights, gradients and two moments in f32.
     pub bytes: u64,
+    /// The most that the tensors of a step with the largest batch take at once: those that are kept for backward, and gradients.
+    /// Computed from their shapes; `None` where there is no batch.
+    pub step_bytes: Option<u64>,
     /// The mean of a few steps; `None` where there is no batch.
     pub seconds_a_step: Option<f64>,
     /// The loss before anything is learned, in nats a target.
@@ -59,6 +62,7 @@ pub fn dry_run(executor: &dyn Executor, limits: &Limits, setup: Setup) -> Result
         largest: Vec::new(),
         parameters,
         bytes: parameters.saturating_mul(16),
+        step_bytes: None,
         seconds_a_step: None,
         first_loss: None,
     };
@@ -75,6 +79,8 @@ pub fn dry_run(executor: &dyn Executor, limits: &Limits, setup: Setup) -> Result
         divide_by: 1.0,
     };
     let mut learner = executor.learner(model.clone(), start.weights, limits)?;
+    let given = LearningBatch { input: &batch.input, targets: &batch.targets, dropout_seed: Some(0) };
+    plan.step_bytes = Some(learner.step_bytes(&given)?);
     // Batches all over the epoch, so that long and short ones have their share.
     let stride = (batches.len() / TIMED).max(1);
     let timed = batches.iter().step_by(stride).take(TIMED);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use attnscope_checkpoint::Remedy;
 
 use crate::data::DataError;
-use crate::recipe::RecipeError;
+use crate::recipe::{RecipeDifference, RecipeError};
 use crate::tokens::VocabularyError;
 
 /// Why a run cannot begin, or cannot go on.
@@ -63,6 +63,14 @@ pub enum TrainError {
         /// Why.
         why: String,
     },
+    /// A run that was begun otherwise.
+    #[error("{}: the run was begun otherwise: {}", recipe.display(), listed(.differences))]
+    OtherRecipe {
+        /// The recipe that it was begun with.
+        recipe: PathBuf,
+        /// What that one says, and what is given now.
+        differences: Vec<RecipeDifference>,
+    },
     /// A file of a run that cannot be read or written.
     #[error("{}: {why}", place.display())]
     Io {
@@ -72,12 +80,12 @@ pub enum TrainError {
         why: std::io::Error,
     },
     /// A model that has left the numbers behind.
-    #[error("step {step}: the loss is {loss}; learning cannot go on")]
+    #[error("step {step}: {found}; learning cannot go on")]
     NotFinite {
         /// The step, from 1.
         step: u64,
-        /// The loss.
-        loss: f64,
+        /// What is not finite.
+        found: String,
     },
     /// How the decoder begins.
     #[error(transparent)]
@@ -88,6 +96,26 @@ pub enum TrainError {
     /// A run of the model.
     #[error(transparent)]
     Run(#[from] attnscope_run::RunError),
+}
+
+/// `train.steps is 60 there, and 80 is given; …`
+fn listed(all: &[RecipeDifference]) -> String {
+    const SOME: usize = 8;
+    let mut said: Vec<String> = all
+        .iter()
+        .take(SOME)
+        .map(|RecipeDifference { key, own, other }| match (own, other) {
+            (Some(own), Some(other)) => format!("{key} is {own} there, and {other} is given"),
+            (Some(own), None) => format!("{key} is {own} there, and none is given"),
+            (None, other) => {
+                format!("{key} is not set there, and {} is given", other.as_deref().unwrap_or("?"))
+            }
+        })
+        .collect();
+    if all.len() > SOME {
+        said.push(format!("{} more", all.len() - SOME));
+    }
+    said.join("; ")
 }
 
 impl TrainError {
@@ -107,6 +135,7 @@ impl TrainError {
             Self::NoToken { .. } => "name it under tokens.specials of the recipe".into(),
             Self::Occupied { .. } => Remedy::OtherRunFolder,
             Self::Resume { .. } => Remedy::BeginAnew,
+            Self::OtherRecipe { .. } => Remedy::OwnRecipe,
             Self::Io { why, .. } => {
                 attnscope_checkpoint::limit_help(why).unwrap_or("give a folder that you can write to").into()
             }

@@ -13,7 +13,7 @@ use crate::batches::BatchSize;
 use crate::bleu::{Bleu, BleuCounts};
 use crate::data::{BadRows, DataSet, Example};
 use crate::error::TrainError;
-use crate::examples::{encode, test_rows};
+use crate::examples::{Examples, encode, test_rows, training_data};
 use crate::generate::{configs, greedy, translate};
 use crate::recipe::{DataTable, Recipe};
 use crate::start::Start;
@@ -50,6 +50,9 @@ pub struct Evaluated {
     pub confusion: Vec<Vec<usize>>,
     /// Of what a translator generates.
     pub bleu: Option<Bleu>,
+    /// Examples among them that the model learned from; `None` where the data is not what it was trained with, so that this is not
+    /// known.
+    pub learned_from: Option<usize>,
 }
 
 /// What a model makes of a text.
@@ -98,11 +101,19 @@ impl Trained {
         }
     }
 
-    /// Judges the model on the test split. `progress` is told how many examples of how many are done.
+    /// Judges the model on the test split. `trained_on` is what the examples of its run follow from ([`RunFolder::examples`]);
+    /// `progress` is told how many examples of how many are done.
     ///
     /// # Errors
     /// When data cannot be read, or a run fails.
-    pub fn evaluate(&self, data: &DataSet, progress: &dyn Fn(usize, usize)) -> Result<Evaluated, TrainError> {
+    ///
+    /// [`RunFolder::examples`]: crate::RunFolder::examples
+    pub fn evaluate(
+        &self,
+        data: &DataSet,
+        trained_on: Option<&str>,
+        progress: &dyn Fn(usize, usize),
+    ) -> Result<Evaluated, TrainError> {
         let (rows, bad) = test_rows(data)?;
         let longest = text_length(&self.recipe).unwrap_or(self.recipe.train.longest);
         let (examples, too_long) = encode(&self.recipe.data, &rows, &self.tokenizer, longest)?;
@@ -132,7 +143,21 @@ impl Trained {
             accuracy: all.correct as f64 / all.targets.max(1) as f64,
             confusion,
             bleu: self.bleu(&rows)?,
+            learned_from: trained_on.and_then(|own| self.learned_from(data, own, longest, &examples)),
         })
+    }
+
+    /// How many of some examples are among those that were learned from, where the data is that of the training.
+    fn learned_from(
+        &self,
+        data: &DataSet,
+        trained_on: &str,
+        longest: usize,
+        judged: &Examples,
+    ) -> Option<usize> {
+        // Data that has only a test split is not what the model was trained with.
+        let learned = training_data(&self.recipe, data, &self.tokenizer, longest).ok()?;
+        (learned.digest() == trained_on).then(|| judged.count_in(&learned.train))
     }
 
     /// What the model makes of texts.

@@ -1,5 +1,7 @@
 //! Examples as the model reads them: token ids in memory, with some of them held out.
 
+use std::collections::HashSet;
+
 use attnscope_run::Tokenizer;
 
 use crate::batches::{self, BatchSize, Stream, shuffled};
@@ -107,6 +109,24 @@ impl Examples {
         digest
     }
 
+    /// How many of these are among others.
+    pub(crate) fn count_in(&self, others: &Self) -> usize {
+        let all: HashSet<_> = others.each().collect();
+        self.each().filter(|own| all.contains(own)).count()
+    }
+
+    /// The tokens of each text with its class, or of each source with its target.
+    fn each(&self) -> Box<dyn Iterator<Item = (&[u32], &[u32])> + '_> {
+        match self {
+            Self::Labelled { texts, classes } => {
+                Box::new(texts.iter().map(Vec::as_slice).zip(classes.iter().map(std::slice::from_ref)))
+            }
+            Self::Pairs { sources, targets } => {
+                Box::new(sources.iter().map(Vec::as_slice).zip(targets.iter().map(Vec::as_slice)))
+            }
+        }
+    }
+
     /// Some of them, in this order.
     #[must_use]
     pub fn select(&self, chosen: &[usize]) -> Self {
@@ -142,6 +162,13 @@ pub struct TrainingData {
     pub too_long: usize,
     /// Rows that were passed over.
     pub bad: BadRows,
+}
+
+impl TrainingData {
+    /// What follows from all examples: a run goes on with the same ones.
+    pub(crate) fn digest(&self) -> String {
+        format!("{:x} {:x}", self.train.digest(), self.validation.digest())
+    }
 }
 
 /// Where the examples for validation come from.

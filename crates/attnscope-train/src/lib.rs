@@ -36,4 +36,4 @@ pub use planned::Planned;
 pub use recipe::{Recipe, RecipeError};
 pub use saved::RunFolder;
 pub use start::Start;
-pub use training::{Ended, RunOptions, Setup, StepReport, TrainWatcher, TrainingRun, train};
+pub use training::{Divergence, Ended, RunOptions, Setup, StepReport, TrainWatcher, TrainingRun, train};

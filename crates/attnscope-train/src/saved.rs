@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::error::TrainError;
 use crate::metrics::write_whole;
 use crate::progress::Progress;
+use crate::recipe::Recipe;
 
 /// Where a run keeps everything.
 #[derive(Debug, Clone)]
@@ -20,19 +21,51 @@ pub struct RunFolder(PathBuf);
 const PROGRESS: &str = "progress";
 
 impl RunFolder {
-    /// A folder that is not there yet, or is empty.
+    /// A folder that is not there yet, or is empty. It is made when the run begins.
     ///
     /// # Errors
-    /// When there is something in it, or it cannot be made.
+    /// When there is something in it, or it cannot be read.
     pub fn new(folder: &Path) -> Result<Self, TrainError> {
         let io = |why| TrainError::Io { place: folder.to_owned(), why };
-        fs::create_dir_all(folder).map_err(io)?;
-        let mut entries = fs::read_dir(folder).map_err(io)?;
-        if let Some(entry) = entries.next() {
-            let found = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
-            return Err(TrainError::Occupied { folder: folder.to_owned(), found });
+        match fs::read_dir(folder) {
+            Ok(mut entries) => {
+                if let Some(entry) = entries.next() {
+                    let found = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+                    return Err(TrainError::Occupied { folder: folder.to_owned(), found });
+                }
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
+            Err(why) => return Err(io(why)),
         }
         Ok(Self(folder.to_owned()))
+    }
+
+    /// Begins a run: makes the folder, and writes down the recipe.
+    pub(crate) fn begin(&self, recipe: &Recipe) -> Result<(), TrainError> {
+        let io = |why| TrainError::Io { place: self.0.clone(), why };
+        fs::create_dir_all(&self.0).map_err(io)?;
+        write_whole(&self.recipe(), recipe.to_toml().as_bytes())
+    }
+
+    /// Takes back what a run began that failed before it saved anything. Where something else is in the folder, it stays.
+    /// The folder itself goes where the run has made it.
+    pub(crate) fn abandon(&self, made: bool) {
+        if self.checkpoint().is_dir() || self.best().is_dir() {
+            return;
+        }
+        let _ = fs::remove_file(self.recipe());
+        let _ = fs::remove_file(self.metrics());
+        if made {
+            let _ = fs::remove_dir(&self.0);
+        }
+    }
+
+    /// What the examples of the run that is saved here follow from; `None` where none is.
+    pub fn examples(&self) -> Option<String> {
+        let file = Checkpoint::open(&self.state()).ok()?;
+        let source = format!("metadata {PROGRESS}");
+        let said = file.configs().iter().find(|config| config.source == source)?;
+        Some(said.facts.get("digest")?.as_str()?.to_owned())
     }
 
     /// A folder in which a run was interrupted.

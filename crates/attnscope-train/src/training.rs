@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use attnscope_run::{AdamW, Executor, Learner, LearningBatch, Limits, Nothing, Weights};
+use attnscope_run::{AdamW, Executor, Learner, LearningBatch, Limits, Nothing, RunError, Weights};
 
 use crate::batch_input::BatchMaker;
 use crate::batches::{BatchSize, Stream};
 use crate::error::TrainError;
 use crate::examples::{Examples, TrainingData};
 use crate::generate::Generated;
-use crate::metrics::{Metric, MetricsFile, TrainMetric, ValidationMetric, write_whole};
+use crate::metrics::{Metric, MetricsFile, TrainMetric, ValidationMetric};
 use crate::monitor::{MonitorMetric, Warning, Watched, block_norms, judge};
 use crate::progress::{Best, Progress, Window};
-use crate::recipe::{ModelTable, Recipe};
+use crate::recipe::{ModelTable, Recipe, Schedule};
 use crate::saved::RunFolder;
 use crate::start::Start;
 
@@ -76,6 +76,21 @@ pub enum Ended {
     EarlyStop,
     /// Somebody stopped it.
     Interrupted,
+    /// A loss or a gradient was NaN or infinite: nothing can be learned any more. What was saved before stays.
+    Diverged,
+}
+
+/// Where a run left the numbers behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divergence {
+    /// The step at which it was seen, from 1.
+    pub step: u64,
+    /// `the loss is NaN`
+    pub found: String,
+    /// What usually leads to it, of this recipe, with what to try; the likeliest first.
+    pub causes: Vec<String>,
+    /// The step of the last checkpoint; `None` where nothing was saved before.
+    pub saved: Option<u64>,
 }
 
 /// What a run came to.
@@ -93,6 +108,8 @@ pub struct TrainingRun {
     pub best: Option<(u64, f64, f64)>,
     /// Everything that was measured.
     pub metrics: Vec<Metric>,
+    /// Where and why, if it diverged.
+    pub divergence: Option<Divergence>,
 }
 
 impl TrainingRun {
@@ -108,7 +125,7 @@ impl TrainingRun {
 /// Trains a model.
 ///
 /// # Errors
-/// When a file cannot be written, the loss is not finite, or a run fails. What was saved before stays.
+/// When a file cannot be written, or a run fails. What was saved before stays.
 pub fn train(
     executor: &dyn Executor,
     limits: &Limits,
@@ -117,7 +134,18 @@ pub fn train(
     watcher: &mut dyn TrainWatcher,
 ) -> Result<TrainingRun, TrainError> {
     let mut run = Run::begin(executor, limits, setup, options)?;
-    let ended = run.learn(options, watcher)?;
+    let is_new = !options.folder.path().exists();
+    let ended = match run.learn(options, watcher) {
+        Err(TrainError::NotFinite { step, found }) => {
+            run.divergence = Some(run.diverged(step, found));
+            Ended::Diverged
+        }
+        ended => ended.inspect_err(|_| {
+            if !options.resume {
+                run.folder.abandon(is_new);
+            }
+        })?,
+    };
     let best = run.progress.best.map(|best| (best.step, best.nll, best.accuracy));
     Ok(TrainingRun {
         ended,
@@ -126,6 +154,7 @@ pub fn train(
         seconds: run.progress.seconds,
         best,
         metrics: run.metrics.lines,
+        divergence: run.divergence,
     })
 }
 
@@ -170,6 +199,9 @@ struct Run<'a> {
     validate_every: u64,
     /// When this process began, and at which step.
     began: (Instant, u64),
+    /// The step of the last checkpoint.
+    saved: Option<u64>,
+    divergence: Option<Divergence>,
 }
 
 impl<'a> Run<'a> {
@@ -182,7 +214,7 @@ impl<'a> Run<'a> {
         let Setup { recipe, start, data } = setup;
         let Start { model, weights, tokenizer, files } = start;
         let folder = options.folder.clone();
-        let digest = format!("{:x} {:x}", data.train.digest(), data.validation.digest());
+        let digest = data.digest();
         let (weights, optimiser, progress) = match options.resume {
             true => {
                 let (weights, optimiser, progress) = folder.load_state(&model)?;
@@ -211,6 +243,7 @@ impl<'a> Run<'a> {
         }
         let first_epoch = data.train.epoch(batch_size(&recipe), recipe.seed, 0).len() as u64;
         let began = (Instant::now(), progress.step);
+        let saved = options.resume.then_some(progress.step);
         Ok(Self {
             executor,
             learner,
@@ -226,12 +259,14 @@ impl<'a> Run<'a> {
             metrics,
             progress,
             began,
+            saved,
+            divergence: None,
         })
     }
 
     fn learn(&mut self, options: &RunOptions, watcher: &mut dyn TrainWatcher) -> Result<Ended, TrainError> {
         if !options.resume {
-            write_whole(&self.folder.recipe(), self.recipe.to_toml().as_bytes())?;
+            self.folder.begin(&self.recipe)?;
         }
         let patience = self.recipe.train.patience;
         let is_patient = |progress: &Progress| patience.is_none_or(|most| progress.since_best < most);
@@ -271,12 +306,17 @@ impl<'a> Run<'a> {
         let given = LearningBatch { input: &batch.input, targets: &batch.targets, dropout_seed: Some(seed) };
         let loss = self.learner.step(&given, &mut Nothing)?;
         if !loss.nats.is_finite() {
-            return Err(TrainError::NotFinite { step, loss: loss.nats / loss.count.max(1) as f64 });
+            return Err(TrainError::NotFinite { step, found: format!("the loss is {}", loss.nats) });
         }
         let model = self.learner.model().clone();
         let blocks = look_due.then(|| block_norms(&model, &*self.learner, loss.count));
         let rule = self.rule(step, loss.count);
-        let update = self.learner.update(&rule)?;
+        let update = self.learner.update(&rule).map_err(|error| match error {
+            RunError::Gradient { parameter } => {
+                TrainError::NotFinite { step, found: format!("the gradient of {parameter} is not finite") }
+            }
+            other => other.into(),
+        })?;
         let seconds = began.elapsed().as_secs_f64();
         let progress = &mut self.progress;
         progress.step = step;
@@ -365,6 +405,9 @@ impl<'a> Run<'a> {
             None => None,
         };
         let step = self.progress.step;
+        if !nll.is_finite() {
+            return Err(TrainError::NotFinite { step, found: format!("the validation loss is {nll}") });
+        }
         let best = self.progress.best.is_none_or(|best| nll < best.nll);
         self.progress.since_best += 1;
         if best {
@@ -394,8 +437,38 @@ impl<'a> Run<'a> {
     fn save(&mut self) -> Result<(), TrainError> {
         let weights: Weights = self.learner.weights()?;
         let model = self.learner.model();
+        // A gradient that is finite can still lead to a weight that is not.
+        let is_finite = |id| weights.get(id).iter().all(|value| value.is_finite());
+        if let Some(id) = model.graph.weight_ids().find(|&id| !is_finite(id)) {
+            let found = format!("the weight {} is not finite", model.graph.weight(id).path);
+            return Err(TrainError::NotFinite { step: self.progress.step, found });
+        }
         self.folder.save_model(&self.folder.checkpoint(), model, &weights, &self.files)?;
-        self.folder.save_state(model, &weights, &self.learner.optimiser_state(), &self.progress)
+        self.folder.save_state(model, &weights, &self.learner.optimiser_state(), &self.progress)?;
+        self.saved = Some(self.progress.step);
+        Ok(())
+    }
+
+    /// What is known about a run that left the numbers behind.
+    fn diverged(&self, step: u64, found: String) -> Divergence {
+        let own = &self.recipe.optimiser;
+        let rate = own.learning_rate * self.recipe.schedule.share(step);
+        let mut causes = Vec::new();
+        if step == 1 {
+            causes
+                .push("the weights that it began with: look for NaN, infinite or very large ones".to_owned());
+        }
+        causes.push(format!(
+            "the learning rate, {rate:e} at that step: lower optimiser.learning_rate, {:e}, by a factor of 10",
+            own.learning_rate
+        ));
+        if own.clip_norm.is_none() {
+            causes.push("gradients are not clipped: set optimiser.clip_norm, for example to 1.0".to_owned());
+        }
+        if self.recipe.schedule == Schedule::Constant {
+            causes.push("there is no warm-up: set schedule.kind to \"linear-warm-up\"".to_owned());
+        }
+        Divergence { step, found, causes, saved: self.saved }
     }
 
     fn finish(&mut self) -> Result<(), TrainError> {

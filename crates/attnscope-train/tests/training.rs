@@ -195,8 +195,10 @@ fn every_kind_of_classifier_learns_and_is_judged_on_the_test_split() {
         assert_eq!(done.ended, Ended::Finished, "{name}");
         let trained = Trained::open(&Native::new(), recipe.clone(), &options.folder.best()).unwrap();
         let data = DataSet::open(&recipe.data, Some(&file)).unwrap();
-        let judged = trained.evaluate(&data, &|_, _| {}).unwrap();
+        let examples = options.folder.examples();
+        let judged = trained.evaluate(&data, examples.as_deref(), &|_, _| {}).unwrap();
         assert_eq!((judged.examples, judged.targets, judged.bleu), (120, 120, None), "{name}");
+        assert!(judged.learned_from.is_some(), "{name}: the data is what it was trained with");
         assert!(judged.accuracy > 0.9, "{name}: {judged:?}");
         let right: usize = (0..2).map(|class| judged.confusion[class][class]).sum();
         assert_eq!(right as f64 / 120.0, judged.accuracy, "{name}");
@@ -362,7 +364,9 @@ fn a_trained_translator_is_judged_and_translates() {
     run(setup(&recipe, None), &options, &mut ());
     let trained = Trained::open(&Native::new(), recipe.clone(), &options.folder.best()).unwrap();
     let data = DataSet::open(&recipe.data, None).unwrap();
-    let judged = trained.evaluate(&data, &|_, _| {}).unwrap();
+    let judged = trained.evaluate(&data, options.folder.examples().as_deref(), &|_, _| {}).unwrap();
+    assert_eq!(judged.learned_from, Some(1));
+    assert_eq!(trained.evaluate(&data, Some("of others"), &|_, _| {}).unwrap().learned_from, None);
     assert_eq!((judged.examples, judged.targets, judged.accuracy), (1, 6, 1.0));
     assert!(judged.bleu.unwrap().score > 99.9 && judged.nll < 0.05, "{judged:?}");
     let made = trained.predict(&["hello from cairo egypt team project".to_owned()]).unwrap();
@@ -388,7 +392,14 @@ fn a_loss_that_is_not_finite_ends_the_run_with_its_step() {
     let recipe = shipped("toy").unwrap().replace("learning_rate = 1e-3", "learning_rate = 1e30");
     let recipe = Recipe::parse("toy", &recipe).unwrap();
     let options = options(&dir.path().join("run"), false);
-    let error =
-        train(&Native::new(), &Limits::default(), setup(&recipe, None), &options, &mut ()).unwrap_err();
-    assert!(error.to_string().contains("step ") || error.to_string().contains("not finite"), "{error}");
+    let done = run(setup(&recipe, None), &options, &mut ());
+    assert_eq!(done.ended, Ended::Diverged);
+    let divergence = done.divergence.unwrap();
+    assert!(divergence.step >= 1 && divergence.step <= 3, "{divergence:?}");
+    assert!(
+        divergence.causes.iter().any(|cause| cause.contains("optimiser.learning_rate")),
+        "{divergence:?}"
+    );
+    assert_eq!(divergence.saved, None);
+    assert!(!options.folder.checkpoint().exists());
 }

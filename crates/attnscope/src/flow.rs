@@ -116,15 +116,20 @@ pub fn flow_of(name: &str, format: Format, model: &Model, options: &FlowOptions)
 }
 
 /// The error for a part that the model lacks names those that it has.
-fn no_such_part(name: &str, model: &Model) -> Failure {
+fn no_such_part(name: &str, model: &Model, component: Component) -> Failure {
     let stacks = model.architecture.stacks().map(Stack::name).collect::<Vec<_>>();
     if stacks.is_empty() {
         let error = format!("{name}: the model has no layers of attention: there is no such part to draw");
         return Failure::new(error, "draw the whole");
     }
-    let cross = if model.architecture.has_cross_attention() { "" } else { " and has no cross-attention" };
+    let lacks = match component {
+        Component::Encoder => " and has no encoder",
+        Component::Decoder => " and has no decoder",
+        Component::CrossAttention => " and has no cross-attention",
+        Component::Full | Component::SelfAttention | Component::FeedForward => "",
+    };
     Failure::new(
-        format!("{name}: the model is {}{cross}: there is no such part to draw", model.architecture.kind()),
+        format!("{name}: the model is {}{lacks}: there is no such part to draw", model.architecture.kind()),
         format!("draw {}, self_attn, ffn or the whole", stacks.join(", ")),
     )
 }
@@ -148,7 +153,7 @@ fn picked(name: &str, model: &Model, options: &FlowOptions) -> Result<(Vec<Drawn
     }
     let Some(selector) = options.layer.as_ref().filter(|_| parts.is_empty()) else {
         return if parts.is_empty() && !is_full {
-            Err(no_such_part(name, model))
+            Err(no_such_part(name, model, options.component))
         } else {
             Ok((parts, false))
         };

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::Remedy;
 use attnscope_diagnose::cell::{Arithmetic, Cells};
-use attnscope_graph::{Dim, Graph, NodeId, Op, Sizes, Stack};
+use attnscope_graph::{Dim, Graph, NodeId, Op, Role, Sizes, Stack};
 use attnscope_run::trace::{GRADIENT, Precision, TRACE_SCHEMA, TraceWriter};
 use attnscope_run::{CheckedInput, Kept, have_gradients};
 
-use crate::answer::{FullyMasked, InputTokens, SavedNode, Tensor, Trace, TraceFile, TracedFile};
+use crate::answer::{
+    ClassifiedRow, FullyMasked, InputTokens, SavedNode, Tensor, Trace, TraceFile, TracedFile,
+};
 use crate::attention_map::{Batch, DrawnHeads, cross_weights};
 use crate::collect::{Collect, ResolvedRun, TensorUse};
 use crate::device::Device;
 use crate::explain::arithmetic_of;
 use crate::failure::{Argument, Failure};
-use crate::gradients::{CollectedGradients, GradientRun, Gradients};
+use crate::gradients::{CollectedGradients, GradientRun, Gradients, class_names};
 use crate::input::{Input, ResolvedInput};
 use crate::inspect::wiring;
 use crate::masks::no_row;
@@ -197,7 +199,12 @@ pub(crate) fn trace_collecting(
         Some(_) => have_gradients(&recognised.graph),
         None => vec![false; recognised.graph.nodes().len()],
     };
-    let mut collected = Collect::new(uses(&recognised.graph, &picked, &drawn, options));
+    let mut wanted = uses(&recognised.graph, &picked, &drawn, options);
+    let scores = class_scores(recognised);
+    if let Some(scores) = scores.and_then(|id| wanted.get_mut(&id)) {
+        *scores = TensorUse::Keep;
+    }
+    let mut collected = Collect::new(wanted);
     prepare(&recognised.graph, &mut collected);
     let ResolvedRun { input: checked, generated, fully_masked } = match (&options.save, model.device()) {
         (None, Device::Cpu) => {
@@ -261,6 +268,9 @@ pub(crate) fn trace_collecting(
         kept: BTreeMap::new(),
         gradients: BTreeMap::new(),
         loss,
+        classified: scores
+            .and_then(|id| collected.kept.get(&id))
+            .map_or_else(Vec::new, |scores| classified(&ready, scores)),
     };
     if let (Some(folder), Some(writer)) = (&options.save, writer) {
         finish(writer, &file(&ready, &answer, &run)?)?;
@@ -268,6 +278,34 @@ pub(crate) fn trace_collecting(
     }
     let Collect { kept, watch, .. } = collected;
     Ok((Trace { kept, gradients: gradients.kept, notes: notes.all, ..answer }, watch))
+}
+
+/// The scores of a classifier that has two classes or more.
+fn class_scores(model: &attnscope_graph::Model) -> Option<NodeId> {
+    model.architecture.classifier().filter(|classifier| classifier.classes > 1)?;
+    model.graph.at(Role::Logits)
+}
+
+/// What the scores of a classifier, [row, class], say.
+fn classified(ready: &Ready<'_>, scores: &attnscope_run::Tensor) -> Vec<ClassifiedRow> {
+    let count = scores.shape().last().copied().unwrap_or(1).max(1);
+    let names = class_names(ready);
+    let name = |class: usize| names.iter().find(|(n, _)| *n as usize == class).map(|(_, name)| name.clone());
+    let classes: Vec<String> =
+        (0..count).map(|class| name(class).unwrap_or_else(|| class.to_string())).collect();
+    let values: Vec<f64> = scores.values().iter().collect();
+    let row = |row: &[f64]| {
+        let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = row.iter().map(|score| (score - most).exp()).sum();
+        let class = row.iter().position(|&score| score == most).unwrap_or(0);
+        ClassifiedRow {
+            class,
+            name: name(class),
+            probabilities: row.iter().map(|score| (score - most).exp() / total).collect(),
+            classes: classes.clone(),
+        }
+    };
+    values.chunks(count).map(row).collect()
 }
 
 pub(crate) fn precision(device: Device) -> Precision {

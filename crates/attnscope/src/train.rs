@@ -95,6 +95,7 @@ pub fn train(
         parameters,
         data,
         ended: done.ended.into(),
+        divergence: done.divergence.clone().map(Into::into),
         steps: done.steps,
         all_steps: done.all_steps,
         seconds: done.seconds,
@@ -124,6 +125,7 @@ pub fn plan_training(name: &str, recipe: Recipe, options: &TrainOptions) -> Resu
         padding: plan.padding,
         largest_batch: plan.largest,
         bytes: plan.bytes,
+        step_bytes: plan.step_bytes,
         seconds_a_step: plan.seconds_a_step,
         seconds: plan.seconds_a_step.map(|seconds| seconds * plan.steps as f64),
         first_loss: plan.first_loss,
@@ -144,7 +146,8 @@ pub fn evaluate(
     let (recipe, weights) = trained(folder)?;
     let data = DataSet::open(&recipe.data, data).map_err(TrainError::from)?.skipping_bad(skip_bad);
     let trained = Trained::open(&*device.executor(), recipe, &weights)?;
-    let done = trained.evaluate(&data, progress)?;
+    let trained_on = RunFolder::existing(folder).ok().and_then(|run| run.examples());
+    let done = trained.evaluate(&data, trained_on.as_deref(), progress)?;
     Ok(Evaluation {
         schema: SCHEMA,
         model: weights.display().to_string(),
@@ -158,6 +161,7 @@ pub fn evaluate(
         classes: trained.classes().to_vec(),
         confusion: done.confusion,
         bleu: done.bleu.map(bleu_score),
+        learned_from: done.learned_from,
     })
 }
 
@@ -221,7 +225,7 @@ fn check_recipe(folder: &RunFolder, recipe: &Recipe) -> Result<(), Failure> {
     if own == *recipe {
         return Ok(());
     }
-    Err(odd("it was begun with another recipe than the one that is given".into()).into())
+    Err(TrainError::OtherRecipe { differences: own.differences(recipe), recipe: file }.into())
 }
 
 /// The model that learning is to begin with.

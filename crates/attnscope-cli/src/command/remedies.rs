@@ -174,6 +174,9 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
         Remedy::SkipBadRows => "mend the row, or pass over bad rows with --skip-bad, which counts them",
         Remedy::OtherRunFolder => "give another folder with --out, or go on with that run with --resume",
         Remedy::BeginAnew => "leave --resume out, and give a new folder with --out",
+        Remedy::OwnRecipe => {
+            "to go on, give the run's own recipe.toml as RECIPE and neither --steps nor --seed; to learn for longer or otherwise, begin a new run with --init and its folder"
+        }
         Remedy::RunFolder => "give a folder that `attnscope train --out` has written",
     }
 }

@@ -93,6 +93,7 @@ impl Train {
         }
         Ok(match answer.ended {
             RunEnd::Interrupted => ExitCode::from(INTERRUPTED),
+            RunEnd::Diverged => ExitCode::from(1),
             _ if answer.has_warnings() => ExitCode::from(1),
             _ => ExitCode::SUCCESS,
         })

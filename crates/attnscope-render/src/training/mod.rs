@@ -39,6 +39,15 @@ pub fn text(training: &Training, options: Options) -> String {
         )),
         None => lines.push("nothing was validated".into()),
     }
+    if let Some(divergence) = &training.divergence {
+        lines.push(format!("step {}: {}", thousands(divergence.step), divergence.found));
+        lines.push(match divergence.saved {
+            Some(step) => format!("the checkpoint of step {} is kept", thousands(step)),
+            None => "no checkpoint was saved before".into(),
+        });
+        lines.push("likely causes:".into());
+        lines.extend(divergence.causes.iter().map(|cause| format!("  {cause}")));
+    }
     let mut text = options.glyphs.lines(&(lines.join("\n") + "\n"));
     text += &validations(&training.metrics, options);
     text += &attentions(&training.metrics, options);
@@ -57,6 +66,7 @@ fn end_words(end: RunEnd) -> &'static str {
         RunEnd::Finished => "finished",
         RunEnd::EarlyStop => "ended early, since validation got no better,",
         RunEnd::Interrupted => "interrupted",
+        RunEnd::Diverged => "diverged",
     }
 }
 
@@ -185,10 +195,7 @@ pub fn plan_text(plan: &TrainingPlan, options: Options) -> String {
             100.0 * plan.padding,
             shapes.join(" and ")
         ),
-        format!(
-            "{:.1} MB of weights, gradients and moments; the tensors of a step come on top",
-            plan.bytes as f64 / 1e6
-        ),
+        memory(plan),
     ];
     match (plan.seconds_a_step, plan.seconds) {
         (Some(step), Some(all)) => lines.push(format!(
@@ -205,6 +212,17 @@ pub fn plan_text(plan: &TrainingPlan, options: Options) -> String {
     options.glyphs.lines(&(lines.join("\n") + "\n"))
 }
 
+fn memory(plan: &TrainingPlan) -> String {
+    let kept = plan.bytes as f64 / 1e6;
+    match plan.step_bytes.map(|bytes| bytes as f64 / 1e6) {
+        Some(step) => format!(
+            "about {:.1} MB of memory: {kept:.1} MB of weights, gradients and moments, {step:.1} MB of tensors of the largest batch, by their shapes",
+            kept + step
+        ),
+        None => format!("{kept:.1} MB of weights, gradients and moments"),
+    }
+}
+
 /// What a trained model is worth.
 pub fn evaluation_text(evaluation: &Evaluation, options: Options) -> String {
     let mut lines = vec![format!(
@@ -219,6 +237,14 @@ pub fn evaluation_text(evaluation: &Evaluation, options: Options) -> String {
         thousands(evaluation.targets as u64),
         evaluation.nll
     ));
+    if let Some(learned) = evaluation.learned_from.filter(|&learned| learned > 0) {
+        lines.push(format!(
+            "{} of these examples {} learned from: on {} this says nothing about texts that the model has not seen",
+            thousands(learned as u64),
+            if learned == 1 { "was" } else { "were" },
+            if learned == 1 { "it" } else { "them" },
+        ));
+    }
     if evaluation.too_long > 0 {
         lines.push(format!(
             "{} pairs left out of that for their length",

@@ -25,6 +25,13 @@ pub trait Learner: Send {
     fn step(&mut self, batch: &LearningBatch<'_>, sink: &mut dyn LearningSink)
     -> Result<BatchLoss, RunError>;
 
+    /// The most bytes that the tensors of a step on a batch take at once, weights and what belongs to them left out. Computed from
+    /// their shapes.
+    ///
+    /// # Errors
+    /// When the batch does not fit the model.
+    fn step_bytes(&self, batch: &LearningBatch<'_>) -> Result<u64, RunError>;
+
     /// The loss on a batch, with dropout off and no gradient.
     ///
     /// # Errors

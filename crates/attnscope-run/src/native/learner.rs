@@ -24,7 +24,7 @@ use crate::learn::{
 };
 use crate::limits::{Cancel, Limits};
 use crate::pool::{Buffer, Shared, catching};
-use crate::sink::Sink;
+use crate::sink::{Nothing, Sink};
 use crate::source::Tee;
 use crate::weights::Weights;
 
@@ -117,7 +117,23 @@ impl NativeLearner {
         more: impl Fn(&Pass<'_>) -> Result<u64, RunError>,
     ) -> Result<Vec<Shared>, RunError> {
         let mut values = vec![Shared::default(); self.model.graph.nodes().len()];
-        let pass = Pass {
+        self.pass(plan, window, (dropout_seed, kept), &mut values, |pass| {
+            self.limits.check_memory(pass.demand(sink)?.saturating_add(more(&pass)?))?;
+            pass.run(sink)
+        })?;
+        Ok(values)
+    }
+
+    /// A pass that leaves its tensors in `values`, for whoever runs or measures it.
+    fn pass<T>(
+        &self,
+        plan: &Plan,
+        window: Window<'_>,
+        (dropout_seed, kept): (Option<u64>, Option<&mut [Buffer]>),
+        values: &mut [Shared],
+        act: impl FnOnce(Pass<'_>) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        act(Pass {
             model: &self.model,
             weights: &self.weights,
             plan,
@@ -126,7 +142,7 @@ impl NativeLearner {
             part: Part::All,
             machine: self.machine(),
             limits: &self.limits,
-            values: &mut values,
+            values,
             caches: None,
             last_logits: &mut Vec::new(),
             masks: HashMap::new(),
@@ -134,10 +150,7 @@ impl NativeLearner {
             report: &mut Report::default(),
             dropout_seed,
             kept,
-        };
-        self.limits.check_memory(pass.demand(sink)?.saturating_add(more(&pass)?))?;
-        pass.run(sink)?;
-        Ok(values)
+        })
     }
 
     /// Forward and backward; adds to the gradients.
@@ -243,6 +256,21 @@ impl Learner for NativeLearner {
             self.clear_gradients();
         }
         loss
+    }
+
+    fn step_bytes(&self, batch: &LearningBatch<'_>) -> Result<u64, RunError> {
+        let Reading { sizes, rows, .. } = self.reading(batch)?;
+        let graph = &self.model.graph;
+        let window = Window::whole(batch.input.input(), &rows, &sizes);
+        let mut values = vec![Shared::default(); graph.nodes().len()];
+        let mut kept: Vec<Buffer> = graph.nodes().iter().map(|_| Buffer::default()).collect();
+        let mut nothing = Nothing;
+        let wanted = backward::wanted(graph, &nothing);
+        let tape = Tee { inner: &mut nothing, read: &self.attention_weights, tensors: Vec::new() };
+        self.pass(&self.plan, window, (batch.dropout_seed, Some(&mut kept)), &mut values, |pass| {
+            let back = backward::demand(graph, &self.plan, &wanted, self.output, |id| pass.bytes(id))?;
+            Ok(pass.demand(&tape)?.saturating_add(back))
+        })
     }
 
     fn evaluate(&mut self, batch: &LearningBatch<'_>, sink: &mut dyn Sink) -> Result<BatchLoss, RunError> {

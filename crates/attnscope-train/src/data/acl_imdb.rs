@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{DataError, RowFault};
+use super::error::{DataError, RowFault, listed};
 use super::{Example, RawRow, Split};
 use crate::recipe::DataTable;
 
@@ -17,6 +17,13 @@ pub(super) struct AclImdb {
 impl AclImdb {
     pub(super) fn open(folder: &Path, table: &DataTable, wanted: &[Split]) -> Result<Self, DataError> {
         let DataTable::Classification { classes, .. } = table else { return Err(DataError::None) };
+        if ![Split::Train, Split::Test].iter().any(|split| folder.join(split.name()).is_dir()) {
+            return Err(DataError::Layout {
+                place: folder.to_owned(),
+                expected: "the folders train and test, each with a folder for each class",
+                found: listed(folder),
+            });
+        }
         let mut files = Vec::new();
         for split in [Split::Train, Split::Validation, Split::Test] {
             let parts = folder.join(split.name());

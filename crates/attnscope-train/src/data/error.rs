@@ -32,6 +32,18 @@ pub enum DataError {
         /// What is.
         found: String,
     },
+    /// A compressed file that ends too early.
+    #[error("{}: expected a whole gzip file, found one that is cut off", file.display())]
+    Cut {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A file in which nothing is.
+    #[error("{}: expected rows of data, found an empty file", file.display())]
+    EmptyFile {
+        /// The file.
+        file: PathBuf,
+    },
     /// Nothing to learn from or to judge with.
     #[error("no {split} rows were found{}", skipped(*.bad))]
     Empty {
@@ -67,6 +79,29 @@ impl RowFault {
     }
 }
 
+/// What reading a file ended with.
+pub(super) fn reading(file: &Path, why: std::io::Error) -> DataError {
+    match why.kind() {
+        std::io::ErrorKind::UnexpectedEof => DataError::Cut { file: file.to_owned() },
+        _ => DataError::Io { file: file.to_owned(), why },
+    }
+}
+
+/// What is in a folder, for an error.
+pub(super) fn listed(folder: &Path) -> String {
+    const SOME: usize = 4;
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let more = names.len().saturating_sub(SOME);
+    names.truncate(SOME);
+    match (names.len(), more) {
+        (0, _) => "an empty folder".into(),
+        (_, 0) => names.join(", "),
+        (_, more) => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
 fn skipped(bad: usize) -> String {
     match bad {
         0 => String::new(),
@@ -87,6 +122,8 @@ impl DataError {
                 "give JSON lines, CSV, tab-separated pairs, the aclImdb folder, or a folder with the files that the recipe names"
                     .into()
             }
+            Self::Cut { .. } => "copy or download the file again: a part of it is missing".into(),
+            Self::EmptyFile { .. } => "give a file that has rows: JSON lines, CSV, or tab-separated pairs".into(),
             Self::Empty { .. } => "give data that has rows of this split".into(),
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::open_input;
 use flate2::bufread::MultiGzDecoder;
 
-use super::error::{DataError, RowFault};
+use super::error::{DataError, RowFault, reading};
 
 /// No example is longer. A compressed file may hold a line without end.
 const MOST_LINE: u64 = 16 << 20;
@@ -46,7 +46,7 @@ impl Lines {
     fn line(&mut self) -> Result<Option<(usize, String)>, DataError> {
         let mut bytes = Vec::new();
         let read = (&mut self.reader).take(MOST_LINE).read_until(b'\n', &mut bytes);
-        if read.map_err(|why| DataError::Io { file: self.file.clone(), why })? == 0 {
+        if read.map_err(|why| reading(&self.file, why))? == 0 {
             return Ok(None);
         }
         self.number += 1;

@@ -213,7 +213,11 @@ impl Layout {
                 }),
             };
         }
-        let first = Lines::open(path)?.next().transpose()?.map(|(_, line)| line).unwrap_or_default();
+        let mut lines =
+            Lines::open(path)?.filter(|line| line.as_ref().map_or(true, |(_, l)| !l.trim().is_empty()));
+        let Some((_, first)) = lines.next().transpose()? else {
+            return Err(DataError::EmptyFile { file: path.to_owned() });
+        };
         let has_tab = first.contains('\t');
         let file = path.to_owned();
         Ok(match table {

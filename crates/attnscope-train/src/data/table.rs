@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use csv::{Reader, ReaderBuilder, StringRecord};
 
-use super::error::{DataError, RowFault};
+use super::error::{DataError, RowFault, reading};
 use super::{Example, RawRow, Split, class_of, class_words, lines, pair};
 use crate::recipe::DataTable;
 
@@ -101,7 +101,7 @@ fn error(file: &Path, error: csv::Error) -> DataError {
         position.map_or(0, |at| usize::try_from(at.line()).unwrap_or(usize::MAX))
     };
     match error.into_kind() {
-        csv::ErrorKind::Io(why) => DataError::Io { file: file.to_owned(), why },
+        csv::ErrorKind::Io(why) => reading(file, why),
         csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
             RowFault::new(file, line(pos.as_ref()), format!("{expected_len} columns"), len.to_string()).into()
         }

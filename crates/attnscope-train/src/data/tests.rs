@@ -180,3 +180,27 @@ fn files_of_unequal_length_are_refused_though_bad_rows_are_passed_over() {
         "{error}"
     );
 }
+
+/// Each of these has a remedy of its own.
+#[test]
+fn files_that_cannot_be_read_say_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = |name: &str, bytes: &[u8]| {
+        let file = dir.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file
+    };
+    let conv = table("imdb-conv");
+    let empty = DataSet::open(&conv, Some(&written("empty.jsonl", b"\n \n"))).unwrap_err();
+    assert!(matches!(empty, DataError::EmptyFile { .. }), "{empty}");
+    let whole = compressed(&"{\"text\":\"a b c d\",\"label\":0}\n".repeat(5000));
+    let cut = written("cut.jsonl.gz", &whole[..whole.len() / 2]);
+    let found = DataSet::open(&conv, Some(&cut))
+        .and_then(|data| data.rows(&ALL, Split::Train)?.collect::<Result<Vec<_>, _>>());
+    let found = found.unwrap_err();
+    assert!(matches!(found, DataError::Cut { .. }), "{found}");
+    assert!(found.remedy().to_string().contains("again"), "{}", found.remedy());
+    let folder =
+        DataSet::open(&conv, Some(dir.path())).and_then(|data| data.rows(&ALL, Split::Train)).unwrap_err();
+    assert!(folder.to_string().ends_with("found cut.jsonl.gz, empty.jsonl"), "{folder}");
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use attnscope_checkpoint::Remedy;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A text that is no recipe.
@@ -45,12 +46,31 @@ impl RecipeError {
     }
 }
 
+/// Where a key itself stands, or the innermost table on the way to it.
+pub(super) fn key_span(text: &str, key: &[String]) -> Option<usize> {
+    let (last, before) = key.split_last()?;
+    let document = DeTable::parse(text).ok()?;
+    let table = match value_of(document.get_ref(), before) {
+        Some(value) => match value.get_ref() {
+            DeValue::Table(table) => table,
+            _ => return Some(value.span().start),
+        },
+        None => document.get_ref(),
+    };
+    let named = table.iter().find(|(name, _)| &**name.get_ref() == last.as_str());
+    named.map(|(name, _)| name.span().start).or_else(|| span_of(text, key))
+}
+
 /// Where the value of a key stands, or the innermost table on the way to it. A number in a key counts items of a list.
 pub(super) fn span_of(text: &str, key: &[String]) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
+    Some(value_of(document.get_ref(), key)?.span().start)
+}
+
+/// The value of a key, or the innermost table on the way to it.
+fn value_of<'d, 'i>(document: &'d DeTable<'i>, key: &[String]) -> Option<&'d Spanned<DeValue<'i>>> {
     let (first, rest) = key.split_first()?;
-    let entry = document.get_ref().iter().find(|(name, _)| &**name.get_ref() == first.as_str());
-    let (_, mut value) = entry?;
+    let (_, mut value) = document.iter().find(|(name, _)| &**name.get_ref() == first.as_str())?;
     for part in rest {
         let inner = match value.get_ref() {
             DeValue::Table(table) => {
@@ -64,5 +84,5 @@ pub(super) fn span_of(text: &str, key: &[String]) -> Option<usize> {
             None => break,
         }
     }
-    Some(value.span().start)
+    Some(value)
 }

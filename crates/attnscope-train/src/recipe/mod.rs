@@ -1,12 +1,16 @@
 //! Recipes: what is learned from what, by which model, in which steps. A TOML file, whose errors say where they are.
 
 mod check;
+mod culprit;
 mod error;
 mod model;
 mod shipped;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
+use culprit::Culprit;
 pub use error::RecipeError;
 pub use model::{Classifier, EncoderDecoder, ModelTable, Size};
 pub use shipped::{SHIPPED, shipped};
@@ -257,8 +261,11 @@ impl Recipe {
     /// # Errors
     /// When it is not TOML, a key is not known, a value is of the wrong kind, or values cannot go together; the error says where.
     pub fn parse(file: &str, text: &str) -> Result<Self, RecipeError> {
-        let recipe: Self = toml::from_str(text).map_err(|e| {
-            RecipeError::at(file, text, e.span().map(|span| span.start), e.message().replace('\n', " "))
+        let recipe: Self = toml::from_str(text).map_err(|e| match culprit::culprit(text) {
+            Some(Culprit { at, why }) => RecipeError::at(file, text, at, why),
+            None => {
+                RecipeError::at(file, text, e.span().map(|span| span.start), e.message().replace('\n', " "))
+            }
         })?;
         match check::fault(&recipe) {
             None => Ok(recipe),
@@ -269,10 +276,60 @@ impl Recipe {
         }
     }
 
+    /// Reads a document whose places are not known.
+    fn deserialize_from(document: toml::Table) -> Result<Self, toml::de::Error> {
+        document.try_into()
+    }
+
+    /// What two recipes differ in: the key, and what each says.
+    pub fn differences(&self, other: &Self) -> Vec<RecipeDifference> {
+        let [own, others] = [self, other].map(|recipe| flat(&recipe.to_toml()));
+        let said = |all: &BTreeMap<String, String>, key: &str| all.get(key).cloned();
+        let keys: BTreeSet<&String> = own.keys().chain(others.keys()).collect();
+        let each = keys.into_iter().map(|key| RecipeDifference {
+            key: key.clone(),
+            own: said(&own, key),
+            other: said(&others, key),
+        });
+        each.filter(|difference| difference.own != difference.other).collect()
+    }
+
     /// The recipe as a file, with everything that was left to its default.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).unwrap_or_default()
     }
+}
+
+/// A key that two recipes differ in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecipeDifference {
+    /// `train.steps`
+    pub key: String,
+    /// What the first says; nothing where it leaves it out.
+    pub own: Option<String>,
+    /// What the second says.
+    pub other: Option<String>,
+}
+
+/// Every value of a document by its key.
+fn flat(text: &str) -> BTreeMap<String, String> {
+    fn walk(value: &toml::Value, key: &str, all: &mut BTreeMap<String, String>) {
+        match value {
+            toml::Value::Table(table) => table.iter().for_each(|(name, value)| {
+                let dot = if key.is_empty() { "" } else { "." };
+                walk(value, &format!("{key}{dot}{name}"), all);
+            }),
+            toml::Value::Array(items) if items.iter().any(toml::Value::is_table) => {
+                items.iter().enumerate().for_each(|(i, item)| walk(item, &format!("{key}.{i}"), all));
+            }
+            other => drop(all.insert(key.to_owned(), other.to_string())),
+        }
+    }
+    let mut all = BTreeMap::new();
+    if let Ok(table) = toml::from_str::<toml::Table>(text) {
+        walk(&toml::Value::Table(table), "", &mut all);
+    }
+    all
 }
 
 #[cfg(test)]

@@ -72,7 +72,10 @@ pub struct EncoderDecoder {
 
 /// The layers of both stacks, or of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a whole number of layers, or two of them: the encoder's and the decoder's"
+)]
 pub enum Size {
     /// As many in both.
     Both(usize),

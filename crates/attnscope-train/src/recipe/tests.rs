@@ -64,8 +64,14 @@ fn errors_say_where_and_what_was_expected() {
     // The edit, what stands before the place, and what is said.
     let both = "expected epochs or steps, found both";
     let cases = [
-        ("toy", "seed = 1", "sead = 1", "\n", "unknown field `sead`"),
-        ("toy", "batch = 1", "batch = \"one\"", "batch = ", "string \"one\""),
+        ("toy", "seed = 1", "sead = 1", "\n", "sead: unknown key; allowed here: seed, data"),
+        (
+            "toy",
+            "batch = 1",
+            "batch = \"one\"",
+            "batch = ",
+            "train.batch: expected a whole number, 0 or more, found \"one\"",
+        ),
         ("toy", "batch = 1", "batch = 0", "batch = ", "train.batch: expected 1 or more, found 0"),
         ("toy", "heads = 4", "heads = 3", "heads = ", "expected a number that divides d_model, 128, found 3"),
         ("toy", "steps = 60", "steps = 60\nepochs = 2", "steps = ", both),
@@ -112,10 +118,65 @@ fn blocks_that_do_not_fit_are_named_by_their_table() {
     assert_eq!(error.place.map(|(line, _)| line), Some(line), "{error}");
 }
 
-/// A table with a `kind` is known by that first: its errors stand at the table.
+/// A table with a `kind` is read as a whole; its errors stand at the key all the same, in the recipe's words.
 #[test]
-fn a_wrong_key_of_a_block_is_named_with_what_is_there() {
-    let error = error(&edited("imdb-conv", "channels = 128", "chanels = 128"));
-    assert!(error.why.contains("chanels"), "{error}");
-    assert!(error.place.is_some(), "{error}");
+fn what_is_wrong_within_a_block_is_found_there() {
+    // The edit, what stands before the place, and all that is said.
+    let cases = [
+        (
+            "channels = 256",
+            "chanels = 256",
+            "relu\"\n\n[[model.block]]\nkind = \"conv1d\"\n",
+            "model.block.2.chanels: unknown key; allowed here: channels, kernel, stride",
+        ),
+        (
+            "channels = 256",
+            "channels = \"256\"",
+            "relu\"\n\n[[model.block]]\nkind = \"conv1d\"\nchannels = ",
+            "model.block.2.channels: expected a whole number, 0 or more, found \"256\"",
+        ),
+        (
+            "kind = \"flatten\"",
+            "kind = \"flat\"",
+            "relu\"\n\n[[model.block]]\nkind = \"conv1d\"\nchannels = 256\nkernel = 7\nstride = 3\n\n[[model.block]]\nkind = \"activation\"\nfunction = \"relu\"\n\n[[model.block]]\nkind = ",
+            "model.block.4.kind: expected one of \"rnn\", \"lstm\"",
+        ),
+        (
+            "embedding = 128",
+            "embedding = 1.5",
+            "embedding = ",
+            "model.embedding: expected a whole number, 0 or more, found 1.5",
+        ),
+        (
+            "task = \"classification\"",
+            "task = \"sorting\"",
+            "task = ",
+            "data.task: expected one of \"classification\"",
+        ),
+    ];
+    for (from, to, before, what) in cases {
+        let text = edited("imdb-conv", from, to);
+        let error = error(&text);
+        assert!(error.why.starts_with(what), "{error}");
+        assert_eq!(error.place, Some(end_of(&text, before)), "{error}");
+    }
+    let missing = error(&edited("imdb-conv", "channels = 256\n", ""));
+    assert_eq!(missing.why, "model.block.2.channels: expected this key, found none");
+    let layers = error(&edited("toy", "layers = 2", "layers = \"two\""));
+    assert!(layers.why.starts_with("model.layers: expected a whole number of layers, or two"), "{layers}");
+}
+
+#[test]
+fn recipes_differ_by_their_keys() {
+    let toy = Recipe::parse("toy", shipped("toy").unwrap()).unwrap();
+    let mut other = toy.clone();
+    (other.train.steps, other.train.patience) = (Some(61), Some(2));
+    let said = |key: &str, own: Option<&str>, other: &str| RecipeDifference {
+        key: key.into(),
+        own: own.map(str::to_owned),
+        other: Some(other.into()),
+    };
+    let expected = [said("train.patience", None, "2"), said("train.steps", Some("60"), "61")];
+    assert_eq!(toy.differences(&other), expected);
+    assert_eq!(toy.differences(&toy), []);
 }

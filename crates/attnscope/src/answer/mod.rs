@@ -46,7 +46,9 @@ pub use report::{
 };
 pub use summary::{Layer, Summary, SummaryInput, TorchSummary, Totals};
 pub use tokens::{FeatureShape, InputTokens, ReadRecording};
-pub use trace::{FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot, Walk};
+pub use trace::{
+    ClassifiedRow, FullyMasked, SnapshotValues, TargetLoss, Tensor, Trace, TracedNode, TracedSnapshot, Walk,
+};
 pub use trace_check::{CheckedCell, CheckedTensor, TraceCheck, UncheckedReason, UncheckedTensor};
 pub use trace_file::{SavedNode, TraceFile, TracedFile};
 pub use training::{

@@ -67,6 +67,22 @@ pub struct Trace {
     pub(crate) gradients: BTreeMap<NodeId, RunTensor>,
     /// What gradients are the slope of, where they were asked for.
     pub loss: Option<TargetLoss>,
+    /// Of a classifier whose scores are among what is looked at: what it says of each row.
+    pub classified: Vec<ClassifiedRow>,
+}
+
+/// What a classifier says of a row.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ClassifiedRow {
+    /// The class with the largest score, by its number.
+    pub class: usize,
+    /// Its name, where the model's config gives it one.
+    pub name: Option<String>,
+    /// The softmax of the scores, by class; `null` where a score is NaN.
+    #[schemars(with = "Vec<Option<f64>>")]
+    pub probabilities: Vec<f64>,
+    /// The names of the classes, where the config gives them; else their numbers.
+    pub classes: Vec<String>,
 }
 
 /// What gradients are the slope of.
@@ -200,6 +216,9 @@ struct Document<'a> {
     /// With `--gradients`: what they are the slope of.
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<TargetLoss>,
+    /// Of a classifier whose scores are among the nodes: what it says of each row.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    classified: &'a [ClassifiedRow],
     /// Every node, or those that `--layer` picks.
     nodes: Vec<NodeDocument<'a>>,
     /// The stops of the walk; not with `--layer`.
@@ -357,6 +376,7 @@ impl<'a> Document<'a> {
             wiring: &trace.wiring,
             tokens: &trace.tokens,
             loss: trace.loss,
+            classified: &trace.classified,
             nodes: trace.nodes.iter().map(|node| NodeDocument::of(trace, node)).collect(),
             snapshots: trace.walk.as_ref().map(stops),
             fully_masked: &trace.fully_masked,

@@ -1,6 +1,6 @@
 //! What a training run came to, what one would take, and what a trained model is worth.
 
-use attnscope_train::{Ended, Fault, HeldOut, Metric, Warning};
+use attnscope_train::{Divergence, Ended, Fault, HeldOut, Metric, Warning};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,8 +21,10 @@ pub struct Training {
     pub parameters: u64,
     /// What it learned from.
     pub data: LearnedFrom,
-    /// How it ended: `finished`, `early-stop` or `interrupted`.
+    /// How it ended: `finished`, `early-stop`, `interrupted` or `diverged`.
     pub ended: RunEnd,
+    /// Where and why it diverged; `null` where it did not.
+    pub divergence: Option<RunDivergence>,
     /// Steps that were made.
     pub steps: u64,
     /// Steps that there are, unless it ends early.
@@ -88,6 +90,27 @@ pub enum RunEnd {
     EarlyStop,
     /// Somebody stopped it.
     Interrupted,
+    /// A loss or a gradient was NaN or infinite.
+    Diverged,
+}
+
+/// Where a run left the numbers behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RunDivergence {
+    /// The step at which it was seen, from 1.
+    pub step: u64,
+    /// What is NaN or infinite.
+    pub found: String,
+    /// What usually leads to it, of this recipe, with what to try; the likeliest first.
+    pub causes: Vec<String>,
+    /// The step of the last checkpoint, which is kept; `null` where nothing was saved before.
+    pub saved: Option<u64>,
+}
+
+impl From<Divergence> for RunDivergence {
+    fn from(Divergence { step, found, causes, saved }: Divergence) -> Self {
+        Self { step, found, causes, saved }
+    }
 }
 
 impl From<Ended> for RunEnd {
@@ -96,6 +119,7 @@ impl From<Ended> for RunEnd {
             Ended::Finished => Self::Finished,
             Ended::EarlyStop => Self::EarlyStop,
             Ended::Interrupted => Self::Interrupted,
+            Ended::Diverged => Self::Diverged,
         }
     }
 }
@@ -132,8 +156,11 @@ pub struct TrainingPlan {
     pub padding: f64,
     /// The largest batch: the shape of each side, [rows, length].
     pub largest_batch: Vec<Vec<usize>>,
-    /// Weights, gradients and two moments in f32; tensors of a step are not counted.
+    /// Weights, gradients and two moments in f32.
     pub bytes: u64,
+    /// The most that the tensors of a step with the largest batch take at once, those kept for backward and gradients, computed
+    /// from their shapes; `null` where there is no batch.
+    pub step_bytes: Option<u64>,
     /// The mean of a few steps that were made and forgotten.
     pub seconds_a_step: Option<f64>,
     /// That, times all steps: validation is left out.
@@ -169,6 +196,9 @@ pub struct Evaluation {
     pub confusion: Vec<Vec<usize>>,
     /// BLEU of what a translator generates greedily, as sacreBLEU counts it (cased, tokenizer 13a).
     pub bleu: Option<BleuScore>,
+    /// Examples among them that the model learned from; `null` where that is not known, since the data is not what it was trained
+    /// with.
+    pub learned_from: Option<usize>,
 }
 
 /// BLEU and its parts.

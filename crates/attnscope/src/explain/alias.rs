@@ -65,6 +65,22 @@ const ALIASES: &[(&[&str], &[&str])] = &[
         ],
         &["residual-and-norm", "q5"],
     ),
+    (
+        &[
+            "rnn",
+            "recurrent",
+            "recurrence",
+            "bilstm",
+            "bidirectional",
+            "forget gate",
+            "hidden state",
+            "last state",
+        ],
+        &["lstm", "pooling"],
+    ),
+    (&["conv", "conv1d", "kernel", "stride", "receptive field"], &["convolution", "pooling"]),
+    (&["pool", "max pool", "mean pool", "average pool"], &["pooling", "convolution"]),
+    (&["drop", "regularization", "regularisation"], &["dropout"]),
     (&["d model", "hidden size", "width"], &["q6", "q1"]),
     (
         &[

@@ -207,7 +207,10 @@ fn random_rows(model: &Model, side: Side, lengths: &[usize]) -> Vec<Vec<u32>> {
     // The first ids are often special tokens.
     let special = vocabulary.min(8) / 2;
     let mut next = || (special + random.below(vocabulary - special)) as u32;
-    lengths.iter().map(|&n| (0..n.min(room)).map(|_| next()).collect()).collect()
+    // A text of a classifier that reads one length only has just that: its padding is a part of what it reads.
+    let fixed = model.architecture.classifier().and_then(|classifier| classifier.length);
+    let length = |n: usize| fixed.filter(|_| side == Side::Source).unwrap_or(n.min(room));
+    lengths.iter().map(|&n| (0..length(n)).map(|_| next()).collect()).collect()
 }
 
 /// Features between −1 and 1, as a mel spectrogram is.

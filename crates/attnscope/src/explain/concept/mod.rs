@@ -1,6 +1,7 @@
-//! The ideas behind an encoder-decoder, each explained with the numbers of the given model.
+//! The ideas behind an encoder-decoder and the text classifiers, each explained with the numbers of the given model.
 
 mod attention;
+mod blocks;
 mod parts;
 mod stream;
 
@@ -71,5 +72,29 @@ pub(super) const CONCEPTS: &[Concept] = &[
         title: "how a sentence is generated",
         of_two_stacks: true,
         tell: parts::decoding,
+    },
+    Concept {
+        id: "lstm",
+        title: "reading position by position",
+        of_two_stacks: false,
+        tell: blocks::recurrent,
+    },
+    Concept {
+        id: "convolution",
+        title: "a window along the positions",
+        of_two_stacks: false,
+        tell: blocks::convolution,
+    },
+    Concept {
+        id: "pooling",
+        title: "one vector of all positions",
+        of_two_stacks: false,
+        tell: blocks::pooling,
+    },
+    Concept {
+        id: "dropout",
+        title: "values left out at random",
+        of_two_stacks: false,
+        tell: blocks::dropout,
     },
 ];
