@@ -39,6 +39,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("attnscope/src/traced_nodes.rs", "", "shown: a path without what the one before it says"),
     ("diagnose/src/cell/mod.rs", "path.leaf()", "shown"),
     ("render/src/flow/block.rs", "path.leaf()", "shown"),
+    ("attnscope/src/answer/flow.rs", "path.leaf()", "shown"),
     ("attnscope/src/summary.rs", "split('.')", "shown: a row for each segment"),
     ("attnscope/src/trace.rs", "strip_prefix(GRADIENT)", "the name of a gradient, which a user writes"),
     ("attnscope/src/report/cells.rs", "attention.path", "an answer's attention, which has only its path"),
