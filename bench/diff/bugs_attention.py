@@ -96,6 +96,12 @@ BUGS = [
         planted(core(mask=lambda s, _m: s, weights=masked_after)),
     ),
     Bug(
+        "mask multiplied before the softmax",
+        ("mask_multiplied",),
+        causal,
+        planted(core(mask=lambda s, m: s * attention.visible(m))),
+    ),
+    Bug(
         "padding mask forgotten",
         ("mask_not_applied",),
         only("T5", "BART", "marian", sites=lambda s: attentions(s, ("encoder.self_attn", "decoder.cross_attn"))),

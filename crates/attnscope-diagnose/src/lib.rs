@@ -14,6 +14,7 @@ mod heads;
 pub mod masks;
 mod measure;
 mod misconversion;
+mod mistakes;
 mod observe;
 mod pair_edit;
 pub mod rounding;
@@ -39,6 +40,7 @@ pub use measure::Measure;
 pub use misconversion::{
     BesideWiring, Loss, Refused, Repair, RepairSearch, RowOrder, WeightEdit, search_repairs,
 };
+pub use mistakes::{CATALOGUE, UsualMistake};
 pub use pair_edit::{EditedPairs, PairEdit, PairSides, Rival, Slip};
 pub use rule::{NotChecked, Rule};
 pub use rule_context::{RuleInput, Sample, TooLong};

@@ -3,7 +3,7 @@
 use attnscope::Remedy;
 use attnscope::answer::Diagnosis as Answer;
 use attnscope::figures::{counted, number};
-use attnscope_diagnose::{Diagnosis, Finding, Measure, NotChecked, Severity, rules};
+use attnscope_diagnose::{CATALOGUE, Diagnosis, Finding, Measure, NotChecked, Severity, UsualMistake, rules};
 
 use crate::layout::Options;
 use crate::table::{Column, Table};
@@ -183,6 +183,25 @@ fn place(measure: &Measure) -> Option<String> {
     let parts: Vec<&str> =
         [measure.node.as_deref(), measure.slice.as_deref()].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// The usual mistakes, and the names that commands give them: docs/mistakes.md.
+pub fn mistakes_page() -> String {
+    let mut page = String::from(
+        "# The usual mistakes\n\n\
+         What people get wrong in attention, and who finds it: `attnscope doctor` by what the model predicts (a field of the\n\
+         wiring, or a kind of repair), `diff` by the values of another run (a relation), `masks --wrong` shows what it does to\n\
+         the model's own scores, and `check` finds it in numbers on paper. An empty cell: the command has no evidence for it.\n\n\
+         | mistake | doctor | diff | masks | check |\n|---|---|---|---|---|\n",
+    );
+    for mistake in CATALOGUE {
+        let list =
+            |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let UsualMistake { what, doctor, diff, masks, check } = mistake;
+        let cells = [doctor, diff, masks, check].map(|names| list(names));
+        page += &format!("| {what} | {} |\n", cells.join(" | "));
+    }
+    page
 }
 
 /// Every rule, explained: docs/rules.md.

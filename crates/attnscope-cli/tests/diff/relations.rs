@@ -226,6 +226,10 @@ fn mistakes_of_masks_and_the_softmax_are_named() {
     let mut after = Loops::softmax(&scores, &|_, _, _| false);
     each(&mut after, |[b, _, t, s], w| *w = if loops.masked(b, t, s) { 0.0 } else { *w });
     assert_eq!(run.named(CONTEXT, &loops.context(&after)), "mask_after_softmax weights");
+    let mut before = scores.clone();
+    each(&mut before, |[b, _, t, s], x| *x = if loops.masked(b, t, s) { 0.0 } else { *x });
+    let multiplied = loops.context(&Loops::softmax(&before, &|_, _, _| false));
+    assert_eq!(run.named(CONTEXT, &multiplied), "mask_multiplied masked_scores");
     let offset = |by: i64| {
         let hide = |b: usize, t: usize, s: usize| {
             // A padded key is masked for the last query, too.

@@ -511,13 +511,15 @@ fn what_the_user_asks_for_is_what_is_done() {
     assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), rules().len());
 }
 
-/// The page of rules is made from the rules: `INSTA_UPDATE=always cargo test --test doctor` writes it.
+/// The pages of rules and of mistakes are made from the code: `INSTA_UPDATE=always cargo test --test doctor` writes them.
 #[test]
-fn the_page_of_rules_is_true() {
-    let page = attnscope_render::findings::rules_page();
-    let path = root().join("docs/rules.md");
-    if std::env::var("INSTA_UPDATE").is_ok_and(|when| when == "always") {
-        std::fs::write(&path, &page).unwrap();
+fn the_pages_of_rules_and_mistakes_are_true() {
+    use attnscope_render::findings::{mistakes_page, rules_page};
+    for (name, page) in [("docs/rules.md", rules_page()), ("docs/mistakes.md", mistakes_page())] {
+        let path = root().join(name);
+        if std::env::var("INSTA_UPDATE").is_ok_and(|when| when == "always") {
+            std::fs::write(&path, &page).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "{name} is out of date");
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "docs/rules.md is out of date");
 }

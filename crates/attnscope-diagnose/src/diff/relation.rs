@@ -90,6 +90,8 @@ pub enum Relation {
     },
     /// Masked weights are set to 0 after the softmax, so that rows do not sum to 1.
     MaskAfterSoftmax,
+    /// Masked scores are multiplied by 0 before the softmax, where −∞ is to be added.
+    MaskMultiplied,
     /// A causal mask from another diagonal.
     CausalOffset {
         /// 1 where a query sees the next position, −1 where it does not see its own.
@@ -293,6 +295,7 @@ named! {
     OtherNormaliser "other_squash": "a sigmoid in place of the softmax, or the other way round";
     SoftmaxAxis "softmax_axis": "the softmax runs over the queries or the heads, not over the keys";
     MaskAfterSoftmax "mask_after_softmax": "masked weights are set to 0 after the softmax, and rows do not sum to 1";
+    MaskMultiplied "mask_multiplied": "masked scores are set to 0 before the softmax, not to −∞, and masked keys keep weight";
     CausalOffset "causal_offset": "a causal mask that is off by one position";
     MaskNotApplied "mask_not_applied": "a mask that is not added, or only in part";
     MaskTooWide "mask_too_wide": "a mask that hides more than it should";
@@ -441,6 +444,7 @@ impl Relation {
             | Self::NotApplied
             | Self::BiasNotAdded
             | Self::MaskAfterSoftmax
+            | Self::MaskMultiplied
             | Self::EpsOutsideRoot
             | Self::MissingWeight => json!({}),
         }

@@ -64,6 +64,11 @@ impl Relation {
             Self::MaskAfterSoftmax => {
                 format!("{it} masks after the softmax: masked weights are 0, and the others do not sum to 1")
             }
+            Self::MaskMultiplied => {
+                format!(
+                    "{it} multiplies masked scores by 0 before the softmax: 0 is not −∞, and masked keys keep weight"
+                )
+            }
             Self::CausalOffset { by: 1 } => {
                 format!("{it} has a causal mask that is off by one: a query sees the next position")
             }

@@ -141,7 +141,7 @@ impl<'a> Steps<'_, 'a> {
         }
     }
 
-    /// Scores without their relative bias, or without their mask.
+    /// Scores without their relative bias, without their mask, or multiplied by it.
     pub(super) fn mask_sums(&self, step: usize) -> Vec<Candidate<'a>> {
         let node = self.node(step);
         let without = |is: &dyn Fn(Op) -> bool| {
@@ -159,7 +159,32 @@ impl<'a> Steps<'_, 'a> {
             let none = MaskKind { causal: false, padding: false, reach: None, ..kind };
             Some(Candidate::new(mask_relation(kind, none), vec![edit]))
         });
-        bias.into_iter().chain(mask).collect()
+        bias.into_iter().chain(mask).chain(self.mask_multiplied(step)).collect()
+    }
+
+    /// Masked scores times 0, where −∞ is to be added.
+    fn mask_multiplied(&self, step: usize) -> Option<Candidate<'a>> {
+        let (bare, mask) = self.without_mask(self.node(step))?;
+        let edit = Edit {
+            step,
+            make: Box::new(move |trial, extent| {
+                let (Some(scores), Some(mask)) =
+                    (trial.computed(&bare, None, extent)?, read(trial, mask, extent)?)
+                else {
+                    return Ok(None);
+                };
+                Ok(zero_where_masked(scores, &mask))
+            }),
+        };
+        Some(Candidate::new(Relation::MaskMultiplied, vec![edit]))
+    }
+
+    /// The sum of scores and mask without the mask, and the mask.
+    fn without_mask(&self, sum: &Node) -> Option<(Node, NodeId)> {
+        let mut bare = sum.clone();
+        let is_mask = |id: &NodeId| matches!(self.graph().node(*id).op, Op::Mask(_));
+        let mask = bare.inputs.remove(bare.inputs.iter().position(is_mask)?);
+        Some((bare, mask))
     }
 
     /// Another function from scores to weights, another axis, a mask that comes too late.
@@ -188,12 +213,7 @@ impl<'a> Steps<'_, 'a> {
     /// The softmax over all keys, of which the masked ones are then set to 0: the rows do not sum to 1.
     fn mask_after(&self, step: usize) -> Option<Candidate<'a>> {
         let node = self.node(step).clone();
-        let masked = *node.inputs.first()?;
-        let sum = self.graph().node(masked);
-        let is_mask = |id: &&NodeId| matches!(self.graph().node(**id).op, Op::Mask(_));
-        let mask = *sum.inputs.iter().find(is_mask)?;
-        let mut bare = sum.clone();
-        bare.inputs.retain(|id| *id != mask);
+        let (bare, mask) = self.without_mask(self.graph().node(*node.inputs.first()?))?;
         let edit = Edit {
             step,
             make: Box::new(move |trial, extent| {
@@ -202,17 +222,8 @@ impl<'a> Steps<'_, 'a> {
                 else {
                     return Ok(None);
                 };
-                let Some(weights) = trial.lab.evaluate(&node, &[scores], None, extent) else {
-                    return Ok(None);
-                };
-                let [_, heads, queries, keys] = weights.kept.shape[..] else { return Ok(None) };
-                let batch = mask.kept.shape.first().copied().unwrap_or(1).max(1);
-                let cell = queries * keys;
-                Ok(Some(weights.map(|i, x, e| {
-                    let of_mask = i / (heads * cell).max(1) % batch * cell + i % cell.max(1);
-                    let masked = mask.kept.values.get(of_mask).is_some_and(|x| *x == f64::NEG_INFINITY);
-                    if masked { (0.0, 0.0) } else { (x, e) }
-                })))
+                let weights = trial.lab.evaluate(&node, &[scores], None, extent);
+                Ok(weights.and_then(|weights| zero_where_masked(weights, &mask)))
             }),
         };
         Some(Candidate::new(Relation::MaskAfterSoftmax, vec![edit]))
@@ -329,6 +340,18 @@ fn mask_relation(expected: MaskKind, found: MaskKind) -> Relation {
         true => Relation::MaskTooWide { mask: found.to_string() },
         false => Relation::MaskNotApplied { which: open.join(" and ") },
     }
+}
+
+/// [batch, head, query, key] with 0 where a mask, [batch, 1, query, key], hides a key.
+fn zero_where_masked(made: Made, mask: &Made) -> Option<Made> {
+    let [_, heads, queries, keys] = made.kept.shape[..] else { return None };
+    let batch = mask.kept.shape.first().copied().unwrap_or(1).max(1);
+    let cell = queries * keys;
+    Some(made.map(|i, x, e| {
+        let of_mask = i / (heads * cell).max(1) % batch * cell + i % cell.max(1);
+        let masked = mask.kept.values.get(of_mask).is_some_and(|x| *x == f64::NEG_INFINITY);
+        if masked { (0.0, 0.0) } else { (x, e) }
+    }))
 }
 
 /// The softmax along another axis of [batch, head, query, key].
