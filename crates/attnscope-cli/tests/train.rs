@@ -135,7 +135,7 @@ fn what_cannot_be_trained_says_why_and_what_to_do() {
         &["train", &recipe, "--data", &rows, "--out", &out],
         "rows.tsv:2: expected a source, a tab and a target",
     );
-    refused(&["evaluate", &out], "recipe.toml");
+    refused(&["evaluate", &out], "expected the folder of a training run, found no recipe.toml in it");
     assert!(!Path::new(&out).exists(), "what failed leaves no folder");
     let empty = file("empty.csv", "\n");
     refused(&["train", "imdb-conv", "--data", &empty, "--out", &out], "found an empty file");

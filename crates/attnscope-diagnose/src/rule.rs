@@ -44,6 +44,11 @@ impl NotChecked {
         Self { why: why.into(), how: how.into() }
     }
 
+    /// A rule about attention, of a model that has none.
+    pub(crate) fn no_attention() -> Self {
+        Self::new("the model has no attention", "the rule is for models with attention")
+    }
+
     /// A rule about cross-attention, of a model that has none.
     pub(crate) fn no_cross_attention() -> Self {
         Self::new("the model has no cross-attention", "the rule is for encoder-decoders")

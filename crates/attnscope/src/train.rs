@@ -194,6 +194,10 @@ pub fn predict(folder: &Path, texts: &[String], device: Device) -> Result<Predic
 /// The recipe of a run, and the folder of its best weights, or of its latest where nothing was validated yet.
 fn trained(folder: &Path) -> Result<(Recipe, PathBuf), Failure> {
     let file = folder.join("recipe.toml");
+    if !file.is_file() {
+        let error = "expected the folder of a training run, found no recipe.toml in it";
+        return Err(Failure::new(error, Remedy::RunFolder).of(&folder.display().to_string()));
+    }
     let text = fs::read_to_string(&file)
         .map_err(|e| Failure::new(format!("{}: {e}", file.display()), Remedy::RunFolder))?;
     let recipe = Recipe::parse(&file.display().to_string(), &text).map_err(TrainError::from)?;

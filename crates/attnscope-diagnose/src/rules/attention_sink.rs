@@ -24,6 +24,9 @@ pub(super) const RULE: Rule = Rule {
 const SHOWN: usize = 4;
 
 fn check(context: &RuleContext<'_>) -> Checked {
+    if !context.model().graph.has_attention() {
+        return Err(NotChecked::no_attention());
+    }
     let (seen, share) = (context.behaviour()?, context.thresholds().sink);
     let (mut sinks, mut measures) = (Vec::new(), Vec::new());
     for attention in &seen.attentions {

@@ -2,7 +2,7 @@
 
 use crate::finding::Severity;
 use crate::masks::Claim;
-use crate::rule::{Checked, Rule};
+use crate::rule::{Checked, NotChecked, Rule};
 use crate::rule_context::RuleContext;
 use crate::rules::leak::prove;
 
@@ -18,5 +18,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(context: &RuleContext<'_>) -> Checked {
+    if !context.model().graph.has_attention() {
+        return Err(NotChecked::no_attention());
+    }
     prove(context, &RULE, &[Claim::Causal])
 }

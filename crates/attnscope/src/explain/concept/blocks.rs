@@ -41,9 +41,10 @@ pub(super) fn pooling(subject: &Subject<'_>, page: &mut Page) {
 pub(super) fn dropout(subject: &Subject<'_>, page: &mut Page) {
     page.words(
         "While a model learns, dropout sets a share p of values to 0, others at every step, and multiplies the rest by \
-         1 / (1 − p), so that their mean stays: no value can rely on one other. When the model is run, nothing is dropped.",
+         1 / (1 − p), so that their mean stays: no value can rely on one other. When the model is run, nothing is dropped. \
+         Within attention and feed-forward layers it is a part of training alone, and no node: a config or a recipe has its p.",
     );
-    nodes(subject, page, "dropout", |op| matches!(op, Op::Dropout { .. }));
+    nodes(subject, page, "node for dropout", |op| matches!(op, Op::Dropout { .. }));
 }
 
 /// Where the model has such an operation.
