@@ -164,19 +164,27 @@ impl<'a> Steps<'_, 'a> {
 
     /// Masked scores times 0, where −∞ is to be added.
     fn mask_multiplied(&self, step: usize) -> Option<Candidate<'a>> {
-        let (bare, mask) = self.without_mask(self.node(step))?;
-        let edit = Edit {
-            step,
-            make: Box::new(move |trial, extent| {
-                let (Some(scores), Some(mask)) =
-                    (trial.computed(&bare, None, extent)?, read(trial, mask, extent)?)
-                else {
-                    return Ok(None);
-                };
-                Ok(zero_where_masked(scores, &mask))
-            }),
-        };
+        let edit = self.zero_masked(step, self.node(step), |scores, _, _| Some(scores))?;
         Some(Candidate::new(Relation::MaskMultiplied, vec![edit]))
+    }
+
+    /// A step as what is made of scores without their mask, with 0 where the mask hides a key.
+    fn zero_masked(
+        &self,
+        step: usize,
+        sum: &Node,
+        of_scores: impl Fn(Made, &Trial<'_, '_, '_>, Extent) -> Option<Made> + 'a,
+    ) -> Option<Edit<'a>> {
+        let (bare, mask) = self.without_mask(sum)?;
+        let make = Box::new(move |trial: &Trial<'_, '_, '_>, extent| {
+            let (Some(scores), Some(mask)) =
+                (trial.computed(&bare, None, extent)?, read(trial, mask, extent)?)
+            else {
+                return Ok(None);
+            };
+            Ok(of_scores(scores, trial, extent).and_then(|made| zero_where_masked(made, &mask)))
+        });
+        Some(Edit { step, make })
     }
 
     /// The sum of scores and mask without the mask, and the mask.
@@ -213,19 +221,10 @@ impl<'a> Steps<'_, 'a> {
     /// The softmax over all keys, of which the masked ones are then set to 0: the rows do not sum to 1.
     fn mask_after(&self, step: usize) -> Option<Candidate<'a>> {
         let node = self.node(step).clone();
-        let (bare, mask) = self.without_mask(self.graph().node(*node.inputs.first()?))?;
-        let edit = Edit {
-            step,
-            make: Box::new(move |trial, extent| {
-                let (Some(scores), Some(mask)) =
-                    (trial.computed(&bare, None, extent)?, read(trial, mask, extent)?)
-                else {
-                    return Ok(None);
-                };
-                let weights = trial.lab.evaluate(&node, &[scores], None, extent);
-                Ok(weights.and_then(|weights| zero_where_masked(weights, &mask)))
-            }),
-        };
+        let sum = self.graph().node(*node.inputs.first()?);
+        let edit = self.zero_masked(step, sum, move |scores, trial, extent| {
+            trial.lab.evaluate(&node, &[scores], None, extent)
+        })?;
         Some(Candidate::new(Relation::MaskAfterSoftmax, vec![edit]))
     }
 
