@@ -8,7 +8,7 @@ use crate::dim::{Dim, Side, Stack};
 use crate::op::{MaskKind, Op};
 use crate::role::{
     AttentionKind, AttentionPlace, AttentionStep, AudioStep, EntryStep, FeedForwardStep, LayerStep, Role,
-    WeightKind, WeightRole,
+    WeightRole,
 };
 use crate::wiring::{Activation, Normaliser, PositionCount, Positions};
 
@@ -110,7 +110,9 @@ pub struct Node {
 /// A weight that the graph asks for. Whether a checkpoint has it is in the [`crate::Binding`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weight {
-    /// The path of the node that owns it, then `weight` or `bias`.
+    /// What it is in the model.
+    pub role: WeightRole,
+    /// Its name, which follows from the role: the path of the node that owns it, then `weight` or `bias`.
     pub path: String,
     /// Its shape.
     pub dims: Vec<Dim>,
@@ -123,7 +125,7 @@ pub struct Graph {
     weights: Vec<Weight>,
     by_path: HashMap<String, NodeId>,
     by_role: HashMap<Role, NodeId>,
-    weight_by_path: HashMap<String, WeightId>,
+    weight_by_role: HashMap<WeightRole, WeightId>,
     /// The nodes of a layer are neighbours.
     by_layer: BTreeMap<(Stack, usize), Range<usize>>,
 }
@@ -182,29 +184,17 @@ impl Graph {
 
     /// The weight of that path.
     pub fn find_weight(&self, path: &str) -> Option<WeightId> {
-        self.weight_by_path.get(path).copied()
+        self.weights.iter().position(|weight| weight.path == path).map(WeightId)
     }
 
     /// The weight that has a role.
     pub fn weight_at(&self, role: WeightRole) -> Option<WeightId> {
-        self.find_weight(&role.to_string())
-    }
-
-    /// What a weight is in the model.
-    pub fn weight_role(&self, id: WeightId) -> Option<WeightRole> {
-        self.named_weight(&self.weight(id).path)
-    }
-
-    /// What a weight of that path is here, or would be: an output that is tied has no matrix of its own.
-    pub fn named_weight(&self, path: &str) -> Option<WeightRole> {
-        let (owner, kind) = path.rsplit_once('.')?;
-        let kind = WeightKind::ALL.into_iter().find(|known| known.name() == kind)?;
-        Some(WeightRole { owner: self.node(self.find(owner)?).role, kind })
+        self.weight_by_role.get(&role).copied()
     }
 
     /// Every weight by what it is, in order.
     pub fn weight_roles(&self) -> impl Iterator<Item = WeightRole> {
-        self.weight_ids().filter_map(|id| self.weight_role(id))
+        self.weights.iter().map(|weight| weight.role)
     }
 
     /// How many layers a stack has.
@@ -238,8 +228,7 @@ impl Graph {
 
     /// The weights of a node that belong to another one: a table that source and target share, a tied output.
     pub fn borrows_weights(&self, node: &Node) -> bool {
-        let owner = |id: WeightId| self.weight_role(id).map(|role| role.owner);
-        node.weights.first().is_some_and(|&id| owner(id) != Some(node.role))
+        node.weights.first().is_some_and(|&id| self.weight(id).role.owner != node.role)
     }
 
     /// Whether the output projection is an embedding table.
@@ -358,12 +347,12 @@ impl Graph {
         false
     }
 
-    /// Adds a weight, or finds the one of that path.
-    pub(crate) fn add_weight(&mut self, path: String, dims: Vec<Dim>) -> WeightId {
+    /// Adds a weight, or finds the one that has this role.
+    pub(crate) fn add_weight(&mut self, role: WeightRole, dims: Vec<Dim>) -> WeightId {
         let next = WeightId(self.weights.len());
-        let id = *self.weight_by_path.entry(path.clone()).or_insert(next);
+        let id = *self.weight_by_role.entry(role).or_insert(next);
         if id == next {
-            self.weights.push(Weight { path, dims });
+            self.weights.push(Weight { role, path: role.to_string(), dims });
         }
         id
     }
@@ -392,15 +381,15 @@ mod tests {
     use crate::{Architecture, Front, Switch, Wiring, build};
 
     #[test]
-    fn every_weight_has_a_role_and_is_found_by_it() {
+    fn every_weight_is_found_by_its_role_and_belongs_to_a_node() {
         for family in FAMILIES {
             let architecture = Architecture::new(family.stacks, family.head.clone(), |_| 2);
             let graph = build(&architecture, &family.wiring);
             for id in graph.weight_ids() {
-                let path = &graph.weight(id).path;
-                let role =
-                    graph.weight_role(id).unwrap_or_else(|| panic!("{}: {path} has no owner", family.id));
-                assert_eq!((graph.weight_at(role), role.to_string()), (Some(id), path.clone()));
+                let Weight { role, path, .. } = graph.weight(id);
+                assert!(graph.at(role.owner).is_some(), "{}: {path} has no owner", family.id);
+                assert_eq!((graph.weight_at(*role), graph.find_weight(path)), (Some(id), Some(id)));
+                assert_eq!(role.to_string(), *path);
             }
             assert_eq!(graph.weight_roles().count(), graph.weights().len(), "{}", family.id);
         }
@@ -452,7 +441,7 @@ mod tests {
         assert!(!alone.shares_tables() && alone.has_tied_output());
         assert_eq!(alone.activation(Stack::Encoder, 0), None);
         assert!(alone.is_causal(Stack::Decoder) && !alone.is_causal(Stack::Encoder));
-        assert_eq!(alone.named_weight("logits.weight"), Some(Role::Logits.weight()));
-        assert_eq!([alone.named_weight("logits.kernel"), alone.named_weight("src.embed.weight")], [None; 2]);
+        let source_table = Role::Entry(Side::Source, EntryStep::Embed).weight();
+        assert_eq!([Role::Logits.weight(), source_table].map(|role| alone.weight_at(role)), [None; 2]);
     }
 }

@@ -1,8 +1,13 @@
 //! What a node is in its model. A node's path follows from its role, so paths need not be parsed.
 
+mod block;
+mod step;
+
 use std::fmt;
 
-use crate::block::RecurrentCell;
+pub use block::{BlockStep, Direction, RecurrentStep};
+pub use step::{AttentionKind, AttentionStep, AudioStep, EntryStep, FeedForwardStep, HeadStep, LayerStep};
+
 use crate::dim::{Side, Stack};
 
 /// What a node is in its model.
@@ -22,177 +27,6 @@ pub enum Role {
     Block(usize, BlockStep),
     /// A score for every token, or for every class.
     Logits,
-}
-
-/// A step of a block of a classifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BlockStep {
-    /// Channels moved before positions, for a convolution.
-    ChannelsFirst,
-    /// Channels moved behind positions again.
-    ChannelsLast,
-    /// A convolution.
-    Conv,
-    /// An activation.
-    Act,
-    /// A pool over positions.
-    Pool,
-    /// Positions and features in one row.
-    Flatten,
-    /// A learned map.
-    Linear,
-    /// Dropout.
-    Dropout,
-    /// A step of one direction of a recurrent layer.
-    Recurrent(RecurrentCell, Direction, RecurrentStep),
-    /// Both directions of a recurrent layer side by side.
-    BothDirections(RecurrentCell),
-    /// The last states of both directions side by side.
-    BothStates,
-}
-
-/// The way in which a recurrent layer reads positions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// From the first to the last.
-    Forward,
-    /// From the last to the first.
-    Backward,
-}
-
-/// A step of one direction of a recurrent layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RecurrentStep {
-    /// What each position gives to the gates.
-    Input,
-    /// h and c of every position.
-    States,
-    /// h of every position.
-    Hidden,
-    /// h after the last position that was read.
-    Last,
-}
-
-/// A step from the ids of a sequence to what the first layer reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum EntryStep {
-    /// The token ids.
-    Ids,
-    /// Rows of the embedding table, scaled.
-    Embed,
-    /// The type of each token.
-    TypeIds,
-    /// A vector for each token's type.
-    Types,
-    /// Embeddings normed before positions are added.
-    EmbedNorm,
-    /// A vector for each position.
-    Positions,
-    /// Embeddings and positions before their norm.
-    EmbedSum,
-    /// What the first layer reads.
-    EmbedPos,
-    /// That after dropout.
-    Dropout,
-}
-
-/// A step of the audio front end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AudioStep {
-    /// The log-mel features.
-    Mel,
-    /// A convolution, numbered from 1.
-    Conv(usize),
-    /// Its activation.
-    ConvAct(usize),
-}
-
-/// A step of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LayerStep {
-    /// What the layer reads.
-    In,
-    /// A step of an attention.
-    Attention(AttentionKind, AttentionStep),
-    /// A step of the feed-forward.
-    FeedForward(FeedForwardStep),
-    /// The output of the layer.
-    Out,
-}
-
-/// Which attention of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AttentionKind {
-    /// Keys and values come from the same sequence as the queries.
-    SelfAttention,
-    /// Keys and values come from another stack's output.
-    CrossAttention,
-}
-
-/// A step of an attention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AttentionStep {
-    /// The sublayer's norm.
-    Norm,
-    /// The projection of queries.
-    Q,
-    /// The projection of keys.
-    K,
-    /// The projection of values.
-    V,
-    /// Queries split into heads.
-    QHeads,
-    /// Keys split into heads.
-    KHeads,
-    /// Values split into heads.
-    VHeads,
-    /// Queries after rotary positions.
-    QRot,
-    /// Keys after rotary positions.
-    KRot,
-    /// q·kᵀ, scaled.
-    Scores,
-    /// The relative bias.
-    Bias,
-    /// The mask.
-    Mask,
-    /// Scores plus bias plus mask.
-    MaskedScores,
-    /// The attention weights.
-    Weights,
-    /// weights·v, head by head.
-    ContextHeads,
-    /// The heads side by side.
-    Context,
-    /// The output projection.
-    Out,
-    /// That after dropout.
-    Dropout,
-    /// The sum with the stream.
-    Residual,
-}
-
-/// A step of the feed-forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FeedForwardStep {
-    /// The sublayer's norm.
-    Norm,
-    /// What the sublayer reads.
-    In,
-    /// The wide projection, before the activation.
-    Hidden,
-    /// After the activation.
-    Act,
-    /// The second wide projection of a gated feed-forward.
-    Gate,
-    /// The product of both.
-    Gated,
-    /// The projection back to the stream's width.
-    Out,
-    /// That after dropout.
-    Dropout,
-    /// The sum with the stream.
-    Residual,
 }
 
 /// A sublayer of a layer, with its norm and its residual sum.
@@ -220,17 +54,6 @@ pub enum WeightKind {
     Weight,
     /// What is added.
     Bias,
-}
-
-/// A step between the last stack and the logits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum HeadStep {
-    /// A projection of the stream.
-    Dense,
-    /// Its activation.
-    Act,
-    /// Its norm.
-    Norm,
 }
 
 impl Role {
@@ -411,130 +234,6 @@ impl WeightKind {
     }
 }
 
-impl AttentionKind {
-    /// The segment of paths that stands for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SelfAttention => "self_attn",
-            Self::CrossAttention => "cross_attn",
-        }
-    }
-}
-
-impl AttentionStep {
-    /// The last segment of its path.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Norm => "norm",
-            Self::Q => "q",
-            Self::K => "k",
-            Self::V => "v",
-            Self::QHeads => "q_heads",
-            Self::KHeads => "k_heads",
-            Self::VHeads => "v_heads",
-            Self::QRot => "q_rot",
-            Self::KRot => "k_rot",
-            Self::Scores => "scores",
-            Self::Bias => "bias",
-            Self::Mask => "mask",
-            Self::MaskedScores => "masked_scores",
-            Self::Weights => "weights",
-            Self::ContextHeads => "context_heads",
-            Self::Context => "context",
-            Self::Out => "out",
-            Self::Dropout => "dropout",
-            Self::Residual => "residual",
-        }
-    }
-}
-
-impl FeedForwardStep {
-    /// The last segment of its path.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Norm => "norm",
-            Self::In => "in",
-            Self::Hidden => "hidden",
-            Self::Act => "act",
-            Self::Gate => "gate",
-            Self::Gated => "gated",
-            Self::Out => "out",
-            Self::Dropout => "dropout",
-            Self::Residual => "residual",
-        }
-    }
-}
-
-impl EntryStep {
-    /// The last segment of its path.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ids => "ids",
-            Self::Embed => "embed",
-            Self::TypeIds => "type_ids",
-            Self::Types => "types",
-            Self::EmbedNorm => "embed_norm",
-            Self::Positions => "positions",
-            Self::EmbedSum => "embed_sum",
-            Self::EmbedPos => "embed_pos",
-            Self::Dropout => "dropout",
-        }
-    }
-}
-
-impl HeadStep {
-    /// The last segment of its path.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::Act => "act",
-            Self::Norm => "norm",
-        }
-    }
-}
-
-impl fmt::Display for BlockStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ChannelsFirst => "channels_first",
-            Self::ChannelsLast => "channels_last",
-            Self::Conv => "conv",
-            Self::Act => "act",
-            Self::Pool => "pool",
-            Self::Flatten => "flatten",
-            Self::Linear => "linear",
-            Self::Dropout => "dropout",
-            Self::BothStates => "last",
-            Self::BothDirections(cell) => return write!(f, "{}.out", cell.name()),
-            Self::Recurrent(cell, direction, step) => {
-                return write!(f, "{}.{}.{}", cell.name(), direction.name(), step.name());
-            }
-        })
-    }
-}
-
-impl Direction {
-    /// The segment of paths that stands for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-        }
-    }
-}
-
-impl RecurrentStep {
-    /// The last segment of its path.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::States => "states",
-            Self::Hidden => "hidden",
-            Self::Last => "last",
-        }
-    }
-}
-
 impl fmt::Display for AttentionPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.stack.name(), self.layer, self.kind.name())
@@ -544,18 +243,6 @@ impl fmt::Display for AttentionPlace {
 impl fmt::Display for WeightRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.owner, self.kind.name())
-    }
-}
-
-/// Its path within the layer.
-impl fmt::Display for LayerStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::In => write!(f, "in"),
-            Self::Attention(kind, step) => write!(f, "{}.{}", kind.name(), step.name()),
-            Self::FeedForward(step) => write!(f, "{}.{}", LayerPart::FeedForward.name(), step.name()),
-            Self::Out => write!(f, "out"),
-        }
     }
 }
 

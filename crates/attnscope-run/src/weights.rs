@@ -223,7 +223,7 @@ impl Weights {
     /// weight that this one lacks.
     pub fn reordered(&self, from: &Graph, to: &Graph) -> Option<Self> {
         let weight = |weight: &attnscope_graph::Weight| {
-            Some(self.0.get(from.find_weight(&weight.path)?.index())?.clone())
+            Some(self.0.get(from.weight_at(weight.role)?.index())?.clone())
         };
         to.weights().iter().map(weight).collect::<Option<_>>().map(Self)
     }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use attnscope_checkpoint::{Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory_within};
-use attnscope_graph::{AttentionStep, Dim, Model, Slot, WeightId};
+use attnscope_graph::{AttentionStep, Dim, Model, Slot, WeightId, WeightRole};
 use attnscope_run::{Counted, Limits};
 
 use super::direct::{self, Two};
@@ -34,6 +34,8 @@ const EXPLAINED: usize = 64;
 #[derive(Clone)]
 struct Weight<'a> {
     path: String,
+    /// What it is in the model; `None` where files are compared by the names of their tensors.
+    role: Option<WeightRole>,
     info: &'a TensorInfo,
     rows: Option<std::ops::Range<usize>>,
 }
@@ -52,30 +54,32 @@ impl<'a> File<'a> {
     fn weights(&self, by_graph: bool) -> Vec<Weight<'a>> {
         let tensors = self.checkpoint.tensors();
         let Some(model) = self.model.filter(|_| by_graph) else {
-            return tensors.iter().map(|info| Weight { path: info.name.clone(), info, rows: None }).collect();
+            let named =
+                |info: &'a TensorInfo| Weight { path: info.name.clone(), role: None, info, rows: None };
+            return tensors.iter().map(named).collect();
         };
         let slots = model.binding.iter();
-        slots.filter_map(|(id, slot)| self.bound(slot, &model.graph.weight(id).path)).collect()
+        slots.filter_map(|(id, slot)| self.bound(slot, model.graph.weight(id).role)).collect()
     }
 
-    fn bound(&self, slot: &Slot, path: &str) -> Option<Weight<'a>> {
+    fn bound(&self, slot: &Slot, role: WeightRole) -> Option<Weight<'a>> {
         let (Slot::Bound(found) | Slot::Mismatched { found, .. }) = slot else { return None };
         let info = self.checkpoint.tensors().get(found.tensor)?;
-        Some(Weight { path: path.to_owned(), info, rows: found.rows.clone() })
+        Some(Weight { path: role.to_string(), role: Some(role), info, rows: found.rows.clone() })
     }
 
     /// What the model has for a weight that it does not have under its own name.
-    fn instead(&self, path: &str) -> Instead<'a> {
-        let known = self.model.and_then(|model| {
-            let role = model.graph.named_weight(path)?;
-            Some((model, model.graph.node(model.graph.at(role.owner)?), role.kind))
-        });
-        let Some((model, node, kind)) = known else { return Instead::Nothing };
+    fn instead(&self, weight: &Weight<'_>) -> Instead<'a> {
+        let known = self
+            .model
+            .zip(weight.role)
+            .and_then(|(model, role)| Some((model, model.graph.node(model.graph.at(role.owner)?), role)));
+        let Some((model, node, role)) = known else { return Instead::Nothing };
         if node.weights.is_empty() {
             return Instead::Computed;
         }
-        let is_kind = |id: &&WeightId| model.graph.weight_role(**id).is_some_and(|role| role.kind == kind);
-        let tied = node.weights.iter().find(is_kind).and_then(|&id| self.bound(model.binding.slot(id), path));
+        let is_kind = |id: &&WeightId| model.graph.weight(**id).role.kind == role.kind;
+        let tied = node.weights.iter().find(is_kind).and_then(|&id| self.bound(model.binding.slot(id), role));
         tied.map_or(Instead::Nothing, Instead::Tied)
     }
 
@@ -147,7 +151,7 @@ pub fn compare_weights(a: File<'_>, b: File<'_>, limits: &Limits) -> Result<Repo
     for weight in &all[0] {
         match of_b.get(weight.path.as_str()) {
             Some(other) => comparison.compare(weight, other)?,
-            None => match b.instead(&weight.path) {
+            None => match b.instead(weight) {
                 Instead::Tied(other) => comparison.compare(weight, &other)?,
                 Instead::Computed => {}
                 Instead::Nothing => comparison.missing(weight, Which::B),
@@ -156,7 +160,7 @@ pub fn compare_weights(a: File<'_>, b: File<'_>, limits: &Limits) -> Result<Repo
     }
     let of_a: HashSet<&str> = all[0].iter().map(|weight| weight.path.as_str()).collect();
     for weight in all[1].iter().filter(|weight| !of_a.contains(weight.path.as_str())) {
-        match a.instead(&weight.path) {
+        match a.instead(weight) {
             Instead::Tied(other) => comparison.compare(&other, weight)?,
             Instead::Computed => {}
             Instead::Nothing => comparison.missing(weight, Which::A),
@@ -344,7 +348,7 @@ impl Comparison<'_, '_> {
         right: &[f64],
         allowed: &[f64],
     ) -> Option<Relation> {
-        let heads = self.heads(&a.path);
+        let heads = self.heads(a);
         let frame = Frame::of_sizes(self.files[0].model.map(|m| m.sizes.clone()).unwrap_or_default());
         let two =
             |shape, expected, found, allowed| Two { shape, expected, found, allowed, masked: false, heads };
@@ -393,9 +397,9 @@ impl Comparison<'_, '_> {
     }
 
     /// The heads of the attention that a weight belongs to.
-    fn heads(&self, path: &str) -> Option<usize> {
+    fn heads(&self, weight: &Weight<'_>) -> Option<usize> {
         let model = self.files[0].model?;
-        let (place, step) = model.graph.named_weight(path)?.owner.attention()?;
+        let (place, step) = weight.role?.owner.attention()?;
         model.sizes.get(Dim::Heads(place.stack)).filter(|_| step != AttentionStep::Norm)
     }
 }

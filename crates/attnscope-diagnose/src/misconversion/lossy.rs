@@ -216,12 +216,12 @@ pub(crate) fn dropped_biases(model: &Model, weights: &Weights) -> Vec<Loss> {
 
 /// The biases of layers, each with its place within the layer.
 fn layer_biases(graph: &Graph) -> Vec<(WeightRole, LayerStep)> {
-    let ids = graph.weight_ids().filter(|&id| graph.weight(id).dims.len() == 1);
     let bias = |role: WeightRole| match role {
         WeightRole { owner: Role::Layer(_, _, step), kind: WeightKind::Bias } => Some((role, step)),
         _ => None,
     };
-    ids.filter_map(|id| graph.weight_role(id)).filter_map(bias).collect()
+    let vectors = graph.weights().iter().filter(|weight| weight.dims.len() == 1);
+    vectors.filter_map(|weight| bias(weight.role)).collect()
 }
 
 /// Whether training has moved the gains of norms, which begin as ones: biases begin as zeros, and are still so in a model that
@@ -229,5 +229,5 @@ fn layer_biases(graph: &Graph) -> Vec<(WeightRole, LayerStep)> {
 fn is_trained(model: &Model, weights: &Weights) -> bool {
     let is_gain = |role: WeightRole| role.kind == WeightKind::Weight && role.owner.is_norm();
     let ids = model.binding.iter().map(|(id, _)| id);
-    ids.filter(|&id| model.graph.weight_role(id).is_some_and(is_gain)).any(|id| varies(&weights.get(id)))
+    ids.filter(|&id| is_gain(model.graph.weight(id).role)).any(|id| varies(&weights.get(id)))
 }

@@ -106,8 +106,7 @@ pub(crate) fn layer_norms(graph: &Graph) -> Vec<(Stack, Vec<Role>)> {
 pub(crate) fn tables(graph: &Graph) -> Vec<WeightRole> {
     let is_table =
         |dims: &[Dim]| matches!(dims.first(), Some(Dim::Vocab(_) | Dim::Positions(_) | Dim::Buckets(_)));
-    let ids = graph.weight_ids().filter(|&id| is_table(&graph.weight(id).dims));
-    ids.filter_map(|id| graph.weight_role(id)).collect()
+    graph.weights().iter().filter(|weight| is_table(&weight.dims)).map(|weight| weight.role).collect()
 }
 
 /// Tables of the encoder and of the decoder that hold the same kind of thing in the same shape.

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(context: &RuleContext<'_>) -> Checked {
     let graph = &context.model().graph;
     let is_gain = |role: WeightRole| role.kind == WeightKind::Weight && role.owner.is_norm();
-    let counts = |id: WeightId| is_matrix(graph, id) || graph.weight_role(id).is_some_and(is_gain);
+    let counts = |id: WeightId| is_matrix(graph, id) || is_gain(graph.weight(id).role);
     context.each_weight(&RULE, ("matrices, tables and gains of norms", counts), |weight, tensor, stats| {
         let zero = stats.count > 0 && stats.zeros == stats.count;
         let evidence = || format!("all {} values of {} are 0", stats.count, context.name(tensor));

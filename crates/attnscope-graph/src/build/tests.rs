@@ -1,6 +1,7 @@
 //! Graphs of small architectures: their nodes, shapes and masks.
 
 use super::*;
+use crate::{Block, Classifier, Positions, Switch};
 
 fn paths(architecture: &Architecture, wiring: &Wiring) -> Vec<String> {
     build(architecture, wiring).nodes().iter().map(|node| node.path.to_string()).collect()

@@ -51,7 +51,7 @@ pub(super) fn block(view: &View<'_>, nodes: &[&Node], naming: &Naming<'_>) -> Bl
         wrong = wrong.max(hole(model.binding.slot(weight)));
         lines.push(weight_line(view, weight, naming));
         // A weight is counted where it occurs first: a tied table at the lookup, a bias table at the first layer.
-        if model.graph.weight_role(weight).is_some_and(|role| role.owner == first.role) {
+        if model.graph.weight(weight).role.owner == first.role {
             *(if model.is_buffer(weight) { &mut constants } else { &mut parameters }) +=
                 model.elements(weight);
         }

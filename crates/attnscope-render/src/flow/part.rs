@@ -85,7 +85,7 @@ fn title(group: &LayerGroup, part: LayerPart) -> String {
 }
 
 fn owned_by_layer(view: &View<'_>, group: &LayerGroup, weight: attnscope_graph::WeightId) -> bool {
-    let Some(WeightRole { owner, .. }) = view.model.graph.weight_role(weight) else { return false };
+    let WeightRole { owner, .. } = view.model.graph.weight(weight).role;
     // A table that the first layer keeps for all is named as it is.
     let is_bias_table = owner.is(AttentionKind::SelfAttention, AttentionStep::Bias);
     owner.layer() == Some((group.stack, group.first)) && !is_bias_table

@@ -1,0 +1,96 @@
+//! One attention: from what it reads to its output projection.
+
+use super::Builder;
+use crate::dim::{Dim, Side};
+use crate::graph::NodeId;
+use crate::op::{Factor, MaskKind, Op};
+use crate::role::{AttentionKind, AttentionPlace, AttentionStep};
+use crate::wiring::{Positions, RotaryPairs, ScoreScale, Switch};
+
+/// Which attention of a layer, and what it may see.
+#[derive(Clone, Copy)]
+pub(super) struct Attention {
+    pub(super) place: AttentionPlace,
+    pub(super) keys: Side,
+    pub(super) causal: bool,
+}
+
+impl Builder<'_> {
+    /// Queries from `x`, keys and values from `memory`: the same node for self-attention.
+    pub(super) fn attention(&mut self, attention: Attention, x: NodeId, memory: NodeId) -> NodeId {
+        use AttentionStep::{
+            Context, ContextHeads, K, KHeads, KRot, Out, Q, QHeads, QRot, V, VHeads, Weights,
+        };
+        let place = attention.place;
+        let (stack, biases) = (place.stack, self.wiring.biases);
+        let inner = Dim::Inner(stack);
+        let shared = if self.wiring.grouped { Dim::KvInner(stack) } else { inner };
+        let heads = |b: &mut Self, [projection, split]: [AttentionStep; 2], width, from, bias| {
+            let projected = b.linear(place.step(projection), from, [width, Dim::Model], bias);
+            b.graph.add(place.step(split), Op::SplitHeads(stack), &[projected], &[])
+        };
+        let q = heads(self, [Q, QHeads], inner, x, biases.q);
+        let k = heads(self, [K, KHeads], shared, memory, biases.k);
+        let v = heads(self, [V, VHeads], shared, memory, biases.v);
+        let (q, k) = (self.rotated(place, QRot, q), self.rotated(place, KRot, k));
+        let masked = self.masked_scores(attention, q, k);
+        let normaliser = Op::Normalise(self.wiring.normaliser);
+        let weights = self.graph.add(place.step(Weights), normaliser, &[masked], &[]);
+        let context = self.graph.add(place.step(ContextHeads), Op::Context, &[weights, v], &[]);
+        let merged = self.graph.add(place.step(Context), Op::MergeHeads(stack), &[context], &[]);
+        self.linear(place.step(Out), merged, [Dim::Model, inner], biases.attn_out)
+    }
+
+    /// Queries or keys after rotary positions, which only self-attention has.
+    fn rotated(&mut self, place: AttentionPlace, step: AttentionStep, x: NodeId) -> NodeId {
+        let side = place.stack.side();
+        let has_rotary = self.wiring.positions(side) == Positions::Rotary;
+        if !has_rotary || place.kind != AttentionKind::SelfAttention {
+            return x;
+        }
+        let base = self.wiring.rotary_base_of(place.layer);
+        let pairs = self.wiring.rotary_pairs.unwrap_or(RotaryPairs::Halves);
+        self.graph.add(place.step(step), Op::Rotate { side, base, pairs }, &[x], &[])
+    }
+
+    /// scores (+ bias) (+ mask): a bias or a mask that the model lacks has no node.
+    fn masked_scores(&mut self, attention: Attention, q: NodeId, k: NodeId) -> NodeId {
+        let Attention { place, keys, causal } = attention;
+        let AttentionPlace { stack, kind, .. } = place;
+        let scale = match self.wiring.score_scale {
+            ScoreScale::DHead => Factor::Rsqrt(Dim::Head(stack)),
+            ScoreScale::DModel => Factor::Rsqrt(Dim::Model),
+            ScoreScale::None => Factor::One,
+        };
+        let scores = self.graph.add(place.step(AttentionStep::Scores), Op::Scores { scale }, &[q, k], &[]);
+        let mut sum = vec![scores];
+        let has_bias = self.wiring.relative_bias && kind == AttentionKind::SelfAttention;
+        if has_bias {
+            // One table per stack: its first layer owns it and all layers use it.
+            let owner = AttentionPlace { layer: 0, ..place }.step(AttentionStep::Bias);
+            let dims = vec![Dim::Buckets(stack), Dim::Heads(stack)];
+            let table = self.graph.add_weight(owner.weight(), dims);
+            let (buckets, max_distance) = (self.wiring.relative_buckets, self.wiring.relative_max_distance);
+            let op = Op::RelativeBias { stack, buckets, max_distance };
+            sum.push(self.graph.add(place.step(AttentionStep::Bias), op, &[], &[table]));
+        }
+        let is_cross = kind == AttentionKind::CrossAttention;
+        let mask = MaskKind {
+            queries: stack.side(),
+            keys,
+            causal: causal && (is_cross || self.wiring.causal_mask == Switch::On),
+            padding: self.wiring.padding_mask == Switch::On,
+            reach: self.wiring.window_of(place.layer).filter(|_| !is_cross).map(|window| match causal {
+                // A query sees itself and those before it.
+                true => window.saturating_sub(1),
+                // Half of the window lies on each side.
+                false => window / 2,
+            }),
+        };
+        if mask.masks() {
+            sum.push(self.graph.add(place.step(AttentionStep::Mask), Op::Mask(mask), &[], &[]));
+        }
+        let op = Op::AddMask { bias: has_bias, mask: mask.masks() };
+        self.graph.add(place.step(AttentionStep::MaskedScores), op, &sum, &[])
+    }
+}
