@@ -108,6 +108,14 @@ pub enum ErrorKind {
         /// The sum of the bytes in the file.
         found: u32,
     },
+    /// A file that an output must not replace.
+    #[error("{what}, and is not overwritten")]
+    Kept {
+        /// Why not.
+        what: String,
+        /// Whether it is replaced where the user says so.
+        may_be_replaced: bool,
+    },
     /// A recipe, whose tensors have no values before training.
     #[error("this is a recipe: its tensors have shapes, and no values before they are trained")]
     Untrained,
@@ -162,6 +170,10 @@ impl Error {
             }
             ErrorKind::Shortage { shortage, .. } => shortage.remedy(),
             ErrorKind::Memory { .. } => "free some memory, or run it on a machine with more".into(),
+            ErrorKind::Kept { may_be_replaced: true, .. } => Remedy::OtherOutput,
+            ErrorKind::Kept { may_be_replaced: false, .. } => {
+                "give another name for the output, or move that file away first".into()
+            }
             ErrorKind::Untrained => Remedy::TrainFirst(self.file.display().to_string()),
             ErrorKind::Unsupported { help, .. } => help.clone().into(),
         }

@@ -34,6 +34,8 @@ pub enum Remedy {
     /// Give smaller sizes of an input.
     SmallerSizes,
 
+    /// Give another name for the output, or say that the file may be replaced.
+    OtherOutput,
     /// Name the format of the output, by its ending or otherwise.
     OutputFormat,
     /// Accept these losses of a conversion.

@@ -254,7 +254,8 @@ fn links_are_followed_and_modes_kept() {
     std::fs::write(&real, "before").unwrap();
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o600)).unwrap();
     symlink(&real, &link).unwrap();
-    assert_eq!(attnscope(&["flow", "-o", &link.display().to_string()]).status.code(), Some(0));
+    let output = attnscope(&["flow", "--force", "-o", &link.display().to_string()]);
+    assert_eq!(output.status.code(), Some(0));
     assert!(std::fs::read_to_string(&real).unwrap().contains("cross_attn"));
     assert!(link.symlink_metadata().unwrap().is_symlink());
     assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o600);

@@ -64,10 +64,66 @@ fn the_files_beside_the_weights_are_not_written_over() {
         spares(&at(name), folder.path(), &["flow", ".", "-o", name]);
         spares(&at(name), folder.path(), &["inspect", "model.safetensors", "-o", name]);
     }
-    // A result of before is replaced.
-    for _ in 0..2 {
-        fine(&command(&["flow", ".", "-o", "flow.txt"]).current_dir(folder.path()).output().unwrap());
+    // Not even where the user says so.
+    spares(&at("config.json"), folder.path(), &["flow", ".", "-o", "config.json", "--force"]);
+}
+
+#[test]
+fn a_result_of_before_is_replaced_where_it_says_that_it_is_one() {
+    let folder = tempdir().unwrap();
+    let run = |args: &[&str]| command(args).current_dir(folder.path()).output().unwrap();
+    let trained = ["train", "toy", "--dry-run", "--format", "json", "-o", "out"];
+    let page = ["report", "toy", "--repair-time", "0", "-o", "out"];
+    let sarif = ["doctor", "toy", "--repair-time", "0", "--format", "sarif", "-o", "out"];
+    let forms = [
+        &["flow", "--format", "svg", "-o", "out"][..],
+        &["trace", "--format", "svg", "--layer", "decoder.0.cross_attn.weights", "-o", "out"],
+        &["flow", "--format", "dot", "-o", "out"],
+        &["flow", "--format", "mermaid", "-o", "out"],
+        &["flow", "--format", "html", "-o", "out"],
+        &["flow", "--format", "json", "-o", "out"],
+        &["explain", "softmax", "--format", "json", "-o", "out"],
+        &["generate", "--format", "json", "-o", "out"],
+        &trained,
+        &sarif,
+        &page,
+    ];
+    for args in forms {
+        let output = run(args);
+        assert_ne!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(std::fs::metadata(folder.path().join("out")).unwrap().len() > 100, "{args:?}");
     }
+}
+
+#[test]
+fn what_does_not_say_that_it_is_a_result_is_replaced_only_where_the_user_says_so() {
+    let folder = tempdir().unwrap();
+    let cases = [
+        ("recipe.toml", "seed = 1\n"),
+        ("metrics.jsonl", "{\"kind\":\"train\",\"step\":1}\n"),
+        ("rows.csv", "text,label\nfine,1\n"),
+        ("main.rs", "fn main() {}\n"),
+        ("package.json", "{\"name\": \"a\"}\n"),
+        ("notes.txt", "demo: Marian\n"),
+        ("page.html", "<!DOCTYPE html>\n<html><head></head></html>\n"),
+    ];
+    for (name, before) in cases {
+        let file = folder.path().join(name);
+        std::fs::write(&file, before).unwrap();
+        let text = spares(&file, folder.path(), &["flow", "--format", "svg", "-o", name]);
+        assert!(text.contains("--force"), "{text}");
+        let forced = ["flow", "--format", "svg", "-o", name, "--force"];
+        fine(&command(&forced).current_dir(folder.path()).output().unwrap());
+        assert!(std::fs::read_to_string(&file).unwrap().starts_with("<svg"), "{name}");
+    }
+    // A conversion has a name of its own.
+    std::fs::write(folder.path().join("notes.txt"), "mine\n").unwrap();
+    let convert = ["convert", "demo", "notes.txt", "--to", "safetensors", "--allow", "untie"];
+    spares(&folder.path().join("notes.txt"), folder.path(), &convert);
+    // Text has no mark, so its own result needs the word, too; an empty file is no loss.
+    std::fs::write(folder.path().join("flow.txt"), "").unwrap();
+    fine(&command(&["flow", "-o", "flow.txt"]).current_dir(folder.path()).output().unwrap());
+    spares(&folder.path().join("flow.txt"), folder.path(), &["flow", "-o", "flow.txt"]);
 }
 
 #[test]

@@ -96,6 +96,7 @@ pub fn page(contents: &Contents<'_>) -> Result<String, LayoutError> {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"{live}>\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"attnscope\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n{style}\n<title>{title}</title>\n</head>\n<body>\n\
          <header id=\"top\"><h1>{title}</h1></header>\n<main id=\"parts\">\n<section id=\"drawings\">\n"
     );

@@ -13,7 +13,7 @@ use crate::batches::BatchSize;
 use crate::bleu::{Bleu, BleuCounts};
 use crate::data::{BadRows, DataSet, Example};
 use crate::error::TrainError;
-use crate::examples::{Examples, encode, test_rows, training_data};
+use crate::examples::{Examples, Fit, TooLong, encode, test_rows, training_data};
 use crate::generate::{configs, greedy, translate};
 use crate::recipe::{DataTable, Recipe};
 use crate::start::Start;
@@ -36,8 +36,8 @@ pub struct Trained {
 pub struct Evaluated {
     /// Examples that were judged.
     pub examples: usize,
-    /// Pairs that were left out of the loss for their length.
-    pub too_long: usize,
+    /// Texts that were cut, and pairs that were left out of the loss, for their length.
+    pub too_long: TooLong,
     /// Rows that were passed over.
     pub bad: BadRows,
     /// Targets: a class a text, or the tokens of all sentences.
@@ -58,8 +58,13 @@ pub struct Evaluated {
 /// What a model makes of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicted {
-    /// The probability of each class.
-    Classes(Vec<f64>),
+    /// The probability of each class, and whether the text has more tokens than the classifier reads.
+    Classes {
+        /// Of each class.
+        probabilities: Vec<f64>,
+        /// The rest of the text was left out.
+        is_cut: bool,
+    },
     /// A translation.
     Text(String),
 }
@@ -93,6 +98,11 @@ impl Trained {
         &self.model
     }
 
+    /// The tokens to which a classifier pads or cuts every text.
+    pub fn text_length(&self) -> Option<usize> {
+        text_length(&self.recipe)
+    }
+
     /// The names of a classifier's classes.
     pub fn classes(&self) -> &[String] {
         match &self.recipe.data {
@@ -116,7 +126,7 @@ impl Trained {
     ) -> Result<Evaluated, TrainError> {
         let (rows, bad) = test_rows(data)?;
         let longest = text_length(&self.recipe).unwrap_or(self.recipe.train.longest);
-        let (examples, too_long) = encode(&self.recipe.data, &rows, &self.tokenizer, longest)?;
+        let (examples, fits) = encode(&self.recipe.data, &rows, &self.tokenizer, longest)?;
         let classes = self.classes().len();
         let mut confusion = vec![vec![0; classes]; classes];
         let mut all = Judged::default();
@@ -136,7 +146,7 @@ impl Trained {
         }
         Ok(Evaluated {
             examples: rows.len(),
-            too_long,
+            too_long: TooLong::of(&fits),
             bad,
             targets: all.targets,
             nll: all.nll / all.targets.max(1) as f64,
@@ -173,12 +183,15 @@ impl Trained {
         let rows: Vec<Example> =
             texts.iter().map(|text| Example::Labelled { text: text.clone(), class: 0 }).collect();
         let longest = text_length(&self.recipe).unwrap_or(usize::MAX);
-        let (examples, _) = encode(&self.recipe.data, &rows, &self.tokenizer, longest)?;
+        let (examples, fits) = encode(&self.recipe.data, &rows, &self.tokenizer, longest)?;
         let mut made = Vec::with_capacity(texts.len());
         let order: Vec<usize> = (0..examples.len()).collect();
         for chosen in order.chunks(32) {
             let (width, logits) = self.logits(&self.maker.batch(&self.model, &examples, chosen)?)?;
-            made.extend(logits.chunks(width.max(1)).map(|row| Predicted::Classes(probabilities(row))));
+            made.extend(chosen.iter().zip(logits.chunks(width.max(1))).map(|(&i, row)| Predicted::Classes {
+                probabilities: probabilities(row),
+                is_cut: fits.get(i) == Some(&Fit::Cut),
+            }));
         }
         Ok(made)
     }

@@ -63,27 +63,30 @@ impl Examples {
         batches::epoch(self.len(), lengths.as_deref(), size, seed, number)
     }
 
-    fn push(&mut self, example: &Example, cut: &Cut<'_>) -> Result<bool, TrainError> {
+    /// Adds an example. A text that is too long is cut, and a pair left out.
+    fn push(&mut self, example: &Example, cut: &Cut<'_>) -> Result<Fit, TrainError> {
         match (self, example) {
             (Self::Labelled { texts, classes }, Example::Labelled { text, class }) => {
                 let mut ids = cut.tokenizer.encode_source(text)?;
+                let fit = if ids.len() > cut.longest { Fit::Cut } else { Fit::Whole };
                 ids.truncate(cut.longest);
                 texts.push(ids);
                 classes.push(*class);
+                Ok(fit)
             }
             (Self::Pairs { sources, targets }, Example::Pair { source, target }) => {
                 let (source, target) =
                     (cut.tokenizer.encode_source(source)?, cut.tokenizer.encode_target(target)?);
                 if source.len().max(target.len()) > cut.longest {
-                    return Ok(false);
+                    return Ok(Fit::LeftOut);
                 }
                 sources.push(source);
                 targets.push(target);
+                Ok(Fit::Whole)
             }
             // A data set has one task.
-            _ => return Ok(false),
+            _ => Ok(Fit::LeftOut),
         }
-        Ok(true)
     }
 
     /// A number that follows from every token and class: examples that are not the same have another.
@@ -149,6 +152,23 @@ struct Cut<'a> {
     longest: usize,
 }
 
+/// What became of an example for its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Whole,
+    Cut,
+    LeftOut,
+}
+
+/// Examples with more tokens than the model reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TooLong {
+    /// Texts that were cut.
+    pub cut: usize,
+    /// Pairs that were left out.
+    pub left_out: usize,
+}
+
 /// What is learned from, and what is held out.
 #[derive(Debug, Clone)]
 pub struct TrainingData {
@@ -158,8 +178,8 @@ pub struct TrainingData {
     pub validation: Examples,
     /// Where the latter comes from.
     pub held_out: HeldOut,
-    /// Pairs that were left out for their length.
-    pub too_long: usize,
+    /// Those of both that were cut or left out for their length.
+    pub too_long: TooLong,
     /// Rows that were passed over.
     pub bad: BadRows,
 }
@@ -178,6 +198,8 @@ pub enum HeldOut {
     OwnSplit,
     /// The training split, from which they were taken.
     OfTrain,
+    /// The training split itself, since the recipe holds none out.
+    NoShare,
     /// The training split itself, which is too small to take any.
     Same,
 }
@@ -218,12 +240,12 @@ pub fn training_data(
 ) -> Result<TrainingData, TrainError> {
     let cut = Cut { tokenizer, longest };
     let (mut train, mut validation) = (Examples::none(&recipe.data), Examples::none(&recipe.data));
-    let mut too_long = 0;
+    let mut too_long = TooLong::default();
     let mut rows = data.rows(&[Split::Train, Split::Validation], Split::Train)?;
     for row in &mut rows {
         let (split, example) = row?;
         let into = if split == Split::Validation { &mut validation } else { &mut train };
-        too_long += usize::from(!into.push(&example, &cut)?);
+        too_long.count(into.push(&example, &cut)?);
     }
     let bad = rows.bad().clone();
     if train.is_empty() {
@@ -242,7 +264,8 @@ pub fn training_data(
 fn hold_out(all: &Examples, share: f64, seed: u64) -> (Examples, Examples, HeldOut) {
     let count = (all.len() as f64 * share).round() as usize;
     if count == 0 || count >= all.len() {
-        return (all.clone(), all.clone(), HeldOut::Same);
+        let why = if share == 0.0 { HeldOut::NoShare } else { HeldOut::Same };
+        return (all.clone(), all.clone(), why);
     }
     let order = shuffled(all.len(), Stream::Validation.seed(seed));
     let (mut held, mut kept) = (order[..count].to_vec(), order[count..].to_vec());
@@ -251,20 +274,34 @@ fn hold_out(all: &Examples, share: f64, seed: u64) -> (Examples, Examples, HeldO
     (all.select(&kept), all.select(&held), HeldOut::OfTrain)
 }
 
-/// Examples of rows that are in memory, and how many pairs were left out for their length.
+impl TooLong {
+    /// Of examples of which this became.
+    pub(crate) fn of(fits: &[Fit]) -> Self {
+        let mut too_long = Self::default();
+        fits.iter().for_each(|&fit| too_long.count(fit));
+        too_long
+    }
+
+    fn count(&mut self, fit: Fit) {
+        match fit {
+            Fit::Whole => {}
+            Fit::Cut => self.cut += 1,
+            Fit::LeftOut => self.left_out += 1,
+        }
+    }
+}
+
+/// Examples of rows that are in memory, and what became of each.
 pub(crate) fn encode(
     table: &DataTable,
     rows: &[Example],
     tokenizer: &Tokenizer,
     longest: usize,
-) -> Result<(Examples, usize), TrainError> {
+) -> Result<(Examples, Vec<Fit>), TrainError> {
     let cut = Cut { tokenizer, longest };
     let mut examples = Examples::none(table);
-    let mut too_long = 0;
-    for row in rows {
-        too_long += usize::from(!examples.push(row, &cut)?);
-    }
-    Ok((examples, too_long))
+    let fits = rows.iter().map(|row| examples.push(row, &cut)).collect::<Result<_, _>>()?;
+    Ok((examples, fits))
 }
 
 /// Every row that is judged with, and those that were passed over.
@@ -301,6 +338,7 @@ mod tests {
         assert_ne!(train.digest(), validation.digest());
         assert_eq!(train.digest(), train.clone().digest());
         let one = all.select(&[0]);
-        assert_eq!(hold_out(&one, 0.1, 3), (one.clone(), one, HeldOut::Same));
+        assert_eq!(hold_out(&one, 0.1, 3), (one.clone(), one.clone(), HeldOut::Same));
+        assert_eq!(hold_out(&all, 0.0, 3), (all.clone(), all, HeldOut::NoShare));
     }
 }

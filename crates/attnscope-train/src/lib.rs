@@ -29,7 +29,7 @@ pub use bleu::{Bleu, BleuCounts, bleu};
 pub use dry_run::{DryRun, dry_run};
 pub use error::TrainError;
 pub use evaluate::{Evaluated, Predicted, Trained};
-pub use examples::{Examples, HeldOut, TrainingData, learn_tokenizer, test_rows, training_data};
+pub use examples::{Examples, HeldOut, TooLong, TrainingData, learn_tokenizer, test_rows, training_data};
 pub use metrics::{Metric, TrainMetric, ValidationMetric};
 pub use monitor::{AttentionMetric, Fault, MonitorMetric, Warning};
 pub use planned::Planned;

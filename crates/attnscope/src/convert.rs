@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use attnscope_checkpoint::{Checkpoint, DType, Remedy, Target, TensorInfo, check_output, write};
+use attnscope_checkpoint::{Checkpoint, DType, Remedy, Replace, Target, TensorInfo, check_output, write};
 use serde_json::{Map, Value};
 
 use crate::answer::{AcceptedLoss, Conversion, SCHEMA};
@@ -71,7 +71,7 @@ struct Would {
 pub fn convert(input: &str, output: &Path, options: &ConvertOptions) -> Result<Conversion, Failure> {
     let target = target(output, options.to)?;
     let opened = Opened::open(input, None)?;
-    check_output(output)?;
+    check_output(output, Replace::Nothing)?;
     let checkpoint = &opened.checkpoint;
     checkpoint.verify()?;
     let (metadata, clashes) = metadata(checkpoint, target);

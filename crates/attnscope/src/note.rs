@@ -39,6 +39,13 @@ pub enum Note {
         /// Positions that were asked for.
         length: usize,
     },
+    /// Texts with more tokens than the classifier reads: the rest of each is left out.
+    TextsCut {
+        /// Tokens that it reads.
+        length: usize,
+        /// The rows that were cut.
+        rows: Vec<usize>,
+    },
     /// The config says what cannot be true of the tensors.
     Contradiction(String),
     /// The file has a head for another task, which is not run.
@@ -184,7 +191,11 @@ pub(crate) fn notes_of_input(ready: &Ready<'_>, input: &Input, generated: bool) 
 /// Notes about the source.
 pub(crate) fn of_source(ready: &Ready<'_>, source: &Sequence) -> Vec<Note> {
     let Sequence::Tokens(rows) = source else { return Vec::new() };
-    let notes = [pads(ready, Side::Source, rows), beyond_positions(ready, Side::Source, rows.length())];
+    let notes = [
+        ready.texts_cut(),
+        pads(ready, Side::Source, rows),
+        beyond_positions(ready, Side::Source, rows.length()),
+    ];
     notes.into_iter().flatten().collect()
 }
 

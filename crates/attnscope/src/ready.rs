@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::device::Device;
 use crate::failure::{Argument, Failure};
+use crate::note::Note;
 use crate::open::Opened;
 
 /// A model with everything that a run needs besides its input.
@@ -44,6 +45,8 @@ pub struct Ready<'a> {
     settings: Settings,
     /// Seconds of the recording that was read.
     recorded: OnceLock<f64>,
+    /// The rows of the texts that were read of which a part was left out.
+    cut_rows: OnceLock<Vec<usize>>,
 }
 
 /// Reads a model's weights, and makes it ready to run.
@@ -99,6 +102,7 @@ impl<'a> Ready<'a> {
             start: None,
             settings,
             recorded: OnceLock::new(),
+            cut_rows: OnceLock::new(),
         })
     }
 
@@ -129,8 +133,21 @@ impl<'a> Ready<'a> {
 
     /// Source rows from texts.
     pub fn source(&self, texts: &[&str]) -> Result<Sequence, Failure> {
-        let rows = texts.iter().map(|text| self.source_tokens(text));
-        self.source_ids(&rows.collect::<Result<Vec<_>, Failure>>()?)
+        let rows = texts.iter().map(|text| Ok(self.tokenizer()?.encode_source(text)?));
+        let mut rows = rows.collect::<Result<Vec<_>, Failure>>()?;
+        if let Some(length) = self.fixed_length() {
+            let longer = |(row, ids): (usize, &Vec<u32>)| (ids.len() > length).then_some(row);
+            let cut: Vec<usize> = rows.iter().enumerate().filter_map(longer).collect();
+            self.cut_rows.get_or_init(|| cut);
+            rows.iter_mut().for_each(|ids| ids.truncate(length));
+        }
+        self.source_ids(&rows)
+    }
+
+    /// A note about the texts that were cut, where some were.
+    pub(crate) fn texts_cut(&self) -> Option<Note> {
+        let rows = self.cut_rows.get().filter(|rows| !rows.is_empty())?.clone();
+        Some(Note::TextsCut { length: self.fixed_length()?, rows })
     }
 
     /// The tokens of a source; a classifier of one length reads no more than that.

@@ -20,6 +20,7 @@ use crate::answer::{
 };
 use crate::device::Device;
 use crate::failure::Failure;
+use crate::note::Note;
 use crate::open::Opened;
 
 /// What a run is given besides its recipe.
@@ -152,7 +153,8 @@ pub fn evaluate(
         schema: SCHEMA,
         model: weights.display().to_string(),
         examples: done.examples,
-        too_long: done.too_long,
+        too_long: done.too_long.left_out,
+        cut_texts: done.too_long.cut,
         bad_rows: done.bad.count,
         first_bad_row: done.bad.first,
         targets: done.targets,
@@ -174,7 +176,7 @@ pub fn predict(folder: &Path, texts: &[String], device: Device) -> Result<Predic
     let trained = Trained::open(&*device.executor(), recipe, &weights)?;
     let classes = trained.classes().to_vec();
     let row = |(text, made): (&String, Predicted)| match made {
-        Predicted::Classes(probabilities) => {
+        Predicted::Classes { probabilities, .. } => {
             let best =
                 (0..probabilities.len()).max_by(|&a, &b| probabilities[a].total_cmp(&probabilities[b]));
             let class = best.and_then(|best| classes.get(best).cloned());
@@ -187,8 +189,17 @@ pub fn predict(folder: &Path, texts: &[String], device: Device) -> Result<Predic
             generated: Some(generated),
         },
     };
-    let rows = texts.iter().zip(trained.predict(texts)?).map(row).collect();
-    Ok(Prediction { schema: SCHEMA, model: weights.display().to_string(), classes: classes.clone(), rows })
+    let made = trained.predict(texts)?;
+    let is_cut = |made: &Predicted| matches!(made, Predicted::Classes { is_cut: true, .. });
+    let cut: Vec<usize> = (0..made.len()).filter(|&i| is_cut(&made[i])).collect();
+    let note = trained.text_length().filter(|_| !cut.is_empty());
+    Ok(Prediction {
+        schema: SCHEMA,
+        model: weights.display().to_string(),
+        classes: classes.clone(),
+        notes: note.map(|length| Note::TextsCut { length, rows: cut }).into_iter().collect(),
+        rows: texts.iter().zip(made).map(row).collect(),
+    })
 }
 
 /// The recipe of a run, and the folder of its best weights, or of its latest where nothing was validated yet.
@@ -257,7 +268,8 @@ fn learned_from(data: &TrainingData, start: &Start) -> LearnedFrom {
         train: data.train.len(),
         validation: data.validation.len(),
         held_out: data.held_out.into(),
-        too_long: data.too_long,
+        too_long: data.too_long.left_out,
+        cut_texts: data.too_long.cut,
         bad_rows: data.bad.count,
         first_bad_row: data.bad.first.clone(),
         vocabulary: start.tokenizer.len(),

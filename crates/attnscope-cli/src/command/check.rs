@@ -58,7 +58,7 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let outcome = match &self.trace {
             Some(folder) => self.check_trace(folder, &output)?,
             None => self.check_examples(&output)?,

@@ -81,7 +81,7 @@ impl From<TheirPrecision> for Precision {
 impl Diff {
     /// 0 where the two agree, 1 where they do not.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         if self.checkpoint {
             return self.show(&diff_weights(&self.a, &self.b, &Limits::default())?, &output);
         }

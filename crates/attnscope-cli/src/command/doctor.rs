@@ -70,7 +70,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 
 impl Doctor {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let rules = rules_named(&self.rules)?;
         let thresholds = self.thresholds()?;
         let model = self.source.model(&self.model, Some(&self.target))?;

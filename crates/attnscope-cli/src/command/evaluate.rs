@@ -28,7 +28,7 @@ pub(super) struct Evaluate {
 
 impl Evaluate {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let bar = Bar::new(!self.output.quiet, "evaluating");
         let progress = |done: usize, all: usize| bar.show(done, all);
         let data = self.data.as_deref();

@@ -49,7 +49,7 @@ enum Form {
 
 impl Explain {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let answer = match &self.topic {
             None if !self.walk => topics(),
             topic => {

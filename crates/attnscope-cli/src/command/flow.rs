@@ -63,7 +63,7 @@ impl Part {
 
 impl Flow {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let answer = self.model.model()?.on_note(output.listener()).flow(&FlowOptions {
             component: self.component.component(),
             layer: self.layer.clone().map(Selector::new),

@@ -45,7 +45,7 @@ pub(super) struct Generate {
 
 impl Generate {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let model = self.source.model(&self.model, None)?.on_note(output.listener());
         let mut input = self.source.input(None)?;
         let mut start = None;

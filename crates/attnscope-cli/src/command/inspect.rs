@@ -30,8 +30,8 @@ impl Inspect {
             (true, false) => Detail::Tensors,
             (false, false) => Detail::Headers,
         };
+        let output = Output::new(&self.output)?;
         let answer = self.model.model()?.inspect(detail)?;
-        let output = Output::new(&self.output);
         match self.format {
             TextOrJson::Text => output.write(&inspect::text(&answer, output.layout())),
             TextOrJson::Json => output.write_json(&answer),

@@ -75,7 +75,7 @@ impl Wrong {
 
 impl Masks {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let model = self.source.model(&self.model, Some(&self.target))?.on_note(output.listener());
         let options = MaskOptions {
             pad: match self.pad {

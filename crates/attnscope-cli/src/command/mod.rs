@@ -110,6 +110,10 @@ struct OutputArgs {
     /// Write the result to a file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace that file whatever it holds, but for models, tensors and inputs; without it, results of before that say so are
+    /// replaced: JSON, SARIF, SVG, HTML, DOT, Mermaid
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Columns of text output [default: the terminal's, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(60..=1000))]
     width: Option<u16>,
@@ -140,7 +144,7 @@ enum TextOrJson {
 impl OutputArgs {
     /// The default settings.
     fn usual() -> Self {
-        Self { output: None, width: None, ascii: false, color: Color::Auto, quiet: false }
+        Self { output: None, force: false, width: None, ascii: false, color: Color::Auto, quiet: false }
     }
 }
 

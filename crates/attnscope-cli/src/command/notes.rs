@@ -26,6 +26,14 @@ fn words(note: &Note) -> String {
         Note::TooFewPositions { side, rows, length } => {
             format!("the model has {rows} {} positions: it cannot be run on {length}", side.word())
         }
+        Note::TextsCut { length, rows } => {
+            let row = if rows.len() == 1 { "row" } else { "rows" };
+            let have = if rows.len() == 1 { "has" } else { "have" };
+            format!(
+                "{row} {} {have} more tokens than the {length} that the classifier reads: the rest is left out",
+                some_of(rows)
+            )
+        }
         Note::Contradiction(sentence) | Note::TaskHead(sentence) | Note::NotDone(sentence) => sentence.clone(),
         Note::DrawnOnly(obstacle) => format!("this model can be drawn, but not run: {obstacle}"),
         Note::NotDrawn(unused) => {
@@ -75,5 +83,15 @@ fn words(note: &Note) -> String {
                 if *by_segments { "each begins where the last segment ended" } else { "each transcribed by itself" };
             format!("{seconds:.2} s are decoded in windows of {window} s, {how}")
         }
+    }
+}
+
+/// Numbers of rows, of many the first.
+fn some_of(rows: &[usize]) -> String {
+    const MOST: usize = 8;
+    let first: Vec<String> = rows.iter().take(MOST).map(usize::to_string).collect();
+    match rows.len().checked_sub(MOST).filter(|&more| more > 0) {
+        Some(more) => format!("{} and {} more", first.join(", "), thousands(more as u64)),
+        None => first.join(", "),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
+use attnscope_checkpoint::{Replace, check_output};
 use attnscope_render::{Glyphs, Options, Style};
 
 use super::{Color, OutputArgs};
@@ -14,8 +15,11 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(args: &'a OutputArgs) -> Self {
-        Self { args }
+    /// Refuses a file that may not be replaced now, before work that takes long.
+    pub(super) fn new(args: &'a OutputArgs) -> Result<Self, Failure> {
+        let output = Self { args };
+        output.check()?;
+        Ok(output)
     }
 
     pub(super) fn width(&self) -> usize {
@@ -75,16 +79,19 @@ impl<'a> Output<'a> {
         self.args.output.is_none() && std::io::stdout().is_terminal()
     }
 
-    /// Refuses a file that may not be replaced, before work that takes long.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        Ok(self.args.output.as_deref().map_or(Ok(()), attnscope_checkpoint::check_output)?)
+    /// Refuses a file that may not be replaced.
+    fn check(&self) -> Result<(), Failure> {
+        let Some(path) = &self.args.output else { return Ok(()) };
+        let replace = if self.args.force { Replace::Anything } else { Replace::Results };
+        Ok(check_output(path, replace)?)
     }
 
     /// Writes the result: to a temporary name that is renamed when whole, or to standard output.
     pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
         match &self.args.output {
             Some(path) => {
-                attnscope_checkpoint::check_output(path)?;
+                // Again: by now it may be an input.
+                self.check()?;
                 let written = attnscope_checkpoint::write_file(path, |mut file| {
                     let failed =
                         |e| attnscope_checkpoint::Error::new(path, attnscope_checkpoint::ErrorKind::Write(e));

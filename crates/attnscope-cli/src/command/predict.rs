@@ -31,7 +31,7 @@ pub(super) struct Predict {
 
 impl Predict {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let texts = match &self.text_file {
             Some(file) => {
                 let text = read_text(file, MOST_TEXT, "give a file with a text a line, in UTF-8")?;
@@ -40,6 +40,7 @@ impl Predict {
             None => self.text.clone(),
         };
         let answer = attnscope::predict(&self.folder, &texts, Device::default())?;
+        answer.notes.iter().for_each(output.listener());
         match self.format {
             TextOrJson::Text => output.write(&training::prediction_text(&answer, output.layout())),
             TextOrJson::Json => output.write_json(&answer),

@@ -96,6 +96,7 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
         Remedy::MendFirst => "fix that first; `attnscope inspect` shows the source of each fact",
         Remedy::InspectValues => "`attnscope inspect MODEL --stats` counts what is not finite in the weights",
         Remedy::SmallerSizes => "give smaller --batch, --src-len or --tgt-len",
+        Remedy::OtherOutput => "give another name for the output, or replace that file with --force",
         Remedy::OutputFormat => "end the name in .safetensors, .apr or .npz, or give --to",
         Remedy::TypeThatIsRead => {
             "write the file again with a type that is read: see `attnscope inspect --tensors`"

@@ -55,12 +55,11 @@ enum Form {
 
 impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         if self.format == Form::Html && output.is_terminal() {
             let help = "give --output report.html, or send it on: attnscope report ... > report.html";
             return Err(Failure::new("a terminal cannot show the page, which is HTML", help));
         }
-        output.check()?;
         let model = self.source.model(&self.model, Some(&self.target))?.on_note(output.listener());
         let bar = Bar::new(!self.output.quiet, "report");
         let progress = Progress::new(move |step| bar.show(step.done, step.total));

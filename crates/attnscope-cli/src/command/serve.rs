@@ -50,7 +50,7 @@ fn loopback(text: &str) -> Result<IpAddr, String> {
 impl Serve {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let output = OutputArgs { quiet: self.quiet, ..OutputArgs::usual() };
-        let output = Output::new(&output);
+        let output = Output::new(&output)?;
         let model = self.model.model()?.on_note(output.listener());
         let listener = Listener::bind(SocketAddr::new(self.address, self.port))?;
         let doctor = self.doctor()?;

@@ -17,7 +17,7 @@ impl Completions {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "attnscope", &mut script);
-        Output::new(&OutputArgs::usual()).write(&String::from_utf8_lossy(&script))
+        Output::new(&OutputArgs::usual())?.write(&String::from_utf8_lossy(&script))
     }
 }
 
@@ -36,7 +36,7 @@ impl Man {
             self.command.as_ref().map_or_else(|| "attnscope".into(), |name| format!("attnscope-{name}"));
         let rendered = clap_mangen::Man::new(self.page()?).title(title).render(&mut page);
         rendered.map_err(|e| Failure::new(format!("the page: {e}"), "please report this"))?;
-        Output::new(&OutputArgs::usual()).write(&String::from_utf8_lossy(&page))
+        Output::new(&OutputArgs::usual())?.write(&String::from_utf8_lossy(&page))
     }
 
     fn page(&self) -> Result<Command, Failure> {

@@ -33,7 +33,7 @@ impl Summary {
             source: self.src_len.map(|n| n as usize),
             target: self.tgt_len as usize,
         };
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let answer = self.model.model()?.on_note(output.listener()).summary(&lengths)?;
         match self.format {
             TextOrJson::Text => output.write(&summary::text(&answer, output.layout())),

@@ -24,7 +24,7 @@ const NEXT: [(&str, &str); 11] = [
 
 pub(super) fn run() -> Result<(), Failure> {
     let args = OutputArgs::usual();
-    let output = Output::new(&args);
+    let output = Output::new(&args)?;
     let model = attnscope::open("demo")?;
     let flow = model.flow(&FlowOptions::default())?;
     let options = TraceOptions {

@@ -96,7 +96,7 @@ fn parse_stops(text: &str) -> Result<Vec<usize>, Failure> {
 
 impl Trace {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let model = self.source.model(&self.model, Some(&self.target))?.on_note(output.listener());
         let model = if self.reference { model.on(Device::Reference) } else { model };
         let options = self.options()?;

@@ -55,7 +55,7 @@ const INTERRUPTED: u8 = 130;
 
 impl Train {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let output = Output::new(&self.output);
+        let output = Output::new(&self.output)?;
         let recipe = attnscope::recipe(&self.recipe)?;
         let mut options = TrainOptions {
             data: self.data.clone(),

@@ -79,6 +79,7 @@ fn examples(data: &LearnedFrom) -> String {
     let held_out = match data.held_out {
         HeldOutFrom::OwnSplit => "a split of their own",
         HeldOutFrom::OfTrain => "held out of the training split",
+        HeldOutFrom::NoShare => "the training examples themselves, since validation_share is 0",
         HeldOutFrom::Same => "the training examples themselves, which are too few to hold any out",
     };
     let mut line = format!(
@@ -89,6 +90,9 @@ fn examples(data: &LearnedFrom) -> String {
     );
     if data.too_long > 0 {
         line += &format!("; {} left out for their length", some(data.too_long, "pair"));
+    }
+    if data.cut_texts > 0 {
+        line += &format!("; {} cut to what the model reads", some(data.cut_texts, "text"));
     }
     line + &bad_rows(data.bad_rows, data.first_bad_row.as_deref())
 }
@@ -249,6 +253,12 @@ pub fn evaluation_text(evaluation: &Evaluation, options: Options) -> String {
         lines.push(format!(
             "{} pairs left out of that for their length",
             thousands(evaluation.too_long as u64)
+        ));
+    }
+    if evaluation.cut_texts > 0 {
+        lines.push(format!(
+            "{} longer than what the model reads, and cut",
+            some(evaluation.cut_texts, "text") + if evaluation.cut_texts == 1 { " was" } else { " were" },
         ));
     }
     if let Some(bleu) = &evaluation.bleu {

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Answer;
+use crate::note::Note;
 
 /// What a training run came to.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -46,10 +47,12 @@ pub struct LearnedFrom {
     pub train: usize,
     /// Examples that are held out.
     pub validation: usize,
-    /// Where the latter are from: `own-split`, `of-train` or `same`.
+    /// Where the latter are from: `own-split`, `of-train`, `no-share` or `same`.
     pub held_out: HeldOutFrom,
     /// Pairs that were left out for their length.
     pub too_long: usize,
+    /// Texts that were cut to the tokens that the classifier reads.
+    pub cut_texts: usize,
     /// Bad rows that were passed over.
     pub bad_rows: usize,
     /// What is wrong with the first of them.
@@ -66,6 +69,8 @@ pub enum HeldOutFrom {
     OwnSplit,
     /// The training split, from which they were taken.
     OfTrain,
+    /// The training split itself, since the recipe's validation_share is 0.
+    NoShare,
     /// The training split itself, which is too small to take any.
     Same,
 }
@@ -75,6 +80,7 @@ impl From<HeldOut> for HeldOutFrom {
         match held_out {
             HeldOut::OwnSplit => Self::OwnSplit,
             HeldOut::OfTrain => Self::OfTrain,
+            HeldOut::NoShare => Self::NoShare,
             HeldOut::Same => Self::Same,
         }
     }
@@ -180,6 +186,8 @@ pub struct Evaluation {
     pub examples: usize,
     /// Pairs that were left out of the loss for their length.
     pub too_long: usize,
+    /// Texts that were cut to the tokens that the classifier reads.
+    pub cut_texts: usize,
     /// Bad rows that were passed over.
     pub bad_rows: usize,
     /// What is wrong with the first of them.
@@ -225,6 +233,8 @@ pub struct Prediction {
     pub model: String,
     /// The names of the classes; empty for a translator.
     pub classes: Vec<String>,
+    /// What a user may not expect.
+    pub notes: Vec<Note>,
     /// One for each text.
     pub rows: Vec<PredictedRow>,
 }
