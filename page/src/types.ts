@@ -301,7 +301,7 @@ export interface Report {
   badges?: HeadBadge[];
   run?: Run | null;
   diff?: Diff | null;
-  training?: { folder: string; metrics: Metric[] } | null;
+  training?: { folder: string; is_of_model: boolean; metrics: Metric[] } | null;
   left_out?: LeftOut[];
 }
 

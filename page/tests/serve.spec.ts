@@ -208,7 +208,7 @@ test("texts are bounded by tokens: what is run here, and the model's positions",
   expect(long.status).toBe(413);
   const { error, help } = JSON.parse(long.body) as { error: string; help: string };
   expect(error).toMatch(
-    /^the source has 110\d tokens; at most 1024 are run here, and the model's positions have no limit$/,
+    /^the source has 110\d tokens; at most 1024 are run here, and the model's positions are computed, without a limit \(Hugging Face's table has 512\)$/,
   );
   expect(help).toContain("attnscope report");
   const target = JSON.stringify({ source: "A dog.", target: "Hund ".repeat(1100) });

@@ -55,7 +55,8 @@ pub fn check_output(path: &Path, replace: Replace) -> Result<(), Error> {
     if !meta.is_file() || meta.len() == 0 {
         return Ok(());
     }
-    let kept = |what: String, may_be_replaced| Err(Error::new(path, ErrorKind::Kept { what, may_be_replaced }));
+    let kept =
+        |what: String, may_be_replaced| Err(Error::new(path, ErrorKind::Kept { what, may_be_replaced }));
     if inputs::is_input(path, &meta) {
         return kept("it is an input of this command or a file of its model".into(), false);
     }
@@ -129,7 +130,11 @@ mod tests {
         let cases = [
             ("empty", "", true),
             ("answer.json", "{\n  \"schema\": 1,\n  \"model\": \"demo\"", true),
-            ("drawing.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"attnscope\" width=\"1\">", true),
+            (
+                "drawing.svg",
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"attnscope\" width=\"1\">",
+                true,
+            ),
             ("drawing.dot", "digraph attnscope {\n", true),
             ("trace.json", "{\"schema\":1,\"model\":\"demo\"", false),
             ("package.json", "{\"name\": \"attnscope\", \"schema\": 1}", false),

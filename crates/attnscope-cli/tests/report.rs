@@ -181,6 +181,19 @@ fn a_training_run_must_be_one() {
     assert!(stderr(&output).contains("line 1"), "{}", stderr(&output));
 }
 
+#[test]
+fn a_training_run_of_another_model_is_told() {
+    let folder = tempdir().unwrap();
+    let run = folder.path().join("run").display().to_string();
+    let trained = attnscope(&["train", "toy", "--steps", "20", "--out", &run]);
+    assert!(trained.status.success(), "{}", stderr(&trained));
+    let best = format!("{run}/best");
+    for (model, own) in [(run.as_str(), true), (&best, true), ("toy", false)] {
+        let report = json(&["report", model, "--src", "hello", "--repair-time", "0", "--train", &run]);
+        assert_eq!(report["training"]["is_of_model"], own, "{model}");
+    }
+}
+
 /// A number of `bits` bits in a list of them without gaps, the lowest bit first.
 fn number_at(packed: &[u8], bits: usize, at: usize) -> usize {
     let bit = |place: usize| usize::from(packed[place / 8] >> (place % 8) & 1);

@@ -175,6 +175,13 @@ fn a_run_that_diverges_says_so_and_keeps_what_was_good() {
     assert_eq!(divergence["saved"], Value::Null);
     assert!(divergence["causes"][0].as_str().unwrap().contains("learning_rate"), "{divergence}");
     assert!(!Path::new(&out).join("checkpoint").exists());
+    // There is nothing to go on with, and a run can begin there anew.
+    fs::write(&recipe, &toy).unwrap();
+    fine(&["train", &recipe.display().to_string(), "--out", &out, "--steps", "2"]);
+    // A rate at which the loss is far above a guess, and never infinite.
+    let (divergence, _) = run("learning_rate = 30.0", "validate_every = 20", "far");
+    assert!(divergence["found"].as_str().unwrap().contains("a guess among"), "{divergence}");
+    assert_eq!(divergence["saved"], 60);
     // The rate rises until it is too large: the steps before that are saved.
     let rising = "validate_every = 1\n\n[schedule]\nkind = \"linear-warm-up\"\nwarm_up = 60";
     let (divergence, out) = run("learning_rate = 1e9", rising, "later");
@@ -216,4 +223,42 @@ fn wait_for(file: &Path) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("{} was not written within a minute", file.display());
+}
+
+/// A classifier reads so many tokens of a text and no more: every command says where a text was cut.
+#[test]
+fn a_text_that_is_cut_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let shipped = fs::read_to_string(root().join("recipes/imdb-attention.toml")).unwrap();
+    let recipe = shipped.replace("length = 500", "length = 4").replace("min_frequency = 3\n", "");
+    assert!(recipe.contains("length = 4"));
+    fs::write(at("short.toml"), recipe).unwrap();
+    let rows = |texts: [&str; 4]| {
+        let split = ["train", "train", "test", "test"];
+        let row = |(i, text): (usize, &str)| {
+            format!("{{\"split\":\"{}\",\"label\":{},\"text\":\"{text}\"}}\n", split[i], i % 2)
+        };
+        texts.into_iter().enumerate().map(row).collect::<String>()
+    };
+    fs::write(at("rows.jsonl"), rows(["a fine film", "dull", "a b c d e f", "a b c d"])).unwrap();
+    let (recipe, data, out) = (at("short.toml"), at("rows.jsonl"), at("run"));
+    let made = json("train", &["train", &recipe, "--data", &data, "--out", &out, "--steps", "1"]);
+    assert_eq!((&made["data"]["cut_texts"], &made["data"]["held_out"]), (&0.into(), &"same".into()));
+    let judged = json("evaluate", &["evaluate", &out, "--data", &data]);
+    assert_eq!(judged["cut_texts"], 1);
+    assert!(stdout(&fine(&["evaluate", &out, "--data", &data])).contains("1 text was longer"));
+    let said = "note: row 1 has more tokens than the 4 that the classifier reads: the rest is left out";
+    let texts = ["--text", "a b c", "--text", "a b c d e"];
+    let made = json("predict", &[&["predict", &out][..], &texts].concat());
+    assert_eq!(made["notes"][0]["about"]["rows"], serde_json::json!([1]));
+    assert!(stderr(&fine(&[&["predict", &out][..], &texts].concat())).contains(said));
+    let traced = fine(&["trace", &out, "--src", "a b c", "--src", "a b c d e"]);
+    assert!(stderr(&traced).contains(said), "{}", stderr(&traced));
+    // A class without a text, and one class alone.
+    fs::write(at("one.jsonl"), rows(["a fine film", "dull", "a", "b"]).replace("\"label\":1", "\"label\":0"))
+        .unwrap();
+    refused(&["train", &recipe, "--data", &at("one.jsonl"), "--dry-run"], "found 2 of \"negative\" alone");
+    let judged = json("evaluate", &["evaluate", &out, "--data", &at("one.jsonl")]);
+    assert_eq!(judged["absent_classes"], serde_json::json!(["positive"]));
 }

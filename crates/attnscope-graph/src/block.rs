@@ -143,13 +143,18 @@ impl Convolutions {
 pub struct BlockError {
     /// Which block, from 0; the number of blocks where the end is wrong.
     pub block: usize,
+    /// Which of its keys, where it is one.
+    pub key: Option<&'static str>,
     /// What is wrong with it.
     pub problem: String,
 }
 
 impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "block {}: {}", self.block, self.problem)
+        match self.key {
+            Some(key) => write!(f, "block {}, {key}: {}", self.block, self.problem),
+            None => write!(f, "block {}: {}", self.block, self.problem),
+        }
     }
 }
 
@@ -178,7 +183,10 @@ impl Block {
     /// # Errors
     /// Names the first block that does not fit.
     pub fn check(blocks: &[Self], length: Option<usize>, width: Option<usize>) -> Result<(), BlockError> {
-        let wrong = |block: usize, problem: String| Err(BlockError { block, problem });
+        let wrong = |block: usize, problem: String| Err(BlockError { block, key: None, problem });
+        let wrong_key = |block: usize, key: &'static str, problem: String| {
+            Err(BlockError { block, key: Some(key), problem })
+        };
         if blocks.len() > MOST_BLOCKS {
             return wrong(MOST_BLOCKS, format!("there are more than {MOST_BLOCKS}"));
         }
@@ -186,10 +194,12 @@ impl Block {
         let (mut length, mut width, mut has_positions) = (length, width, true);
         let mut convolutions = 0;
         for (i, block) in blocks.iter().enumerate() {
-            let sizes: &[usize] = match block {
-                Self::Rnn { hidden, .. } | Self::Lstm { hidden, .. } => &[*hidden],
-                Self::Conv1d { channels, kernel, stride } => &[*channels, *kernel, *stride],
-                Self::Flatten { features } | Self::Linear { features } => &[*features],
+            let sizes: &[(&str, usize)] = match block {
+                Self::Rnn { hidden, .. } | Self::Lstm { hidden, .. } => &[("hidden", *hidden)],
+                Self::Conv1d { channels, kernel, stride } => {
+                    &[("channels", *channels), ("kernel", *kernel), ("stride", *stride)]
+                }
+                Self::Flatten { features } | Self::Linear { features } => &[("features", *features)],
                 Self::LastState {}
                 | Self::Activation { .. }
                 | Self::MaxPool {}
@@ -198,8 +208,8 @@ impl Block {
                 | Self::LastToken {}
                 | Self::Dropout { .. } => &[],
             };
-            if let Some(size) = sizes.iter().find(|size| !(1..=MOST).contains(*size)) {
-                return wrong(i, format!("{} has a size of {size}: 1 to {MOST} are possible", block.name()));
+            if let Some((key, size)) = sizes.iter().find(|(_, size)| !(1..=MOST).contains(size)) {
+                return wrong_key(i, key, format!("expected 1 to {MOST}, found {size}"));
             }
             if !has_positions && block.reads_positions() {
                 return wrong(i, format!("{} reads positions, and none are left before it", block.name()));
@@ -223,7 +233,11 @@ impl Block {
                         return wrong(i, format!("more than {MOST_CONVOLUTIONS} convolutions"));
                     }
                     if length.is_some_and(|length| length < kernel) {
-                        return wrong(i, format!("a kernel of {kernel} is longer than what it reads"));
+                        let problem = format!(
+                            "{kernel} is longer than the {} positions that it reads",
+                            length.unwrap_or(0)
+                        );
+                        return wrong_key(i, "kernel", problem);
                     }
                     length = length.map(|length| (length - kernel) / stride + 1);
                     width = Some(channels);
@@ -232,17 +246,15 @@ impl Block {
                     has_positions = false;
                     match length.zip(width).map(|(length, width)| length * width) {
                         Some(found) if found != features => {
-                            return wrong(
-                                i,
-                                format!("flatten says {features} features, and there are {found}"),
-                            );
+                            let problem = format!("expected {found}, as many as there are, found {features}");
+                            return wrong_key(i, "features", problem);
                         }
                         _ => width = Some(features),
                     }
                 }
                 Self::Linear { features } => width = Some(features),
                 Self::Dropout { p } if !(0.0..1.0).contains(&p) => {
-                    return wrong(i, format!("dropout of {p}: 0 to less than 1 is possible"));
+                    return wrong_key(i, "p", format!("expected a share from 0 to below 1, found {p}"));
                 }
                 Self::Dropout { .. } | Self::Activation { .. } => {}
             }
@@ -293,19 +305,20 @@ mod tests {
             (&[conv], Some(1), "positions are left"),
             (&[], Some(0), "positions are left"),
             (&[Block::MaxPool {}, conv], Some(1), "none are left"),
-            (&[conv, Block::Flatten { features: 1 }], Some(1), "there are 21120"),
+            (&[conv, Block::Flatten { features: 1 }], Some(1), "features: expected 21120"),
             (&[Block::LastState {}], Some(0), "must follow"),
-            (&[Block::Linear { features: 0 }, Block::MaxPool {}], Some(0), "size of 0"),
-            (&[Block::Conv1d { channels: 1, kernel: 501, stride: 1 }], Some(0), "longer"),
-            (&[Block::Dropout { p: 1.0 }, Block::MaxPool {}], Some(0), "less than 1"),
-            (&[Block::Dropout { p: f32::NAN }, Block::MaxPool {}], Some(0), "less than 1"),
+            (&[Block::Linear { features: 0 }, Block::MaxPool {}], Some(0), "features: expected 1 to"),
+            (&[Block::Conv1d { channels: 1, kernel: 7, stride: 0 }], Some(0), "stride: expected 1 to"),
+            (&[Block::Conv1d { channels: 1, kernel: 501, stride: 1 }], Some(0), "kernel: 501 is longer"),
+            (&[Block::Dropout { p: 1.0 }, Block::MaxPool {}], Some(0), "p: expected a share"),
+            (&[Block::Dropout { p: f32::NAN }, Block::MaxPool {}], Some(0), "p: expected a share"),
         ];
         for (blocks, at, words) in cases {
             match (Block::check(blocks, Some(500), Some(64)), at) {
                 (Ok(()), None) => {}
                 (Err(e), Some(at)) => {
                     assert_eq!(e.block, *at, "{e}");
-                    assert!(e.problem.contains(words), "{e}");
+                    assert!(e.to_string().contains(words), "{e}");
                 }
                 (found, _) => panic!("{blocks:?}: {found:?}"),
             }

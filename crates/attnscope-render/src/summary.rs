@@ -1,6 +1,6 @@
 //! The table of layers.
 
-use attnscope::answer::{Layer, Summary, TorchSummary, Totals};
+use attnscope::answer::{Layer, Summary, TorchSummary};
 use attnscope::figures::thousands;
 
 use crate::layout::Options;
@@ -21,7 +21,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
     text.push_str("\n\n");
     text += &layers(&summary.layers, options);
     text.push('\n');
-    text += &totals(&summary.totals, options);
+    text += &totals(summary, options);
     if let Some(figures) = &summary.torch_summary {
         text.push('\n');
         text += &torch_summary(figures, options);
@@ -71,7 +71,8 @@ fn torch_summary(figures: &TorchSummary, options: Options) -> String {
     table.render(options.width)
 }
 
-fn totals(totals: &Totals, options: Options) -> String {
+fn totals(summary: &Summary, options: Options) -> String {
+    let totals = &summary.totals;
     let columns = vec![Column::left(""), Column::right(""), Column::left("")];
     let mut table = Table::new(columns, options.glyphs).flexible(2);
     let (mb, m) = (|n: u64| sized(n, "B"), |n: u64| sized(n, ""));
@@ -82,7 +83,10 @@ fn totals(totals: &Totals, options: Options) -> String {
     table.row([
         "Mult-adds",
         &m(totals.mult_adds),
-        "as torchinfo counts: parameters × batch, sequence length left out",
+        match summary.layers.iter().any(|layer| layer.kind == "Conv1d") {
+            true => "as torchinfo counts: parameters × batch, of convolutions × positions; sequence length left out elsewhere",
+            false => "as torchinfo counts: parameters × batch, sequence length left out",
+        },
     ]);
     table.row(["MACs", &m(totals.macs), "all positions and attention products"]);
     table.row(["Input size", &mb(totals.input_bytes), "ids at 8 bytes, features at 4"]);

@@ -6,6 +6,9 @@ use attnscope::answer::{FeatureShape, InputTokens};
 use crate::flow::fill;
 use crate::glyphs::clean;
 
+/// More padding than this in a row is counted: a classifier pads every text to one length.
+const SOME_PADDING: usize = 3;
+
 /// Every row of every side, with ids.
 pub fn text(tokens: &InputTokens, width: usize) -> String {
     let [source, target] = if tokens.two_sides { ["source", "target"] } else { ["text", "text"] };
@@ -35,7 +38,14 @@ fn lines(name: &str, rows: &[Vec<Token>], width: usize) -> String {
             (Some(piece), false) => format!("{} {}", clean(piece), t.id),
             (None, false) => t.id.to_string(),
         };
-        let tokens = row.iter().map(token).collect::<Vec<_>>().join(" · ");
+        let mut shown = Vec::new();
+        for run in row.chunk_by(|a, b| a.padding && b.padding) {
+            match run.len() {
+                n if n > SOME_PADDING => shown.push(format!("(pad) × {n}")),
+                _ => shown.extend(run.iter().map(token)),
+            }
+        }
+        let tokens = shown.join(" · ");
         out += &fill(&format!("{name}{number}  {tokens}"), width);
     }
     out

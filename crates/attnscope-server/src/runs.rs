@@ -40,6 +40,46 @@ pub(crate) struct Asked {
     at: Option<String>,
 }
 
+impl Asked {
+    /// Reads the body of a request, or says what is wrong with it.
+    fn read(body: &[u8]) -> Result<Self, String> {
+        let document: Value = serde_json::from_slice(body).map_err(|e| {
+            format!("expected JSON, found text that is none at line {}, column {}", e.line(), e.column())
+        })?;
+        let Value::Object(keys) = document else {
+            return Err(format!("expected an object, found {}", kind_of(&document)));
+        };
+        let mut asked = Self::default();
+        for (key, value) in keys {
+            let field = match key.as_str() {
+                "source" => &mut asked.source,
+                "target" => &mut asked.target,
+                "node" => &mut asked.node,
+                "at" => &mut asked.at,
+                _ => return Err(format!("expected source, target, node and at, found the key {key:?}")),
+            };
+            *field = match value {
+                Value::String(text) => Some(text),
+                Value::Null => None,
+                other => return Err(format!("{key}: expected a text, found {}", kind_of(&other))),
+            };
+        }
+        Ok(asked)
+    }
+}
+
+/// What a value is, in words.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
 /// A request that was understood, with the file of its recording, which is removed with it.
 struct Question {
     input: Input,
@@ -132,13 +172,9 @@ fn too_large(is_json: bool, most: usize) -> Response {
 fn question(shared: &Shared, in_address: Asked, is_json: bool, body: &Bytes) -> Result<Question, Response> {
     let (asked, upload) = match is_json {
         true => {
-            let asked = serde_json::from_slice::<Asked>(body).map_err(|e| {
+            let asked = Asked::read(body).map_err(|wrong| {
                 let help = "send an object with `source` and `target`, as docs/serve.md describes";
-                refusal(
-                    StatusCode::BAD_REQUEST,
-                    &format!("the body is not the JSON that is expected: {e}"),
-                    help,
-                )
+                refusal(StatusCode::BAD_REQUEST, &format!("the body: {wrong}"), help)
             })?;
             (asked, None)
         }
@@ -157,13 +193,14 @@ fn question(shared: &Shared, in_address: Asked, is_json: bool, body: &Bytes) -> 
         .opened()
         .model()
         .is_ok_and(|model| !model.architecture.reads(attnscope::graph::Side::Source));
-    let source = match (&upload, asked.source.filter(|text| !text.is_empty())) {
+    // A text that is given and empty is an empty text, as on the command line.
+    let source = match (&upload, asked.source) {
         (Some(file), _) => Some(SourceInput::Audio(file.path().to_owned())),
         (None, Some(text)) if is_decoder => Some(SourceInput::Prompts(vec![text])),
         (None, Some(text)) => Some(SourceInput::Texts(vec![text])),
         (None, None) => None,
     };
-    let target = asked.target.filter(|text| !text.is_empty()).map(|text| TargetInput::Texts(vec![text]));
+    let target = asked.target.map(|text| TargetInput::Texts(vec![text]));
     let input = Input { source, target, ..Input::default() };
     within_bounds(shared, &input)?;
     Ok(Question { input, node: asked.node, at: asked.at, upload })
@@ -176,14 +213,17 @@ fn within_bounds(shared: &Shared, input: &Input) -> Result<(), Response> {
     let counts = shared.model().token_counts(input).unwrap_or_default();
     let most = shared.bounds().tokens;
     let is_long = |count: &&TokenCount| count.tokens > count.positions.unwrap_or(most).min(most);
-    let Some(TokenCount { side, tokens, positions }) = counts.iter().find(is_long).copied() else {
+    let Some(TokenCount { side, tokens, positions, table }) = counts.iter().find(is_long).copied() else {
         return Ok(());
     };
     let is_prompt = matches!(input.source, Some(SourceInput::Prompts(_)));
     let text = if is_prompt { "prompt" } else { side.word() };
-    let table = match positions {
-        Some(positions) => format!("the model's position table has {positions}"),
-        None => "the model's positions have no limit".to_owned(),
+    let table = match (positions, table) {
+        (Some(positions), _) => format!("the model's position table has {positions}"),
+        (None, Some(table)) => {
+            format!("the model's positions are computed, without a limit (Hugging Face's table has {table})")
+        }
+        (None, None) => "the model's positions have no limit".to_owned(),
     };
     let error = format!("the {text} has {tokens} tokens; at most {most} are run here, and {table}");
     let help = match positions.is_some_and(|positions| tokens > positions) {
@@ -424,5 +464,28 @@ impl Drop for EndWith {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.shared.end(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_read_or_what_is_wrong_with_it_is_said() {
+        let asked = Asked::read(br#"{"source": "", "target": null}"#).unwrap();
+        assert_eq!((asked.source.as_deref(), asked.target), (Some(""), None));
+        let cases = [
+            ("[1]", "expected an object, found a list"),
+            ("\"a dog\"", "expected an object, found a text"),
+            ("{\"source\": 1}", "source: expected a text, found a number"),
+            ("{\"sorce\": \"a\"}", "expected source, target, node and at, found the key \"sorce\""),
+            ("{\"source\": }", "expected JSON, found text that is none at line 1, column 12"),
+            ("", "expected JSON"),
+        ];
+        for (body, words) in cases {
+            let wrong = Asked::read(body.as_bytes()).unwrap_err();
+            assert!(wrong.contains(words), "{body}: {wrong}");
+        }
     }
 }

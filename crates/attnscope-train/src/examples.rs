@@ -180,6 +180,8 @@ pub struct TrainingData {
     pub held_out: HeldOut,
     /// Those of both that were cut or left out for their length.
     pub too_long: TooLong,
+    /// Classes of which there is no text to learn from.
+    pub absent_classes: Vec<String>,
     /// Rows that were passed over.
     pub bad: BadRows,
 }
@@ -251,13 +253,29 @@ pub fn training_data(
     if train.is_empty() {
         return Err(DataError::Empty { split: Split::Train.name(), bad: bad.count }.into());
     }
+    let absent_classes = absent_classes(&recipe.data, &train)?;
     let (DataTable::Classification { validation_share, .. }
     | DataTable::Translation { validation_share, .. }) = &recipe.data;
     let mut held_out = HeldOut::OwnSplit;
     if validation.is_empty() {
         (train, validation, held_out) = hold_out(&train, *validation_share, recipe.seed);
     }
-    Ok(TrainingData { train, validation, held_out, too_long, bad })
+    Ok(TrainingData { train, validation, held_out, too_long, absent_classes, bad })
+}
+
+/// The classes of which there is no text. One class alone teaches nothing.
+fn absent_classes(table: &DataTable, train: &Examples) -> Result<Vec<String>, DataError> {
+    let (DataTable::Classification { classes: names, .. }, Examples::Labelled { classes, .. }) =
+        (table, train)
+    else {
+        return Ok(Vec::new());
+    };
+    let there: HashSet<usize> = classes.iter().map(|&class| class as usize).collect();
+    if let (Some(&only), 1) = (there.iter().next(), there.len()) {
+        let class = names.get(only).cloned().unwrap_or_default();
+        return Err(DataError::OneClass { class, examples: classes.len() });
+    }
+    Ok((0..names.len()).filter(|i| !there.contains(i)).map(|i| names[i].clone()).collect())
 }
 
 /// Takes a share of the examples away, by chance. Both parts keep the order that they were in.

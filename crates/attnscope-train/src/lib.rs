@@ -34,6 +34,6 @@ pub use metrics::{Metric, TrainMetric, ValidationMetric};
 pub use monitor::{AttentionMetric, Fault, MonitorMetric, Warning};
 pub use planned::Planned;
 pub use recipe::{Recipe, RecipeError};
-pub use saved::RunFolder;
+pub use saved::{CURVES, RunFolder};
 pub use start::Start;
 pub use training::{Divergence, Ended, RunOptions, Setup, StepReport, TrainWatcher, TrainingRun, train};

@@ -17,34 +17,52 @@ use crate::recipe::Recipe;
 #[derive(Debug, Clone)]
 pub struct RunFolder(PathBuf);
 
+/// The file of a run's curves. Whoever watches the run draws them.
+pub const CURVES: &str = "curves.svg";
+
 /// The key of the run's progress in the metadata of state.safetensors.
 const PROGRESS: &str = "progress";
 
 impl RunFolder {
-    /// A folder that is not there yet, or is empty. It is made when the run begins.
+    /// A folder that is not there yet, or is empty, or holds what a run leaves that diverged before it saved anything. It is
+    /// made when the run begins.
     ///
     /// # Errors
-    /// When there is something in it, or it cannot be read.
+    /// When there is something else in it, or it cannot be read.
     pub fn new(folder: &Path) -> Result<Self, TrainError> {
         let io = |why| TrainError::Io { place: folder.to_owned(), why };
-        match fs::read_dir(folder) {
-            Ok(mut entries) => {
-                if let Some(entry) = entries.next() {
-                    let found = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
-                    return Err(TrainError::Occupied { folder: folder.to_owned(), found });
-                }
-            }
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
+        let own = Self(folder.to_owned());
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(own),
             Err(why) => return Err(io(why)),
+        };
+        // A run begins its metrics with the recipe; a recipe alone is somebody's own.
+        let unsaved: &[PathBuf] = match own.metrics().is_file() {
+            true => &[own.recipe(), own.metrics(), own.curves()],
+            false => &[],
+        };
+        for entry in entries {
+            let entry = entry.map_err(io)?;
+            if !unsaved.contains(&entry.path()) {
+                let found = entry.file_name().to_string_lossy().into_owned();
+                return Err(TrainError::Occupied { folder: folder.to_owned(), found });
+            }
         }
-        Ok(Self(folder.to_owned()))
+        Ok(own)
+    }
+
+    /// Where a run has kept everything, if there was one.
+    pub fn at(folder: &Path) -> Self {
+        Self(folder.to_owned())
     }
 
     /// Begins a run: makes the folder, and writes down the recipe.
     pub(crate) fn begin(&self, recipe: &Recipe) -> Result<(), TrainError> {
         let io = |why| TrainError::Io { place: self.0.clone(), why };
         fs::create_dir_all(&self.0).map_err(io)?;
-        write_whole(&self.recipe(), recipe.to_toml().as_bytes())
+        write_whole(&self.recipe(), recipe.to_toml().as_bytes())?;
+        write_whole(&self.metrics(), b"")
     }
 
     /// Takes back what a run began that failed before it saved anything. Where something else is in the folder, it stays.
@@ -53,8 +71,9 @@ impl RunFolder {
         if self.checkpoint().is_dir() || self.best().is_dir() {
             return;
         }
-        let _ = fs::remove_file(self.recipe());
-        let _ = fs::remove_file(self.metrics());
+        for file in [self.recipe(), self.metrics(), self.curves()] {
+            let _ = fs::remove_file(file);
+        }
         if made {
             let _ = fs::remove_dir(&self.0);
         }
@@ -111,6 +130,11 @@ impl RunFolder {
     /// A line for everything that was measured.
     pub fn metrics(&self) -> PathBuf {
         self.0.join("metrics.jsonl")
+    }
+
+    /// The curves of what was measured.
+    pub fn curves(&self) -> PathBuf {
+        self.0.join(CURVES)
     }
 
     fn state(&self) -> PathBuf {

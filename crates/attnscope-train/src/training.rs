@@ -76,7 +76,8 @@ pub enum Ended {
     EarlyStop,
     /// Somebody stopped it.
     Interrupted,
-    /// A loss or a gradient was NaN or infinite: nothing can be learned any more. What was saved before stays.
+    /// A loss or a gradient was NaN or infinite: nothing can be learned any more. What was saved before stays. Or it came to its
+    /// end with a loss far above what a guess costs.
     Diverged,
 }
 
@@ -140,6 +141,13 @@ pub fn train(
             run.divergence = Some(run.diverged(step, found));
             Ended::Diverged
         }
+        Ok(ended @ (Ended::Finished | Ended::EarlyStop)) => match run.exploded() {
+            Some(found) => {
+                run.divergence = Some(run.diverged(run.progress.step, found));
+                Ended::Diverged
+            }
+            None => ended,
+        },
         ended => ended.inspect_err(|_| {
             if !options.resume {
                 run.folder.abandon(is_new);
@@ -182,6 +190,11 @@ pub(crate) fn all_steps(recipe: &Recipe, train: &Examples) -> u64 {
         (None, epochs) => (0..epochs.unwrap_or(1)).map(batches).sum(),
     }
 }
+
+/// A run whose last loss is above so many times what a guess costs has learned nothing; up to the first it may still be on its
+/// way down.
+const FAR: f64 = 10.0;
+const NEAR: f64 = 2.0;
 
 struct Run<'a> {
     executor: &'a dyn Executor,
@@ -469,6 +482,29 @@ impl<'a> Run<'a> {
             causes.push("there is no warm-up: set schedule.kind to \"linear-warm-up\"".to_owned());
         }
         Divergence { step, found, causes, saved: self.saved }
+    }
+
+    /// What the loss has become at the end, where it exploded without ever being infinite: far above what a guess costs, and no
+    /// better than at the beginning. A few steps say nothing.
+    fn exploded(&self) -> Option<String> {
+        let losses: Vec<f64> = self
+            .metrics
+            .lines
+            .iter()
+            .filter_map(|line| match line {
+                Metric::Train(line) => Some(line.loss),
+                _ => None,
+            })
+            .collect();
+        let [first, .., last] = losses[..] else { return None };
+        let model = self.learner.model();
+        let (_, logits) = model.graph.iter().last()?;
+        let choices = model.sizes.get(*logits.dims.last()?)?;
+        let guess = (choices as f64).ln();
+        let is_far = last > FAR * guess || (last > NEAR * guess && last >= first);
+        is_far.then(|| {
+            format!("the loss is {last:.4} nats a target, and a guess among {choices} costs {guess:.4}")
+        })
     }
 
     fn finish(&mut self) -> Result<(), TrainError> {

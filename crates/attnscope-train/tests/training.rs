@@ -204,9 +204,14 @@ fn every_kind_of_classifier_learns_and_is_judged_on_the_test_split() {
         assert_eq!(right as f64 / 120.0, judged.accuracy, "{name}");
         let made = trained.predict(&["w1 Lovely, w2".to_owned(), "awful".to_owned()]).unwrap();
         for (made, class) in made.iter().zip([1, 0]) {
-            let Predicted::Classes(probabilities) = made else { panic!("{name}: {made:?}") };
+            let Predicted::Classes { probabilities, .. } = made else { panic!("{name}: {made:?}") };
             assert!(probabilities[class] > 0.5, "{name}: {probabilities:?}");
         }
+        let length = trained.text_length().unwrap();
+        let words = |n: usize| vec!["lovely"; n].join(" ");
+        let made = trained.predict(&[words(length), words(length + 1)]).unwrap();
+        let cut = made.iter().map(|made| matches!(made, Predicted::Classes { is_cut: true, .. }));
+        assert_eq!(cut.collect::<Vec<_>>(), [false, true], "{name}");
     }
 }
 
@@ -345,6 +350,15 @@ fn what_cannot_be_begun_or_resumed_says_why() {
     let error = RunFolder::new(dir.path()).unwrap_err();
     assert!(error.to_string().contains("expected a new or empty folder, found notes.txt"), "{error}");
     assert!(matches!(error, TrainError::Occupied { .. }));
+    // What a run leaves that saved nothing is no run; a recipe of one's own is not taken for it.
+    let left = dir.path().join("left");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("recipe.toml"), "").unwrap();
+    assert!(RunFolder::new(&left).is_err());
+    fs::write(left.join("metrics.jsonl"), "").unwrap();
+    RunFolder::new(&left).unwrap();
+    fs::create_dir(left.join("best")).unwrap();
+    assert!(RunFolder::new(&left).is_err());
     // Other examples than those that a run was begun with.
     let recipe = shipped("toy").unwrap().replace("steps = 60", "steps = 2");
     let begun = options(&dir.path().join("run"), false);

@@ -82,7 +82,7 @@ pub use open::Opened;
 pub use outcome::Outcome;
 pub use picked::Pick;
 pub use ready::{Ready, Token};
-pub use report::{ReportOptions, RunOptions, read_training};
+pub use report::{ReportOptions, RunOptions};
 pub use summary::Lengths;
 pub use token_count::TokenCount;
 pub use trace::{Maps, TraceOptions};

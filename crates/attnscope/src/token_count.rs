@@ -1,7 +1,7 @@
 //! How long the texts of an input are, before anything is run.
 
 use attnscope_graph::Side;
-use attnscope_run::position_limit;
+use attnscope_run::{computed_positions, position_limit};
 
 use crate::failure::Failure;
 use crate::input::{Input, SourceInput, TargetInput};
@@ -16,6 +16,8 @@ pub struct TokenCount {
     pub tokens: usize,
     /// For how many tokens the model has positions; `None` where there is no limit.
     pub positions: Option<usize>,
+    /// Where they are computed: the rows of the table that Hugging Face makes of them.
+    pub table: Option<usize>,
 }
 
 /// Counts the tokens of the texts that were given; ids and recordings are no texts.
@@ -23,7 +25,8 @@ pub(crate) fn token_counts(ready: &Ready<'_>, input: &Input) -> Result<Vec<Token
     let longest = |side: Side, texts: &[String], read: &dyn Fn(&str) -> Result<Vec<u32>, Failure>| {
         let lengths = texts.iter().map(|text| Ok(read(text)?.len()));
         let tokens = lengths.collect::<Result<Vec<_>, Failure>>()?.into_iter().max().unwrap_or(0);
-        Ok(TokenCount { side, tokens, positions: position_limit(ready.model, side) })
+        let [positions, table] = [position_limit, computed_positions].map(|ask| ask(ready.model, side));
+        Ok(TokenCount { side, tokens, positions, table })
     };
     let source = match &input.source {
         Some(SourceInput::Texts(texts)) => {

@@ -161,10 +161,18 @@ pub fn evaluate(
         nll: done.nll,
         accuracy: done.accuracy,
         classes: trained.classes().to_vec(),
+        absent_classes: without_rows(trained.classes(), &done.confusion),
         confusion: done.confusion,
         bleu: done.bleu.map(bleu_score),
         learned_from: done.learned_from,
     })
+}
+
+/// The classes whose row of a confusion matrix counts nothing.
+fn without_rows(classes: &[String], confusion: &[Vec<usize>]) -> Vec<String> {
+    let is_empty = |row: &[usize]| row.iter().all(|&count| count == 0);
+    let absent = classes.iter().zip(confusion).filter(|(_, row)| is_empty(row));
+    absent.map(|(class, _)| class.clone()).collect()
 }
 
 /// What a run's model makes of texts.
@@ -270,6 +278,7 @@ fn learned_from(data: &TrainingData, start: &Start) -> LearnedFrom {
         held_out: data.held_out.into(),
         too_long: data.too_long.left_out,
         cut_texts: data.too_long.cut,
+        absent_classes: data.absent_classes.clone(),
         bad_rows: data.bad.count,
         first_bad_row: data.bad.first.clone(),
         vocabulary: start.tokenizer.len(),

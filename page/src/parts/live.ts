@@ -34,10 +34,10 @@ async function post(
   signal?: AbortSignal,
 ): Promise<Response> {
   if (given.audio) {
-    const query = new URLSearchParams({
-      target: given.target,
-      ...Object.fromEntries(Object.entries(more).map(([k, v]) => [k, String(v)])),
-    });
+    const query = new URLSearchParams(
+      Object.fromEntries(Object.entries(more).map(([k, v]) => [k, String(v)])),
+    );
+    if (given.target) query.set("target", given.target);
     return fetch(`${path}?${query}`, {
       method: "POST",
       headers: { ...HEADERS, "Content-Type": "application/octet-stream" },

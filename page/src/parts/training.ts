@@ -49,6 +49,13 @@ export function trainingPart(): HTMLElement | null {
     { id: "training" },
     h("h2", {}, "Training"),
     h("p", { class: "muted" }, own(training.folder)),
+    training.is_of_model
+      ? null
+      : h(
+          "p",
+          { class: "note" },
+          `The weights of ${visible(report.model ?? "this model")} are neither the best nor the latest of this run: it is another model's, or they have changed since.`,
+        ),
     warnings.length > 0 ? h("ul", { class: "note" }, ...warnings) : null,
     h(
       "div",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use attnscope::answer::Difference;
 use attnscope::{
     DiffOptions, DoctorOptions, Failure, Limits, Model, PairLines, Progress, ReportOptions, RunOptions,
-    TraceOptions, read_training,
+    TraceOptions,
 };
 use attnscope_render::html::{self, Place};
 use clap::{Args, ValueEnum};
@@ -70,7 +70,7 @@ impl Report {
             run: Some(RunOptions { input: input.clone(), row: self.row }),
             doctor: Some(self.doctor(&model, input)?),
             diff: self.difference(&model)?,
-            training: self.train.as_deref().map(read_training).transpose()?,
+            training: self.train.clone(),
         })?;
         drop(model);
         if self.format == Form::Json {

@@ -94,6 +94,9 @@ fn examples(data: &LearnedFrom) -> String {
     if data.cut_texts > 0 {
         line += &format!("; {} cut to what the model reads", some(data.cut_texts, "text"));
     }
+    if !data.absent_classes.is_empty() {
+        line += &format!("; no text of {}", data.absent_classes.join(", "));
+    }
     line + &bad_rows(data.bad_rows, data.first_bad_row.as_deref())
 }
 
@@ -260,6 +263,9 @@ pub fn evaluation_text(evaluation: &Evaluation, options: Options) -> String {
             "{} longer than what the model reads, and cut",
             some(evaluation.cut_texts, "text") + if evaluation.cut_texts == 1 { " was" } else { " were" },
         ));
+    }
+    if !evaluation.absent_classes.is_empty() {
+        lines.push(format!("no text of {} is among them", evaluation.absent_classes.join(", ")));
     }
     if let Some(bleu) = &evaluation.bleu {
         let precisions: Vec<String> = bleu.precisions.iter().map(|p| format!("{p:.1}")).collect();

@@ -22,6 +22,9 @@ pub enum DataError {
     /// One row that is no example. The rows after it may be.
     #[error(transparent)]
     Row(#[from] RowFault),
+    /// A quote that is not closed where its field ends: where the rows after it end is not known.
+    #[error(transparent)]
+    OpenQuote(RowFault),
     /// Files that are not laid out as data is.
     #[error("{}: expected {expected}, found {found}", place.display())]
     Layout {
@@ -43,6 +46,14 @@ pub enum DataError {
     EmptyFile {
         /// The file.
         file: PathBuf,
+    },
+    /// Texts of one class alone: nothing can be learned from them.
+    #[error("expected texts of two classes or more to learn from, found {examples} of {class:?} alone")]
+    OneClass {
+        /// The class.
+        class: String,
+        /// How many texts.
+        examples: usize,
     },
     /// Nothing to learn from or to judge with.
     #[error("no {split} rows were found{}", skipped(*.bad))]
@@ -118,12 +129,16 @@ impl DataError {
                 attnscope_checkpoint::limit_help(why).unwrap_or("give a file or folder that you can read").into()
             }
             Self::Row(_) => Remedy::SkipBadRows,
+            Self::OpenQuote(_) => {
+                "close the quote; a quote that is a part of the text is written twice: \"\"".into()
+            }
             Self::Layout { .. } => {
                 "give JSON lines, CSV, tab-separated pairs, the aclImdb folder, or a folder with the files that the recipe names"
                     .into()
             }
             Self::Cut { .. } => "copy or download the file again: a part of it is missing".into(),
             Self::EmptyFile { .. } => "give a file that has rows: JSON lines, CSV, or tab-separated pairs".into(),
+            Self::OneClass { .. } => "give data with texts of every class".into(),
             Self::Empty { .. } => "give data that has rows of this split".into(),
         }
     }

@@ -51,8 +51,11 @@ impl Row<'_> {
     }
 
     fn read(&self, table: &DataTable, unmarked: Split, line: &str) -> RawRow {
-        let object: Map<String, Value> =
-            serde_json::from_str(line).map_err(|e| self.fault("a JSON object", json_words(&e)))?;
+        let object = match serde_json::from_str(line) {
+            Ok(Value::Object(object)) => object,
+            Ok(other) => return Err(self.fault("a JSON object", short(&other))),
+            Err(e) => return Err(self.fault("a JSON object", json_words(line, &e))),
+        };
         match table {
             DataTable::Classification { classes, text, label, split, .. } => {
                 let split = self.split(&object, split, unmarked)?;
@@ -95,15 +98,16 @@ impl Row<'_> {
     }
 }
 
-/// What the reader says, without its own place: the line is known, and the column helps.
-fn json_words(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    let said = said.split(" at line ").next().unwrap_or(&said).to_owned();
+/// Where a line is no JSON any more, and what stands there.
+fn json_words(line: &str, error: &serde_json::Error) -> String {
     if error.is_eof() {
-        "the line's end in the middle of it".into()
-    } else {
-        format!("{said} (column {})", error.column())
+        return "the line's end in the middle of it".into();
     }
+    // The reader counts bytes, from 1.
+    let before = error.column().saturating_sub(1);
+    let start = (0..=before.min(line.len())).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
+    let column = line[..start].chars().count() + 1;
+    format!("{:?} at column {column}, which is not JSON there", shortened(&line[start..]))
 }
 
 fn keys(object: &Map<String, Value>) -> String {
@@ -115,10 +119,13 @@ fn keys(object: &Map<String, Value>) -> String {
 
 /// The beginning of a value.
 fn short(value: &Value) -> String {
+    shortened(&value.to_string())
+}
+
+fn shortened(text: &str) -> String {
     const MOST: usize = 40;
-    let text = value.to_string();
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+        None => text.to_owned(),
     }
 }

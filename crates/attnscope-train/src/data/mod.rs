@@ -5,6 +5,7 @@ mod error;
 mod json;
 mod lines;
 mod parallel;
+mod quotes;
 mod table;
 
 use std::path::{Path, PathBuf};

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use csv::{Reader, ReaderBuilder, StringRecord};
 
 use super::error::{DataError, RowFault, reading};
+use super::quotes::{OpenQuote, Quotes};
 use super::{Example, RawRow, Split, class_of, class_words, lines, pair};
 use crate::recipe::DataTable;
 
 /// The rows of a table.
 pub(super) struct Table {
-    reader: Reader<Box<dyn BufRead>>,
+    reader: Reader<Quotes<Box<dyn BufRead>>>,
     file: PathBuf,
     columns: Columns,
     unmarked: Split,
@@ -30,8 +31,8 @@ impl Table {
         table: &DataTable,
         unmarked: Split,
     ) -> Result<Self, DataError> {
-        let mut reader =
-            ReaderBuilder::new().delimiter(delimiter).has_headers(true).from_reader(lines::open(file)?);
+        let quotes = Quotes::new(lines::open(file)?, delimiter);
+        let mut reader = ReaderBuilder::new().delimiter(delimiter).has_headers(true).from_reader(quotes);
         let header = reader.headers().map_err(|e| error(file, e))?.clone();
         let find = |name: &str| {
             header.iter().position(|column| column.trim_start_matches('\u{feff}').trim() == name)
@@ -101,7 +102,13 @@ fn error(file: &Path, error: csv::Error) -> DataError {
         position.map_or(0, |at| usize::try_from(at.line()).unwrap_or(usize::MAX))
     };
     match error.into_kind() {
-        csv::ErrorKind::Io(why) => reading(file, why),
+        csv::ErrorKind::Io(why) => match why.downcast::<OpenQuote>() {
+            Ok(quote) => {
+                let expected = "the quote that opens a field here to be closed at the field's end";
+                DataError::OpenQuote(RowFault::new(file, quote.line, expected, quote.found))
+            }
+            Err(why) => reading(file, why),
+        },
         csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
             RowFault::new(file, line(pos.as_ref()), format!("{expected_len} columns"), len.to_string()).into()
         }

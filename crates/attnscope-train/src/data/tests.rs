@@ -118,7 +118,11 @@ fn a_bad_row_is_named_by_file_and_line_and_may_be_passed_over() {
             "expected train, validation or test under \"split\", found \"later\"",
         ),
         ("{\"label\":1,", "expected a JSON object, found the line's end in the middle of it"),
-        ("[1]", "expected a JSON object, found invalid type: sequence"),
+        ("[1]", "expected a JSON object, found [1]"),
+        (
+            "{\"label\":1 \"text\":\"x\"}",
+            "expected a JSON object, found \"\\\"text\\\":\\\"x\\\"}\" at column 12, which is not JSON there",
+        ),
     ];
     for (bad, what) in cases {
         let file = dir.path().join("rows.jsonl");
@@ -140,7 +144,7 @@ fn a_bad_row_is_named_by_file_and_line_and_may_be_passed_over() {
 #[test]
 fn bad_rows_of_other_forms() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(&str, &[u8], &str); 7] = [
+    let cases: [(&str, &[u8], &str); 9] = [
         ("imdb-conv", b"text,label\nfine,1\nx,1,2\n", ":3: expected 2 columns, found 3"),
         ("imdb-conv", b"text,label\nfine,1\n\xff,1\n", ":3: expected UTF-8, found other bytes in column 1"),
         (
@@ -151,6 +155,16 @@ fn bad_rows_of_other_forms() {
         ("multi30k-en-de", b"a\tb\nno tab\n", ":2: expected a source, a tab and a target, found no tab"),
         ("multi30k-en-de", b"a\tb\nc\td\te\n", ":2: expected a source, a tab and a target, found 2 tabs"),
         ("multi30k-en-de", b"a\tb\nc\t \n", ":2: expected a text on both sides, found an empty target"),
+        (
+            "imdb-conv",
+            b"text,label\nfine,1\n\"open,0\nmore,1\n",
+            ":3: expected the quote that opens a field here to be closed at the field's end, found the end of the file",
+        ),
+        (
+            "imdb-conv",
+            b"text,label\n\"open,0\n\"more\",1\n",
+            "found more of the field behind the next quote, in line 3",
+        ),
         ("multi30k-en-de", b"a\tb\n\xff\tx\n", ":2: expected UTF-8, found other bytes at byte 1"),
     ];
     for (recipe, bytes, what) in cases {

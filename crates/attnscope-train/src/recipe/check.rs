@@ -66,6 +66,10 @@ fn data(recipe: &Recipe) -> Option<Fault> {
                     format!("expected 2 classes or more, found {}", classes.len()),
                 );
             }
+            if let Some(i) = (1..classes.len()).find(|&i| is_among(&classes[i], &classes[..i])) {
+                let why = format!("expected each class once, found {:?} twice", classes[i]);
+                return at(&["data", "classes", &i.to_string()], why);
+            }
             share(&["data", "validation_share"], *validation_share)
         }
         (DataTable::Translation { pairs, train, validation_share, .. }, ModelTable::EncoderDecoder(_)) => {
@@ -75,6 +79,11 @@ fn data(recipe: &Recipe) -> Option<Fault> {
             share(&["data", "validation_share"], *validation_share)
         }
     }
+}
+
+/// Whether data could mean either: names of classes are compared without regard to case.
+fn is_among(class: &str, others: &[String]) -> bool {
+    others.iter().any(|other| other.trim().eq_ignore_ascii_case(class.trim()))
 }
 
 fn tokens(tokens: &TokensTable) -> Option<Fault> {
@@ -110,7 +119,9 @@ fn model(recipe: &Recipe) -> Option<Fault> {
                 .or_else(|| {
                     let fit = Block::check(&model.block, Some(model.length), Some(model.embedding));
                     let error = fit.err()?;
-                    at(&["model", "block", &error.block.to_string()], error.problem)
+                    let block = error.block.to_string();
+                    let key = ["model", "block", &block].into_iter().chain(error.key);
+                    at(&key.collect::<Vec<_>>(), error.problem)
                 })
         }
         ModelTable::EncoderDecoder(model) => {

@@ -4,7 +4,7 @@
 use toml::{Table, Value};
 
 use super::Recipe;
-use super::error::{key_span, span_of};
+use super::error::{key_span, path_at, span_of};
 
 /// A key that is wrong: its place in the text, and what is wrong with it.
 pub(super) struct Culprit {
@@ -77,6 +77,12 @@ pub(super) fn culprit(text: &str) -> Option<Culprit> {
         _ => span_of(text, &path),
     };
     Some(Culprit { at, why: complaint.words(&path) })
+}
+
+/// What the reader says of the value at a place, in a text that is not all TOML that can be edited: a number can be too large.
+pub(super) fn worded(text: &str, at: Option<usize>, message: &str) -> String {
+    let path = at.and_then(|at| path_at(text, at)).unwrap_or_default();
+    Complaint::read(message).words(&path)
 }
 
 fn complaint_of(document: &Table) -> Option<String> {
@@ -189,6 +195,9 @@ impl Complaint {
                 format!("{}: unknown key; allowed here: {}", key(None), known.join(", "))
             }
             Self::MissingKey(missing) => format!("{}: expected this key, found none", key(Some(missing))),
+            Self::WrongValue { found, expected } if path.is_empty() => {
+                format!("expected {expected}, found {found}")
+            }
             Self::WrongValue { found, expected } => {
                 format!("{}: expected {expected}, found {found}", key(None))
             }
@@ -215,7 +224,9 @@ fn found_words(found: &str) -> String {
     if let Some(text) = found.strip_prefix("string ") {
         return text.to_owned();
     }
-    found.split('`').nth(1).unwrap_or(found).to_owned()
+    let value = found.split('`').nth(1).unwrap_or(found);
+    // The reader has no type of its own for such a number.
+    if found.ends_with(" as i128") { format!("{value}, which is too large") } else { value.to_owned() }
 }
 
 /// The types of the recipe's fields, for people.

@@ -86,3 +86,25 @@ fn value_of<'d, 'i>(document: &'d DeTable<'i>, key: &[String]) -> Option<&'d Spa
     }
     Some(value)
 }
+
+/// The key whose value begins at a place.
+pub(super) fn path_at(text: &str, at: usize) -> Option<Vec<String>> {
+    let document = DeTable::parse(text).ok()?;
+    in_table(document.get_ref(), at)
+}
+
+fn in_table(table: &DeTable<'_>, at: usize) -> Option<Vec<String>> {
+    table.iter().find_map(|(name, value)| behind(name.get_ref().to_string(), value, at))
+}
+
+/// The rest of the way to a place behind a part of a key.
+fn behind(part: String, value: &Spanned<DeValue<'_>>, at: usize) -> Option<Vec<String>> {
+    let inner = match value.get_ref() {
+        DeValue::Table(table) => in_table(table, at),
+        DeValue::Array(items) => {
+            items.iter().enumerate().find_map(|(i, item)| behind(i.to_string(), item, at))
+        }
+        _ => (value.span().start == at).then(Vec::new),
+    };
+    inner.map(|rest| std::iter::once(part).chain(rest).collect())
+}

@@ -264,7 +264,8 @@ impl Recipe {
         let recipe: Self = toml::from_str(text).map_err(|e| match culprit::culprit(text) {
             Some(Culprit { at, why }) => RecipeError::at(file, text, at, why),
             None => {
-                RecipeError::at(file, text, e.span().map(|span| span.start), e.message().replace('\n', " "))
+                let at = e.span().map(|span| span.start);
+                RecipeError::at(file, text, at, culprit::worded(text, at, e.message()))
             }
         })?;
         match check::fault(&recipe) {

@@ -98,6 +98,27 @@ fn errors_say_where_and_what_was_expected() {
             "expected 2, the names in data.classes",
         ),
         ("imdb-conv", "rate = 1e-3", "rate = 0.0", "rate = ", "expected a number above 0"),
+        (
+            "imdb-conv",
+            "[\"negative\", \"positive\"]",
+            "[\"good\", \"Good\"]",
+            "classes = [\"good\", ",
+            "data.classes.1: expected each class once, found \"Good\" twice",
+        ),
+        (
+            "toy",
+            "seed = 1\n",
+            "seed = 99999999999999999999999999\n",
+            "seed = ",
+            "seed: expected a whole number, 0 or more, found 99999999999999999999999999, which is too large",
+        ),
+        (
+            "imdb-conv",
+            "stride = 3",
+            "stride = 0",
+            "stride = ",
+            "model.block.0.stride: expected 1 to 16777216, found 0",
+        ),
     ];
     for (recipe, from, to, before, what) in cases {
         let text = edited(recipe, from, to);
@@ -113,9 +134,11 @@ fn errors_say_where_and_what_was_expected() {
 fn blocks_that_do_not_fit_are_named_by_their_table() {
     let text = edited("imdb-conv", "features = 13568", "features = 13567");
     let error = error(&text);
-    assert!(error.why.contains("model.block.4: flatten says 13567 features, and there are 13568"), "{error}");
-    let line = text[..text.find("kind = \"flatten\"").unwrap()].matches('\n').count();
-    assert_eq!(error.place.map(|(line, _)| line), Some(line), "{error}");
+    assert!(
+        error.why.contains("model.block.4.features: expected 13568, as many as there are, found 13567"),
+        "{error}"
+    );
+    assert_eq!(error.place, Some(end_of(&text, "kind = \"flatten\"\nfeatures = ")), "{error}");
 }
 
 /// A table with a `kind` is read as a whole; its errors stand at the key all the same, in the recipe's words.

@@ -325,6 +325,8 @@ pub struct Spectrogram {
 pub struct TrainingRun {
     /// The run's folder.
     pub folder: String,
+    /// Whether the weights of the report's model are those that the run keeps, its best or its latest.
+    pub is_of_model: bool,
     /// As metrics.jsonl has it.
     pub metrics: Vec<Metric>,
 }

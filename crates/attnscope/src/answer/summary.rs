@@ -73,7 +73,7 @@ pub struct Totals {
     pub parameters: u64,
     /// Constants in the file, which are not parameters.
     pub buffers: u64,
-    /// Multiply-adds as torchinfo counts them: the sequence length is left out.
+    /// Multiply-adds as torchinfo counts them: the sequence length is left out, but for convolutions.
     pub mult_adds: u64,
     /// Multiply-adds of all positions and attention products.
     pub macs: u64,

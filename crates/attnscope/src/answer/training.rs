@@ -53,6 +53,8 @@ pub struct LearnedFrom {
     pub too_long: usize,
     /// Texts that were cut to the tokens that the classifier reads.
     pub cut_texts: usize,
+    /// Classes of which there is no text to learn from.
+    pub absent_classes: Vec<String>,
     /// Bad rows that were passed over.
     pub bad_rows: usize,
     /// What is wrong with the first of them.
@@ -96,7 +98,7 @@ pub enum RunEnd {
     EarlyStop,
     /// Somebody stopped it.
     Interrupted,
-    /// A loss or a gradient was NaN or infinite.
+    /// A loss or a gradient was NaN or infinite, or the last loss far above what a guess costs.
     Diverged,
 }
 
@@ -105,7 +107,7 @@ pub enum RunEnd {
 pub struct RunDivergence {
     /// The step at which it was seen, from 1.
     pub step: u64,
-    /// What is NaN or infinite.
+    /// What is NaN or infinite, or what the loss was at the end.
     pub found: String,
     /// What usually leads to it, of this recipe, with what to try; the likeliest first.
     pub causes: Vec<String>,
@@ -200,6 +202,8 @@ pub struct Evaluation {
     pub accuracy: f64,
     /// The names of the classes; empty for a translator.
     pub classes: Vec<String>,
+    /// Those of which no text was judged.
+    pub absent_classes: Vec<String>,
     /// How often a class (row) was taken for another (column).
     pub confusion: Vec<Vec<usize>>,
     /// BLEU of what a translator generates greedily, as sacreBLEU counts it (cased, tokenizer 13a).

@@ -11,15 +11,18 @@ mod picture;
 mod training;
 mod watch;
 
+use std::path::PathBuf;
+
 use attnscope_graph::{AttentionStep, AudioStep, Graph, Node, Role};
 use attnscope_run::audio::POSITION_SECONDS;
 
-pub use training::read_training;
 pub(crate) use watch::TensorWatch;
+
+use training::read_training;
 
 use crate::answer::{
     Base64, Diagnosis, Difference, LeftOut, MaskProof, MaskRuns, Report, RunReport, SCHEMA, Spectrogram,
-    Trace, TrainingRun,
+    Trace,
 };
 use crate::attention_map::Batch;
 use crate::collect::{Collect, TensorUse};
@@ -43,8 +46,8 @@ pub struct ReportOptions {
     pub doctor: Option<DoctorOptions>,
     /// The comparison of two runs.
     pub diff: Option<Difference>,
-    /// What was measured while the model learned.
-    pub training: Option<TrainingRun>,
+    /// The folder of a training run, for what was measured while the model learned.
+    pub training: Option<PathBuf>,
 }
 
 /// A run of a report.
@@ -67,6 +70,8 @@ const PROVED_POSITIONS: usize = 600;
 pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Failure> {
     let opened = model.opened();
     let recognised = opened.model()?;
+    let training = options.training.as_deref();
+    let training = training.map(|run| read_training(&opened.checkpoint, run)).transpose()?;
     let mut left_out = Vec::new();
     let run = match (&options.run, recognised.obstacles.first()) {
         (None, _) => None,
@@ -87,7 +92,7 @@ pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Fa
         doctor: None,
         run,
         diff: options.diff,
-        training: options.training,
+        training,
         left_out,
     };
     if let Some(doctor) = &options.doctor {

@@ -3,17 +3,20 @@
 use std::fs;
 use std::path::Path;
 
+use attnscope_checkpoint::Checkpoint;
+use attnscope_train::RunFolder;
+
 use crate::answer::TrainingRun;
 use crate::failure::Failure;
 
 /// More than a run of a year writes.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Reads the metrics of a training run's folder.
+/// Reads the metrics of a training run's folder, for a report on a model.
 ///
 /// # Errors
-/// Where there is no metrics.jsonl in it, or no line of it can be read.
-pub fn read_training(folder: &Path) -> Result<TrainingRun, Failure> {
+/// Where there is no metrics.jsonl in it, or a line of it cannot be read.
+pub(super) fn read_training(model: &Checkpoint, folder: &Path) -> Result<TrainingRun, Failure> {
     let file = folder.join("metrics.jsonl");
     let help = "name the folder that `train` was given to write to";
     let failed = |why: String| Failure::new(format!("{}: {why}", file.display()), help);
@@ -28,11 +31,27 @@ pub fn read_training(folder: &Path) -> Result<TrainingRun, Failure> {
             Ok(metric) => metrics.push(metric),
             // A run that is under way, or was killed, may have written half of its last line.
             Err(_) if i + 1 == text.lines().count() => {}
-            Err(e) => return Err(failed(format!("line {}: {e}", i + 1))),
+            Err(_) => return Err(failed(format!("line {}: expected a line of metrics", i + 1))),
         }
     }
     if metrics.is_empty() {
         return Err(failed("nothing was measured yet".to_owned()));
     }
-    Ok(TrainingRun { folder: folder.display().to_string(), metrics })
+    let is_of_model = is_of_model(model, folder)?;
+    Ok(TrainingRun { folder: folder.display().to_string(), is_of_model, metrics })
+}
+
+/// Whether a model's weights are the same bytes as those that a run keeps.
+fn is_of_model(model: &Checkpoint, folder: &Path) -> Result<bool, Failure> {
+    let run = RunFolder::at(folder);
+    // What a run has not saved, or has not whole, is no model's.
+    let kept: Vec<Checkpoint> =
+        [run.best(), run.checkpoint()].iter().filter_map(|kept| Checkpoint::open(kept).ok()).collect();
+    let lengths = |file: &Checkpoint| file.files().map(|(_, bytes)| bytes).collect::<Vec<_>>();
+    for kept in kept.iter().filter(|kept| lengths(kept) == lengths(model)) {
+        if kept.sha256()? == model.sha256()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
