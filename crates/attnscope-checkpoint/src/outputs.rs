@@ -12,7 +12,7 @@ use crate::{format, inputs};
 pub enum Replace {
     /// None.
     Nothing,
-    /// Results of before that say whose they are: see [`is_result`].
+    /// Results of before that say whose they are: JSON of an answer, SARIF, SVG, a page, DOT or Mermaid.
     Results,
     /// Any other, because the user said so.
     Anything,
