@@ -18,7 +18,10 @@ use crate::read::clip;
 use crate::source::Source;
 
 /// Facts beside the weights, the model's own first. The last is an adapter's, and is read beside one.
-pub(crate) const CONFIGS: [&str; 3] = ["config.json", "generation_config.json", ADAPTER_CONFIG];
+pub(crate) const CONFIGS: [&str; 4] = ["config.json", "generation_config.json", META_CONFIG, ADAPTER_CONFIG];
+
+/// What Meta puts beside the weights of its Llamas.
+const META_CONFIG: &str = "params.json";
 
 /// What the PEFT library writes beside the weights of an adapter.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -27,7 +30,12 @@ const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) fn is_about(config: &str, weights: &Weights) -> bool {
     let (Weights::File(path) | Weights::Index(path)) = weights;
     let adapter = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("adapter_model"));
-    config != ADAPTER_CONFIG || adapter
+    let of_meta = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("consolidated"));
+    match config {
+        ADAPTER_CONFIG => adapter,
+        META_CONFIG => of_meta,
+        _ => true,
+    }
 }
 
 /// The largest configuration that is read. Its values may take about thirty times its bytes in memory.

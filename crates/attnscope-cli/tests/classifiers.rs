@@ -244,7 +244,12 @@ fn blocks_are_explained_with_the_model_s_own() {
 /// its source once more.
 #[test]
 fn class_scores_are_hugging_faces() {
-    for (name, pooled) in [("bart-classifier", "last-token"), ("bert-classifier", "first-token")] {
+    for (name, pooled) in [
+        ("bart-classifier", "last-token"),
+        ("bert-classifier", "first-token"),
+        ("roberta-classifier", "first-token"),
+        ("distilbert-classifier", "first-token"),
+    ] {
         let path = fixture(name);
         let opened = open(&path, None);
         let model = opened.model().unwrap();

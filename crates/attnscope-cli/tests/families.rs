@@ -56,7 +56,9 @@ fn norms_are_where_the_source_has_them() {
         if norms.is_null() {
             continue;
         }
-        let Op::Norm { kind, eps } = node(model, "decoder.0.cross_attn.norm").op else { panic!("{path}") };
+        let Op::Norm { kind, eps, .. } = node(model, "decoder.0.cross_attn.norm").op else {
+            panic!("{path}")
+        };
         assert_eq!(kind == NormKind::Rms, norms["kind"] == "rmsnorm", "{path}");
         assert!(close(eps, norms["eps"].as_f64().unwrap()), "{path}: {eps}");
         assert_eq!(model.wiring.norm_place == NormPlace::Pre, norms["layer"] == "pre", "{path}");

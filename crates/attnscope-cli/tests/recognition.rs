@@ -194,19 +194,19 @@ fn other_models_are_named_for_what_they_are() {
 fn an_unknown_family_is_drawn_as_the_closest_and_says_so() {
     let folder = tempdir().unwrap();
     let mut config = config_of("t5-v1_1");
-    config["model_type"] = json!("umt5");
-    config["architectures"] = json!(["UMT5ForConditionalGeneration"]);
+    config["model_type"] = json!("t7");
+    config["architectures"] = json!(["T7ForConditionalGeneration"]);
     let path = rewrite(&fixture("t5-v1_1"), folder.path(), |n| Some(n.into()), same, Some(&config));
     let opened = open(&path, None);
     let model = opened.model().unwrap();
     assert!(
-        model.obstacles.iter().any(|o| o.contains("umt5") && o.contains("closest")),
+        model.obstacles.iter().any(|o| o.contains("t7") && o.contains("closest")),
         "{:?}",
         model.obstacles
     );
     let drawn = common::attnscope(&["flow", &path]);
-    assert!(common::stdout(&drawn).contains("umt5, drawn as T5 v1.1"));
-    assert!(stderr(&drawn).contains("umt5"));
+    assert!(common::stdout(&drawn).contains("t7, drawn as T5 v1.1"));
+    assert!(stderr(&drawn).contains("t7"));
 }
 
 #[test]

@@ -71,12 +71,14 @@ catalogue! {
         { doctor: ["position_offset" "roll"], diff: ["off_by_one_position" "rolled_rows"], masks: [], check: [] }
     "positions are computed in another way"
         { doctor: ["source_positions"], diff: ["other_positions"], masks: [], check: [] }
+    "queries and keys are rotated in another way: pairs of features, theta, scaling, a position off by one"
+        { doctor: [], diff: ["other_rotary"], masks: [], check: [] }
     "embeddings are multiplied by another number"
         { doctor: ["embedding_scale"], diff: ["scale"], masks: [], check: [] }
     "the activation is another"
         { doctor: ["activation"], diff: ["other_activation"], masks: [], check: [] }
-    "the norm is another: its kind or its epsilon"
-        { doctor: ["norm" "norm_eps"], diff: ["other_norm" "other_eps" "unbiased_std" "eps_outside_root"], masks: [], check: [] }
+    "the norm is another: its kind, its gain or its epsilon"
+        { doctor: ["norm" "norm_eps"], diff: ["other_norm" "other_norm_gain" "other_eps" "unbiased_std" "eps_outside_root"], masks: [], check: [] }
     "the residual stream is another, or has another scale"
         { doctor: ["residual_gain"], diff: ["other_residual" "other_residual_gain" "residual_scale"], masks: [], check: [] }
 }

@@ -9,7 +9,7 @@ use attention::Attention;
 use crate::architecture::{Architecture, Head, StackShape};
 use crate::dim::{Dim, Side, Stack};
 use crate::graph::{Graph, NodeId};
-use crate::op::{Factor, Op};
+use crate::op::{Capped, Factor, Op};
 use crate::role::{AttentionKind, AttentionPlace, AttentionStep, FeedForwardStep, HeadStep, LayerStep, Role};
 use crate::wiring::{CrossMask, Front, GainAt, LogitScale, NormPlace, Wiring};
 
@@ -56,6 +56,7 @@ impl Builder<'_> {
     fn layer(&mut self, shape: StackShape, n: usize, x: NodeId, memory: Option<Memory>) -> NodeId {
         let stack = shape.stack;
         let mut x = self.graph.add(Role::Layer(stack, n, LayerStep::In), Op::Same, &[x], &[]);
+        let before = x;
         let place = AttentionPlace { stack, layer: n, kind: AttentionKind::SelfAttention };
         let own = Attention { place, keys: stack.side(), causal: shape.causal };
         x = self.attention_sublayer(own, x, None);
@@ -67,46 +68,59 @@ impl Builder<'_> {
         }
         let step = |step| Role::Layer(stack, n, LayerStep::FeedForward(step));
         let sublayer = Sublayer {
-            norm: step(FeedForwardStep::Norm),
+            norm: Some(step(FeedForwardStep::Norm)),
+            out_norm: step(FeedForwardStep::OutNorm),
             dropout: step(FeedForwardStep::Dropout),
             residual: step(FeedForwardStep::Residual),
             gain: 1.0,
         };
-        x = self.sublayer(sublayer, x, |b, x| b.feed_forward(stack, n, x));
+        let reads = if self.wiring.parallel_residual { before } else { x };
+        x = self.sublayer(sublayer, reads, x, |b, x| b.feed_forward(stack, n, x));
         self.graph.add(Role::Layer(stack, n, LayerStep::Out), Op::Same, &[x], &[])
     }
 
     /// Keys and values come from `memory`, or where there is none, from where the queries come from.
     fn attention_sublayer(&mut self, attention: Attention, x: NodeId, memory: Option<NodeId>) -> NodeId {
         let sublayer = Sublayer {
-            norm: attention.place.step(AttentionStep::Norm),
+            norm: self.has_norm(attention.place).then(|| attention.place.step(AttentionStep::Norm)),
+            out_norm: attention.place.step(AttentionStep::OutNorm),
             dropout: attention.place.step(AttentionStep::Dropout),
             residual: attention.place.step(AttentionStep::Residual),
             gain: self.gain(attention.place),
         };
-        self.sublayer(sublayer, x, |b, x| b.attention(attention, x, memory.unwrap_or(x)))
+        self.sublayer(sublayer, x, x, |b, x| b.attention(attention, x, memory.unwrap_or(x)))
     }
 
-    /// A sublayer with its residual sum and its norm, before or after.
+    /// Whether an attention has a norm of its own.
+    fn has_norm(&self, place: AttentionPlace) -> bool {
+        !(self.wiring.first_norm_absent && place.layer == 0 && place.kind == AttentionKind::SelfAttention)
+    }
+
+    /// A sublayer with its residual sum and its norms. It reads `reads`, and its output is added to `x`: the same node, unless
+    /// sublayers are parallel.
     fn sublayer(
         &mut self,
         sublayer: Sublayer,
+        reads: NodeId,
         x: NodeId,
         body: impl FnOnce(&mut Self, NodeId) -> NodeId,
     ) -> NodeId {
         let residual = Op::Residual { gain: sublayer.gain };
         match self.wiring.norm_place {
-            NormPlace::Pre => {
-                let normed = self.norm(sublayer.norm, x);
-                let y = body(self, normed);
+            NormPlace::Pre | NormPlace::Both => {
+                let normed = sublayer.norm.map_or(reads, |norm| self.norm(norm, reads));
+                let mut y = body(self, normed);
+                if self.wiring.norm_place == NormPlace::Both {
+                    y = self.norm(sublayer.out_norm, y);
+                }
                 let y = self.dropped(sublayer.dropout, y);
                 self.graph.add(sublayer.residual, residual, &[x, y], &[])
             }
             NormPlace::Post => {
-                let y = body(self, x);
+                let y = body(self, reads);
                 let y = self.dropped(sublayer.dropout, y);
                 let sum = self.graph.add(sublayer.residual, residual, &[x, y], &[]);
-                self.norm(sublayer.norm, sum)
+                sublayer.norm.map_or(sum, |norm| self.norm(norm, sum))
             }
         }
     }
@@ -151,7 +165,12 @@ impl Builder<'_> {
             Head::Projection => self.logits(side, x),
             Head::Classifier(classifier) => self.classifier(classifier, side, x),
             Head::Transform => {
-                let x = self.linear(Role::Head(HeadStep::Dense), x, [Dim::Model, Dim::Model], true);
+                let x = self.linear(
+                    Role::Head(HeadStep::Dense),
+                    x,
+                    [Dim::Model, Dim::Model],
+                    self.wiring.biases.head,
+                );
                 let activate = Op::Activate(self.wiring.activation);
                 let x = self.graph.add(Role::Head(HeadStep::Act), activate, &[x], &[]);
                 let x = self.norm(Role::Head(HeadStep::Norm), x);
@@ -162,19 +181,23 @@ impl Builder<'_> {
 
     fn logits(&mut self, side: Side, x: NodeId) {
         let vocab = Dim::Vocab(if self.shares_tables() { Side::Source } else { side });
+        let role = if self.wiring.logit_cap.is_some() { Role::Head(HeadStep::Logits) } else { Role::Logits };
         let mut weights = vec![if self.wiring.tied_output {
             self.embedding_table(side)
         } else {
-            self.graph.add_weight(Role::Logits.weight(), vec![vocab, Dim::Model])
+            self.graph.add_weight(role.weight(), vec![vocab, Dim::Model])
         }];
         if self.wiring.biases.logits {
-            weights.push(self.graph.add_weight(Role::Logits.bias(), vec![vocab]));
+            weights.push(self.graph.add_weight(role.bias(), vec![vocab]));
         }
         let scale = match self.wiring.logit_scale {
             LogitScale::None => Factor::One,
             LogitScale::RsqrtDModel => Factor::Rsqrt(Dim::Model),
         };
-        self.graph.add(Role::Logits, Op::Logits { scale }, &[x], &weights);
+        let x = self.graph.add(role, Op::Logits { scale }, &[x], &weights);
+        if let Some(cap) = self.wiring.logit_cap {
+            self.graph.add(Role::Logits, Op::SoftCap { cap, of: Capped::Logits }, &[x], &[]);
+        }
     }
 
     /// Whether one table serves both sequences; a model of one sequence has nothing to share.
@@ -192,11 +215,17 @@ impl Builder<'_> {
     }
 
     fn norm(&mut self, role: Role, x: NodeId) -> NodeId {
-        let mut weights = vec![self.graph.add_weight(role.weight(), vec![Dim::Model])];
+        self.norm_of_width(role, x, Dim::Model)
+    }
+
+    /// A norm over groups of so many features.
+    fn norm_of_width(&mut self, role: Role, x: NodeId, width: Dim) -> NodeId {
+        let mut weights = vec![self.graph.add_weight(role.weight(), vec![width])];
         if self.wiring.biases.norm {
-            weights.push(self.graph.add_weight(role.bias(), vec![Dim::Model]));
+            weights.push(self.graph.add_weight(role.bias(), vec![width]));
         }
-        let op = Op::Norm { kind: self.wiring.norm, eps: self.wiring.norm_eps };
+        let Wiring { norm: kind, norm_eps: eps, norm_gain, .. } = self.wiring;
+        let op = Op::Norm { kind, eps, gain: norm_gain.unwrap_or_default() };
         self.graph.add(role, op, &[x], &weights)
     }
 
@@ -211,7 +240,9 @@ impl Builder<'_> {
 
 /// The norm, the dropout and the residual sum around a sublayer.
 struct Sublayer {
-    norm: Role,
+    norm: Option<Role>,
+    /// The norm of its output, where both are normed.
+    out_norm: Role,
     dropout: Role,
     residual: Role,
     /// What the sublayer's output is multiplied by before it is added.

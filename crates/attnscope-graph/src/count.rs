@@ -40,6 +40,7 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
         | Op::SplitHeads(_)
         | Op::TypeIds(_)
         | Op::Rotate { .. }
+        | Op::SoftCap { .. }
         | Op::RelativeBias { .. }
         | Op::Mask(_)
         | Op::AddMask { .. }

@@ -105,6 +105,8 @@ pub enum Dim {
     Buckets(Stack),
     /// Rows of a table of token types.
     Types,
+    /// Pairs of a head's features that are rotated.
+    RotaryPairs(Stack),
     /// What convolutions leave of the source positions.
     Convolved(Convolutions),
     /// A number that is the same in every model.
@@ -150,6 +152,7 @@ impl Dim {
             Self::Mels => "M".into(),
             Self::Frames => "L".into(),
             Self::Types => "Y".into(),
+            Self::RotaryPairs(s) => per_stack("N", s, Self::RotaryPairs),
             Self::Convolved(convolutions) => format!("L{}", convolutions.count()),
             Self::Fixed(n) => n.to_string(),
         }
@@ -174,6 +177,7 @@ impl Dim {
             Self::Frames => "audio frames",
             Self::Buckets(_) => "relative position buckets",
             Self::Types => "token types",
+            Self::RotaryPairs(_) => "pairs of features that are rotated",
             Self::Convolved(_) => "positions after convolutions",
             Self::Fixed(_) => "fixed",
         }

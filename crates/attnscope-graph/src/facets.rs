@@ -6,7 +6,7 @@
 
 use crate::block::RecurrentCell;
 use crate::dim::Side;
-use crate::op::{Op, Pooling};
+use crate::op::{Capped, Op, Pooling};
 use crate::wiring::NormKind;
 
 /// What is known of an operation without its arithmetic.
@@ -191,6 +191,14 @@ impl Op {
                 reads_whole: Whole::Second,
                 ..Facets::of_attention("scores", "MatMul")
             },
+            Self::SoftCap { of: Capped::Scores, .. } => Facets {
+                counts_keys: true,
+                follows_one_cell: true,
+                ..Facets::of_attention("soft_cap", "SoftCap")
+            },
+            Self::SoftCap { of: Capped::Logits, .. } => {
+                Facets { follows_one_cell: true, ..Facets::layer("soft_cap", "SoftCap", Output) }
+            }
             Self::RelativeBias { stack, .. } => Facets {
                 reads: Some(stack.side()),
                 counts_keys: true,

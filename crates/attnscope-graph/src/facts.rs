@@ -1,5 +1,7 @@
 //! Facts about a model, their sources, and where two sources disagree.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::architecture::Architecture;
@@ -77,6 +79,9 @@ pub struct FactError {
 /// Every document, the most trusted first.
 pub(crate) struct Configs<'a>(pub(crate) &'a [Config<'a>]);
 
+/// It says how a model generates, not how its parts are joined.
+const GENERATION: &str = "generation_config.json";
+
 /// A value with its source in words.
 pub(crate) struct Said<T> {
     pub(crate) value: T,
@@ -100,25 +105,55 @@ impl<T> Said<T> {
 fn value_at<'v>(map: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     map.get(key).or_else(|| {
         let (outer, inner) = key.split_once('.')?;
-        map.get(outer)?.as_object()?.get(inner)
+        value_at(map.get(outer)?.as_object()?, inner)
     })
 }
 
+/// A key with the name that GGUF's metadata has for the architecture: `{arch}.block_count` is `llama.block_count`.
+fn key_of<'k>(map: &Map<String, Value>, key: &'k str) -> Option<Cow<'k, str>> {
+    let Some(rest) = key.strip_prefix("{arch}.") else { return Some(Cow::Borrowed(key)) };
+    let architecture = map.get("general.architecture")?.as_str()?;
+    Some(Cow::Owned(format!("{architecture}.{rest}")))
+}
+
+/// What documents hold the model's facts in, other than at their top: fairseq's and those of models of several kinds of input.
+const NESTED: [&str; 3] = ["model", "text_config", "language_config"];
+
 impl<'a> Configs<'a> {
-    /// What each document says under one of the keys: at its top, or under `model`, where fairseq keeps it.
+    /// What each document says under one of the keys: at its top, or where it holds the model's facts.
     pub(crate) fn all(&self, keys: &[&str]) -> Vec<Said<&'a Value>> {
+        let mut all = self.all_with_null(keys);
+        all.retain(|said| !said.value.is_null());
+        all
+    }
+
+    /// The same with documents that say `null`.
+    fn all_with_null(&self, keys: &[&str]) -> Vec<Said<&'a Value>> {
         let find = |config: &Config<'a>| {
             let facts: &'a Map<String, Value> = config.facts;
-            let nested = facts.get("model").and_then(Value::as_object);
-            [Some(facts), nested].into_iter().flatten().find_map(|map| {
-                keys.iter().find_map(|&key| {
-                    let value = value_at(map, key).filter(|v| !v.is_null())?;
-                    let place = (config.source.to_owned(), key.to_owned());
-                    Some(Said { value, source: format!("{}: {key}", config.source), place })
-                })
-            })
+            let nested = NESTED.into_iter().filter_map(|outer| facts.get(outer)?.as_object());
+            let said = |map: &'a Map<String, Value>, key: &&str| {
+                let key = key_of(map, key)?.into_owned();
+                let value = value_at(map, &key)?;
+                let source = format!("{}: {key}", config.source);
+                Some(Said { value, source, place: (config.source.to_owned(), key) })
+            };
+            let mut all = std::iter::once(facts)
+                .chain(nested)
+                .flat_map(|map| keys.iter().filter_map(move |key| said(map, key)));
+            let first = all.next()?;
+            // A key that is null does not hide another name of it.
+            match first.value.is_null() {
+                true => Some(all.find(|said| !said.value.is_null()).unwrap_or(first)),
+                false => Some(first),
+            }
         };
         self.0.iter().filter_map(find).collect()
+    }
+
+    /// What the first document about the model says, `null` included.
+    pub(crate) fn of_model_with_null(&self, keys: &[&str]) -> Option<Said<&'a Value>> {
+        self.all_with_null(keys).into_iter().find(|said| said.place.0 != GENERATION)
     }
 
     /// The error for a family's default that its key cannot hold.
@@ -130,10 +165,9 @@ impl<'a> Configs<'a> {
         self.all(keys).into_iter().next()
     }
 
-    /// The same without generation_config.json, which says how a model generates, not how its parts are joined.
+    /// The same without what is said about generation.
     pub(crate) fn of_model(&self, keys: &[&str]) -> Option<Said<&'a Value>> {
-        let generation = |said: &Said<&Value>| said.place.0 == "generation_config.json";
-        self.all(keys).into_iter().find(|said| !generation(said))
+        self.all(keys).into_iter().find(|said| said.place.0 != GENERATION)
     }
 
     pub(crate) fn sizes(&self, keys: &[&str]) -> Result<Vec<Said<usize>>, FactError> {
@@ -178,7 +212,8 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
             "n_embd",
             "n_text_state",
             "encoder_embed_dim",
-            "t5.embedding_length",
+            "{arch}.embedding_length",
+            "dim",
         ],
     },
     SizeKeys {
@@ -186,12 +221,14 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
         name: "encoder heads",
         keys: &[
             "encoder_attention_heads",
+            "encoder.num_attention_heads",
             "num_heads",
             "n_audio_head",
             "num_attention_heads",
             "n_head",
             "nhead",
-            "t5.attention.head_count",
+            "{arch}.attention.head_count",
+            "n_heads",
         ],
     },
     SizeKeys {
@@ -199,30 +236,34 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
         name: "decoder heads",
         keys: &[
             "decoder_attention_heads",
+            "decoder.num_attention_heads",
             "num_heads",
             "n_text_head",
             "num_attention_heads",
             "n_head",
             "nhead",
-            "t5.attention.head_count",
+            "{arch}.attention.head_count",
+            "n_heads",
         ],
     },
     SizeKeys {
         dim: Dim::Head(Stack::Decoder),
         name: "d_head",
-        keys: &["d_kv", "head_dim", "t5.attention.key_length"],
+        keys: &["d_kv", "head_dim", "{arch}.attention.key_length"],
     },
     SizeKeys {
         dim: Dim::FeedForward(Stack::Encoder),
         name: "encoder d_ff",
         keys: &[
             "encoder_ffn_dim",
+            "encoder.intermediate_size",
             "d_ff",
             "encoder_ffn_embed_dim",
             "ffn_dim",
             "intermediate_size",
+            "hidden_dim",
             "dim_feedforward",
-            "t5.feed_forward_length",
+            "{arch}.feed_forward_length",
         ],
     },
     SizeKeys {
@@ -230,20 +271,25 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
         name: "decoder d_ff",
         keys: &[
             "decoder_ffn_dim",
+            "decoder.intermediate_size",
             "d_ff",
             "decoder_ffn_embed_dim",
             "ffn_dim",
             "intermediate_size",
             "dim_feedforward",
             "n_inner",
-            "t5.feed_forward_length",
+            "{arch}.feed_forward_length",
         ],
     },
-    SizeKeys { dim: Dim::Vocab(Side::Source), name: "source vocabulary", keys: &["vocab_size"] },
+    SizeKeys {
+        dim: Dim::Vocab(Side::Source),
+        name: "source vocabulary",
+        keys: &["vocab_size", "{arch}.vocab_size"],
+    },
     SizeKeys {
         dim: Dim::Vocab(Side::Target),
         name: "target vocabulary",
-        keys: &["decoder_vocab_size", "vocab_size", "n_vocab"],
+        keys: &["decoder_vocab_size", "vocab_size", "n_vocab", "{arch}.vocab_size"],
     },
     SizeKeys {
         dim: Dim::Positions(Side::Source),
@@ -259,12 +305,12 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
     SizeKeys {
         dim: Dim::Buckets(Stack::Encoder),
         name: "relative buckets",
-        keys: &["relative_attention_num_buckets", "t5.attention.relative_buckets_count"],
+        keys: &["relative_attention_num_buckets", "{arch}.attention.relative_buckets_count"],
     },
     SizeKeys {
         dim: Dim::KvHeads(Stack::Decoder),
         name: "decoder key/value heads",
-        keys: &["num_key_value_heads"],
+        keys: &["num_key_value_heads", "{arch}.attention.head_count_kv", "n_kv_heads"],
     },
     SizeKeys { dim: Dim::Types, name: "token types", keys: &["type_vocab_size"] },
 ];
@@ -272,17 +318,26 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
 /// What configs call the number of layers of a stack.
 pub(crate) fn layer_keys(architecture: &Architecture, stack: Stack) -> &'static [&'static str] {
     match stack {
-        Stack::Decoder if !architecture.has(Stack::Encoder) => &["num_hidden_layers", "n_layer"],
+        Stack::Decoder if !architecture.has(Stack::Encoder) => {
+            &["num_hidden_layers", "n_layer", "{arch}.block_count", "n_layers"]
+        }
         Stack::Encoder => &[
             "encoder_layers",
+            "encoder.num_hidden_layers",
             "num_encoder_layers",
             "n_audio_layer",
             "num_layers",
             "num_hidden_layers",
             "n_layer",
-            "t5.block_count",
+            "{arch}.block_count",
         ],
-        Stack::Decoder => &["decoder_layers", "num_decoder_layers", "n_text_layer", "t5.decoder_block_count"],
+        Stack::Decoder => &[
+            "decoder_layers",
+            "decoder.num_hidden_layers",
+            "num_decoder_layers",
+            "n_text_layer",
+            "{arch}.decoder_block_count",
+        ],
     }
 }
 

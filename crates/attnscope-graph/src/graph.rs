@@ -233,7 +233,7 @@ impl Graph {
 
     /// Whether the output projection is an embedding table.
     pub fn has_tied_output(&self) -> bool {
-        self.at(Role::Logits).is_some_and(|id| self.borrows_weights(self.node(id)))
+        self.nodes.iter().any(|node| matches!(node.op, Op::Logits { .. }) && self.borrows_weights(node))
     }
 
     /// Whether source and target look up one table.

@@ -11,6 +11,30 @@ impl LayerSet {
     /// Layers from this number on cannot be in a set. The deepest models at hand have about half as many.
     pub const MOST: usize = Self::WORDS * 64;
 
+    /// Layers 0, 2, 4 …
+    pub const EVEN: Self = Self::where_remainder(2, &[0]);
+    /// All layers but 0, 3, 6 …
+    pub const NOT_THIRD: Self = Self::where_remainder(3, &[1, 2]);
+    /// All layers but 5, 11, 17 …
+    pub const NOT_SIXTH: Self = Self::where_remainder(6, &[0, 1, 2, 3, 4]);
+
+    /// The layers whose number leaves one of these remainders.
+    const fn where_remainder(divisor: usize, remainders: &[usize]) -> Self {
+        let mut words = [0; Self::WORDS];
+        let mut layer = 0;
+        while layer < Self::MOST {
+            let mut i = 0;
+            while i < remainders.len() {
+                if layer % divisor == remainders[i] {
+                    words[layer / 64] |= 1 << (layer % 64);
+                }
+                i += 1;
+            }
+            layer += 1;
+        }
+        Self(words)
+    }
+
     /// Whether a layer is in it.
     pub fn has(self, layer: usize) -> bool {
         self.0.get(layer / 64).is_some_and(|word| word >> (layer % 64) & 1 == 1)

@@ -38,6 +38,8 @@ mod plan;
 mod recognise;
 mod rewire;
 mod role;
+mod rotary;
+mod rotary_config;
 mod select;
 mod snapshot;
 mod task_head;
@@ -59,7 +61,7 @@ pub use family::{CLASSIFIER, Evidence, FAMILIES, Family, Meant, Sets, Setting, S
 pub use graph::{AddedPositions, Graph, Node, NodeId, NodePath, Weight, WeightId};
 pub use layer_set::LayerSet;
 pub use names::{Found, NameScheme, Row, TensorSpec};
-pub use op::{Factor, MaskKind, Op, Pooling, kv_head};
+pub use op::{Capped, Factor, MaskKind, Op, Pooling, kv_head};
 pub use other::{Other, OtherKind};
 pub use plan::plan_tensors;
 pub use recognise::{ASSUMED, Model, Recognised, recognise};
@@ -68,12 +70,13 @@ pub use role::{
     AttentionKind, AttentionPlace, AttentionStep, AudioStep, BlockStep, Direction, EntryStep,
     FeedForwardStep, HeadStep, LayerPart, LayerStep, RecurrentStep, Role, WeightKind, WeightRole,
 };
+pub use rotary::{Rotary, RotaryFactors, RotaryPairs, RotaryScaling};
 pub use select::Selector;
 pub use snapshot::{
     Cut, SNAPSHOTS, Snapshot, View, computed_before, order_note, snapshot_numbers, snapshots,
 };
 pub use task_head::TaskHead;
 pub use wiring::{
-    Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormKind,
-    NormPlace, Normaliser, PositionCount, Positions, RotaryPairs, ScoreScale, Switch, Wiring,
+    Activation, Biases, CrossMask, EmbeddingNorm, EmbeddingScale, Front, GainAt, LogitScale, NormGain,
+    NormKind, NormPlace, Normaliser, PositionCount, Positions, ScoreScale, Switch, Wiring,
 };

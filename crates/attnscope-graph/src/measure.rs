@@ -33,12 +33,13 @@ pub(crate) fn measure(
         let said = configs.sizes(row.keys)?;
         let given = heads.filter(|_| matches!(row.dim, Dim::Heads(_)));
         let stored_rows = votes.contains_key(&row.dim);
-        // A config's number of positions does not include the rows that an offset skips.
+        let derived = sizes.get(row.dim);
+        // A config's number of positions does not include the rows that an offset skips, but in RoBERTa's family.
+        let includes_skipped = said.iter().any(|said| Some(said.value) == derived);
         let skipped = match row.dim {
-            Dim::Positions(_) if stored_rows => wiring.position_offset,
+            Dim::Positions(_) if stored_rows && !includes_skipped => wiring.position_offset,
             _ => 0,
         };
-        let derived = sizes.get(row.dim);
         let (size, source) = match (given, derived, said.first()) {
             (Some(n), ..) => (n, "--heads".to_owned()),
             (None, Some(n), _) if matches!(row.dim, Dim::Head(_)) => (n, "width of q ÷ heads".to_owned()),
@@ -73,6 +74,7 @@ fn is_of(dim: Dim, architecture: &Architecture) -> bool {
         | Dim::Mels
         | Dim::Frames
         | Dim::Types
+        | Dim::RotaryPairs(_)
         | Dim::Convolved(_)
         | Dim::Fixed(_) => true,
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::dim::Stack;
+use crate::rotary::RotaryPairs;
 
 /// A name and shape as a file gives them. The graph binds to these, not to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +25,10 @@ pub struct TensorSpec {
 ///
 /// `{s}` stands for `encoder` or `decoder`, `{n}` for a layer. A row names a module, and `.weight` or `.bias` is
 /// appended on both sides, unless the left side itself ends in one of them; then the right side is a whole tensor
-/// name. A right side that ends in `[i/n]` is the i-th of n equal groups of rows of that tensor; one that ends in `^T`
-/// is stored as [input, output], as GPT-2's Conv1D does, and is read transposed before rows are counted.
+/// name. A right side that ends in `[i/n]` is the i-th of n equal groups of rows of that tensor, in `[i/n by head]` of the rows
+/// of each head; one that ends in `[q|name]`, `[k|name]` or `[v|name]` is that projection of a tensor that packs all three,
+/// of which q has as many rows as the tensor of that name has columns, and k and v have the rest. One that ends in `^T` is
+/// stored as [input, output], as GPT-2's Conv1D does, and is read transposed before rows are counted.
 pub type Row = (&'static str, &'static str);
 
 /// A way of naming the weights, used by one or more families.
@@ -38,6 +41,8 @@ pub struct NameScheme {
     pub tables: &'static [&'static [Row]],
     /// Ends of the names of tensors that are constants of the model, not parameters.
     pub buffers: &'static [&'static str],
+    /// Which features are a pair for rotary positions in files with these names, where that follows from them.
+    pub pairs: Option<RotaryPairs>,
 }
 
 /// A tensor in a file, or a part of one.
@@ -49,6 +54,8 @@ pub struct Found {
     pub rows: Option<Range<usize>>,
     /// The file holds it as [input, output]; rows are those of the transposed matrix.
     pub transposed: bool,
+    /// The file holds the rows of so many weights head by head; rows are those of the weights one after another.
+    pub by_head: Option<usize>,
 }
 
 impl Found {
@@ -204,17 +211,26 @@ impl<'a> Lookup<'a> {
         Some(format!("{}{}", self.prefix, tensor_name(&name)))
     }
 
-    /// With the prefix, then with less and less of it: `lm_head` is stored without the prefix `model.`.
+    /// `lm_head` is stored without the prefix `model.` of the other names.
     fn locate(&self, candidate: &str) -> Option<Found> {
-        let name = tensor_name(candidate);
-        let tensor =
-            *self.prefixes().find_map(|prefix| self.by_name.get(format!("{prefix}{name}").as_str()))?;
+        let tensor = self.named(tensor_name(candidate))?;
         let transposed = candidate.contains("^T");
-        let whole = Found { tensor, rows: None, transposed };
+        let whole = Found { tensor, rows: None, transposed, by_head: None };
         let Some((_, part)) = candidate.split_once('[') else { return Some(whole) };
         let part = part.trim_end_matches("^T").trim_end_matches(']');
-        let rows = rows_of(part, *whole.shape(self.tensors).first()?)?;
-        Some(Found { rows: Some(rows), ..whole })
+        let count = *whole.shape(self.tensors).first()?;
+        if let Some((projection, sibling)) = part.split_once('|') {
+            let own = self.named(sibling).and_then(|tensor| self.tensors[tensor].shape.last().copied())?;
+            return Some(Found { rows: Some(packed_rows(projection, own, count)?), ..whole });
+        }
+        let (part, by_head) = part.strip_suffix(" by head").map_or((part, false), |part| (part, true));
+        let parts = part.split_once('/').and_then(|(_, n)| n.parse().ok()).filter(|_| by_head);
+        Some(Found { rows: Some(rows_of(part, count)?), by_head: parts, ..whole })
+    }
+
+    /// The tensor of a name, with the prefix, then with less and less of it.
+    fn named(&self, name: &str) -> Option<usize> {
+        self.prefixes().find_map(|prefix| self.by_name.get(format!("{prefix}{name}").as_str())).copied()
     }
 
     fn prefixes(&self) -> impl Iterator<Item = &str> {
@@ -240,6 +256,18 @@ fn rows_of(part: &str, rows: usize) -> Option<Range<usize>> {
     (rows.is_multiple_of(n) && i < n).then(|| i * each..(i + 1) * each)
 }
 
+/// The rows of q, k or v where all three are packed, q first: q has `own` of them, k and v share the rest.
+fn packed_rows(projection: &str, own: usize, rows: usize) -> Option<Range<usize>> {
+    let rest = rows.checked_sub(own).filter(|rest| rest.is_multiple_of(2))?;
+    let (k, v) = (own, own + rest / 2);
+    match projection {
+        "q" => Some(0..k),
+        "k" => Some(k..v),
+        "v" => Some(v..rows),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +282,7 @@ mod tests {
             ("logits", "head"),
         ]],
         buffers: &["lm_head.bias"],
+        pairs: None,
     };
 
     #[test]

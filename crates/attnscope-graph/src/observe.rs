@@ -12,9 +12,10 @@ use crate::family::{Family, Sets};
 use crate::layer_set::LayerSet;
 use crate::names::Lookup;
 use crate::role::{BlockStep, FeedForwardStep, HeadStep, LayerStep, Role};
+use crate::rotary_config;
 use crate::wiring::{
-    Activation, Biases, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormPlace, Positions, ScoreScale,
-    Wiring,
+    Activation, Biases, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormGain, NormPlace, Positions,
+    ScoreScale, Wiring,
 };
 
 /// The source of each field of a wiring.
@@ -42,7 +43,11 @@ pub(crate) fn configure(
 ) -> Result<Wiring, FactError> {
     let mut w = family.wiring;
     for setting in family.settings {
-        let said = configs.of_model(setting.keys);
+        // null says that there is none of what can be absent; elsewhere it is as good as no key.
+        let said = match setting.sets.can_be_null() {
+            true => configs.of_model_with_null(setting.keys),
+            false => configs.of_model(setting.keys),
+        };
         let absent = setting
             .absent
             .filter(|_| named)
@@ -52,7 +57,7 @@ pub(crate) fn configure(
             (None, Some(value)) => (value, format!("no {} in the config", setting.keys[0])),
             (None, None) => continue,
         };
-        match apply(&mut w, setting.sets, &value) {
+        match apply(&mut w, setting.sets, &value, configs) {
             Ok(fields) => fields.iter().for_each(|field| sources.set(field, source.clone())),
             Err(Wrong::Unknown(known)) => obstacles.push(format!("{source} is {value}: known are {known}")),
             Err(Wrong::Type(expected)) => {
@@ -86,15 +91,51 @@ pub(crate) fn settle_window(architecture: &Architecture, w: &mut Wiring) {
 }
 
 /// Why a value cannot be used.
-enum Wrong {
+pub(crate) enum Wrong {
     /// It has the wrong type.
     Type(&'static str),
     /// It is an unknown word.
     Unknown(String),
 }
 
+impl Sets {
+    /// Whether null is a value of such a key.
+    fn can_be_null(self) -> bool {
+        matches!(
+            self,
+            Self::Window | Self::LayerTypes | Self::ScoreCap | Self::LogitCap | Self::RotaryScaling
+        )
+    }
+
+    /// Whether it is about the angles of rotary positions, or which features are a pair.
+    fn is_about_rotary(self) -> bool {
+        matches!(
+            self,
+            Self::RotaryBase
+                | Self::RotaryShare
+                | Self::RotaryFeatures
+                | Self::RotaryScaling
+                | Self::NeighbouringPairs
+                | Self::WindowRotaryBase
+        )
+    }
+}
+
+/// A number that something is divided by.
+pub(crate) fn positive(value: &Value) -> Result<f64, Wrong> {
+    value.as_f64().filter(|x| x.is_finite() && *x > 0.0).ok_or(Wrong::Type("a positive number"))
+}
+
 /// Applies a key, and returns the fields that it set.
-fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static str], Wrong> {
+fn apply(
+    w: &mut Wiring,
+    sets: Sets,
+    value: &Value,
+    configs: &Configs<'_>,
+) -> Result<&'static [&'static str], Wrong> {
+    if sets.is_about_rotary() {
+        return rotary_config::apply(w, sets, value, configs);
+    }
     let flag = || value.as_bool().ok_or(Wrong::Type("true or false"));
     Ok(match sets {
         Sets::EmbeddingScale | Sets::NoEmbeddingScale => {
@@ -127,12 +168,36 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.score_scale = if flag()? { ScoreScale::DHead } else { ScoreScale::None };
             &["score_scale"]
         }
-        Sets::RotaryBase => {
-            let base = value.as_f64().filter(|base| *base > 1.0 && base.is_finite());
-            w.rotary_base = Some(base.ok_or(Wrong::Type("a number above 1"))?);
-            &["rotary_base"]
+        Sets::RotaryBase
+        | Sets::RotaryShare
+        | Sets::RotaryFeatures
+        | Sets::RotaryScaling
+        | Sets::NeighbouringPairs
+        | Sets::WindowRotaryBase => &[],
+        Sets::PlainGain => {
+            w.norm_gain = Some(NormGain::Weight);
+            &["norm_gain"]
         }
-        Sets::Window if value.is_null() => &[],
+        Sets::ScoreWidth => {
+            w.score_width = Some(positive(value)?);
+            &["score_width"]
+        }
+        Sets::ScoreCap => {
+            w.score_cap = if value.is_null() { None } else { Some(positive(value)?) };
+            &["score_cap"]
+        }
+        Sets::LogitCap => {
+            w.logit_cap = if value.is_null() { None } else { Some(positive(value)?) };
+            &["logit_cap"]
+        }
+        Sets::ParallelResidual => {
+            w.parallel_residual = flag()?;
+            &["parallel_residual"]
+        }
+        Sets::Window if value.is_null() => {
+            w.window = None;
+            &["window"]
+        }
         Sets::Window => {
             let window = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|window| *window > 0);
             w.window = Some(window.ok_or(Wrong::Type("a number of positions, or null"))?);
@@ -147,6 +212,13 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             let first = value.as_u64().and_then(|n| usize::try_from(n).ok());
             let first = first.ok_or(Wrong::Type("the number of a layer"))?;
             w.window_layers = LayerSet::of(first..LayerSet::MOST);
+            &["window_layers"]
+        }
+        Sets::FirstOfEvery | Sets::LastOfEvery => {
+            let every = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+            let every = every.ok_or(Wrong::Type("a number of layers"))?;
+            let whole = if sets == Sets::FirstOfEvery { 0 } else { every - 1 };
+            w.window_layers = LayerSet::of((0..LayerSet::MOST).filter(|layer| layer % every != whole));
             &["window_layers"]
         }
         Sets::LayerTypes if value.is_null() => &[],
@@ -169,6 +241,14 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.biases.ffn = flag()?;
             &["biases"]
         }
+        Sets::NormBiases => {
+            w.biases.norm = flag()?;
+            &["biases"]
+        }
+        Sets::HeadBias => {
+            w.biases.head = flag()?;
+            &["biases"]
+        }
         Sets::Unsupported(only) if serde_json::from_str(only).ok().as_ref() == Some(value) => &[],
         Sets::Unsupported(only) => return Err(Wrong::Unknown(only.to_owned())),
         Sets::NormEps => {
@@ -186,8 +266,10 @@ fn apply(w: &mut Wiring, sets: Sets, value: &Value) -> Result<&'static [&'static
             w.relative_max_distance = distance.ok_or(Wrong::Type("a whole number"))?;
             &["relative_max_distance"]
         }
-        Sets::Activation => {
+        Sets::Activation | Sets::TanhActivation => {
             let word = value.as_str().ok_or(Wrong::Type("the name of an activation"))?;
+            let word =
+                if word == "gelu" && sets == Sets::TanhActivation { "gelu_pytorch_tanh" } else { word };
             w.activation = Activation::from_config(word)
                 .ok_or_else(|| Wrong::Unknown(Activation::ALL.map(Activation::name).join(", ")))?;
             &["activation"]
@@ -241,6 +323,7 @@ pub(crate) fn observe(
         sources.set("shared_embeddings", TENSORS);
     }
     observe_output(lookup, w, sources);
+    observe_rotary(lookup, w, sources);
     // T5 scales the logits of a tied output only; where no config says so, the tensors do.
     if w.logit_scale != LogitScale::None && !w.tied_output && sources.get("logit_scale").is_none() {
         w.logit_scale = LogitScale::None;
@@ -248,6 +331,21 @@ pub(crate) fn observe(
     }
     if family.flexible {
         observe_flexible(lookup, architecture, w, sources);
+    }
+}
+
+/// What a file's own conventions and tensors say of rotary positions.
+fn observe_rotary(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
+    if w.rotary_base.is_none() {
+        return;
+    }
+    if let Some(pairs) = lookup.scheme.pairs {
+        w.rotary_pairs = Some(pairs);
+        sources.set("rotary_layout", format!("files with the names of {}", lookup.scheme.id));
+    }
+    w.rotary_factors = lookup.find("decoder.0.self_attn.q_rot.weight").is_some();
+    if w.rotary_factors {
+        sources.set("rotary_factors", "tensors");
     }
 }
 
@@ -283,6 +381,7 @@ fn observe_flexible(lookup: &Lookup<'_>, architecture: &Architecture, w: &mut Wi
         ffn: any("ffn.hidden.bias") || any("ffn.out.bias"),
         norm: any("self_attn.norm.bias"),
         logits: w.biases.logits,
+        head: w.biases.head,
     };
     w.encoder_final_norm = has("encoder.out.weight");
     w.decoder_final_norm = has("decoder.out.weight");

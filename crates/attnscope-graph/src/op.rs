@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::block::RecurrentCell;
 use crate::dim::{Dim, Side, Sizes, Stack};
-use crate::wiring::{Activation, NormKind, Normaliser, PositionCount, Positions, RotaryPairs};
+use crate::rotary::Rotary;
+use crate::wiring::{Activation, NormGain, NormKind, Normaliser, PositionCount, Positions};
 
 /// What one node computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,12 +50,14 @@ pub enum Op {
     Transpose,
     /// Another name for a value: the start or the end of a layer.
     Same,
-    /// Normalisation over the features of each position.
+    /// Normalisation over the features of each position, in groups of as many as there are gains: one group, or one a head.
     Norm {
         /// Mean-centred or not.
         kind: NormKind,
         /// Added to the variance.
         eps: f64,
+        /// What a normed feature is multiplied by.
+        gain: NormGain,
     },
     /// x·Wᵀ + b.
     Linear,
@@ -64,15 +67,20 @@ pub enum Op {
     Rotate {
         /// Whose positions.
         side: Side,
-        /// The angle of pair i at position p is p · base^(−2i/d_head).
-        base: f64,
-        /// Which features are a pair.
-        pairs: RotaryPairs,
+        /// Which features are a pair, and by which angles pairs are rotated.
+        rotary: Rotary,
     },
     /// q·kᵀ, multiplied by a factor. Where k has fewer heads than q, neighbouring heads of q share one of k.
     Scores {
         /// What the products are multiplied by.
         scale: Factor,
+    },
+    /// cap · tanh(x / cap): no value is larger than the cap.
+    SoftCap {
+        /// The cap.
+        cap: f64,
+        /// What is capped.
+        of: Capped,
     },
     /// A learned bias by distance between query and key.
     RelativeBias {
@@ -150,6 +158,15 @@ pub enum Op {
     },
 }
 
+/// What a soft cap is applied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capped {
+    /// The scores of an attention.
+    Scores,
+    /// The logits.
+    Logits,
+}
+
 /// What is made of the positions of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
@@ -203,7 +220,7 @@ impl fmt::Display for MaskKind {
 }
 
 /// A constant that follows from a dimension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Factor {
     /// 1.
     One,
@@ -211,6 +228,8 @@ pub enum Factor {
     Sqrt(Dim),
     /// 1/√n.
     Rsqrt(Dim),
+    /// 1/√n of a number.
+    RsqrtOf(f64),
 }
 
 impl Factor {
@@ -220,6 +239,7 @@ impl Factor {
             Self::One => Some(1.0),
             Self::Sqrt(dim) => sizes.get(dim).map(|n| (n as f64).sqrt()),
             Self::Rsqrt(dim) => sizes.get(dim).map(|n| 1.0 / (n as f64).sqrt()),
+            Self::RsqrtOf(n) => Some(1.0 / n.sqrt()),
         }
     }
 
@@ -233,6 +253,7 @@ impl Factor {
             Self::One => "1".into(),
             Self::Sqrt(dim) => format!("√{}", name(dim)),
             Self::Rsqrt(dim) => format!("1/√{}", name(dim)),
+            Self::RsqrtOf(n) => format!("1/√{n}"),
         }
     }
 }
@@ -320,6 +341,7 @@ impl Op {
             | Self::Residual { .. }
             | Self::Activate(_)
             | Self::Dropout { .. }
+            | Self::SoftCap { .. }
             | Self::Gate => input(0).to_vec(),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::architecture::Architecture;
 use crate::build::build;
-use crate::dim::Sizes;
+use crate::dim::{Dim, Sizes};
 use crate::family::Family;
 use crate::names::{TensorSpec, tensor_name};
 use crate::role::Role;
@@ -25,6 +25,10 @@ pub fn plan_tensors(
         let mut shape = sizes.shape(&weight.dims)?;
         if let (Some(parts), Some(rows)) = (parts(&candidate), shape.first_mut()) {
             *rows = rows.checked_mul(parts)?;
+        } else if let (true, Some(rows)) = (candidate.contains('|'), shape.first_mut()) {
+            let (stack, _) = weight.role.owner.layer()?;
+            let kv = sizes.get(Dim::KvInner(stack))?.checked_mul(2)?;
+            *rows = sizes.get(Dim::Inner(stack))?.checked_add(kv)?;
         }
         if candidate.contains("^T") {
             shape.reverse();
@@ -59,7 +63,7 @@ fn name(family: &Family, wiring: &Wiring, path: &str) -> Option<String> {
     names.into_iter().next()
 }
 
-/// The n of `[i/n]`.
+/// The n of `[i/n]` and of `[i/n by head]`.
 fn parts(candidate: &str) -> Option<usize> {
-    candidate.split_once('[')?.1.split(['/', ']']).nth(1)?.parse().ok()
+    candidate.split_once('[')?.1.split(['/', ']', ' ']).nth(1)?.parse().ok()
 }

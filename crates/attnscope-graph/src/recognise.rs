@@ -15,6 +15,7 @@ use crate::measure::measure;
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe::{self, Sources};
 use crate::other::{Other, OtherKind, adapter, classify, not_supported};
+use crate::rotary::RotaryScaling;
 use crate::wiring::{CrossMask, EmbeddingScale, PositionCount, Positions, Switch, Wiring};
 
 /// A model: everything that is known without running it.
@@ -82,6 +83,7 @@ pub fn recognise(
         wiring.relative_buckets = buckets;
         graph = build(&found.architecture, &wiring);
     }
+    settle_kv_heads(&found.architecture, &sizes, &mut wiring);
     let binding = bind(&graph, &sizes, &lookup);
     if let Some(word) = &found.unknown {
         // With less than half in common it is not similar.
@@ -106,6 +108,7 @@ pub fn recognise(
     obstacles.extend(obstacles_of(&architecture, &graph, &sizes, &binding, &facts));
     obstacles.extend(empty_weights(&graph, &binding, &tensors));
     obstacles.extend(near_distance(&wiring, &sizes, &facts));
+    obstacles.extend(rotary_obstacle(&architecture, &wiring, &sizes));
     let model = Model {
         family,
         unknown_type,
@@ -251,6 +254,12 @@ fn token_facts(configs: &Configs<'_>) -> Vec<Fact> {
     TOKEN_KEYS.iter().filter_map(token).collect()
 }
 
+/// Keys and values have as many heads as their width has room for.
+pub(crate) fn settle_kv_heads(architecture: &Architecture, sizes: &Sizes, wiring: &mut Wiring) {
+    let shown = architecture.stacks().find_map(|stack| sizes.get(Dim::KvHeads(stack)));
+    wiring.kv_heads = wiring.kv_heads.map(|said| shown.unwrap_or(said));
+}
+
 /// The rows of the first stack's relative position table, where it has one.
 fn relative_buckets(architecture: &Architecture, sizes: &Sizes) -> Option<usize> {
     architecture.stacks().find_map(|stack| sizes.get(Dim::Buckets(stack)))
@@ -282,6 +291,7 @@ pub(crate) fn obstacles_of(
             }
             _ => {}
         }
+        obstacles.extend(kv_obstacle(stack, sizes));
     }
     let missing = binding.missing().count();
     if missing > 0 {
@@ -292,6 +302,33 @@ pub(crate) fn obstacles_of(
         obstacles.push(format!("{mismatched} of {} weights have the wrong shape", graph.weights().len()));
     }
     obstacles
+}
+
+/// Query heads share those of keys and values in equal groups.
+fn kv_obstacle(stack: Stack, sizes: &Sizes) -> Option<String> {
+    let width = sizes.get(Dim::KvInner(stack))?;
+    let (heads, size) = (sizes.get(Dim::Heads(stack))?, sizes.get(Dim::Head(stack))?);
+    match sizes.get(Dim::KvHeads(stack)) {
+        Some(kv_heads) if kv_heads > 0 && heads.is_multiple_of(kv_heads) => None,
+        Some(kv_heads) => {
+            Some(format!("{kv_heads} heads of keys and values do not divide {heads} {} heads", stack.name()))
+        }
+        None => {
+            Some(format!("the width {width} of the k projection is no multiple of the head width {size}"))
+        }
+    }
+}
+
+/// What prevents rotary positions from being computed.
+fn rotary_obstacle(architecture: &Architecture, wiring: &Wiring, sizes: &Sizes) -> Option<String> {
+    let stack = architecture.stacks().find(|stack| wiring.positions(stack.side()) == Positions::Rotary)?;
+    let pairs = wiring.rotary_of(0).rotated(sizes.get(Dim::Head(stack))?) / 2;
+    let Some(RotaryScaling::Longrope { short, long, .. }) = wiring.rotary_scaling else { return None };
+    let counts = [short.count(), long.count()];
+    (counts != [pairs; 2]).then(|| {
+        let [short, long] = counts;
+        format!("longrope has {short} and {long} factors for the {pairs} pairs of a head's rotated features")
+    })
 }
 
 /// In a model of size 0, a tensor without elements has the right shape, but nothing can be computed.
@@ -352,7 +389,7 @@ mod tests {
     fn a_setting_that_is_not_run_is_an_obstacle() {
         let cases = [
             ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
-            ("llama", "rope_parameters", json!({ "rope_type": "yarn", "rope_theta": 10000.0 })),
+            ("llama", "rope_parameters", json!({ "rope_type": "spiral", "rope_theta": 10000.0 })),
             ("bert", "position_embedding_type", json!("relative_key")),
             ("marian", "activation_function", json!("mish")),
         ];

@@ -7,7 +7,7 @@ use crate::build::build;
 use crate::dim::{Dim, Stack};
 use crate::facts::{Fact, Topic};
 use crate::names::Lookup;
-use crate::recognise::{Model, obstacles_of};
+use crate::recognise::{Model, obstacles_of, settle_kv_heads};
 use crate::wiring::Wiring;
 
 /// Why a field of the wiring cannot be set.
@@ -29,10 +29,22 @@ pub enum WiringError {
     },
 }
 
+/// Fields that had another name, which is still accepted.
+fn present_name(field: &str) -> &str {
+    match field {
+        "rotary_base" => "rotary_theta",
+        "rotary_pairs" => "rotary_layout",
+        _ => field,
+    }
+}
+
 impl Model {
     /// The model with some fields of its wiring set by the user, who outranks every document.
     pub fn with_wiring(&self, edits: &[(String, Value)]) -> Result<Self, WiringError> {
         let (mut wiring, known) = (self.wiring, Wiring::fields());
+        let renamed: Vec<(String, Value)> =
+            edits.iter().map(|(field, value)| (present_name(field).to_owned(), value.clone())).collect();
+        let edits = &renamed[..];
         for (field, value) in edits {
             let mut fields = serde_json::to_value(wiring).unwrap_or_default();
             let Some(object) = fields.as_object_mut().filter(|_| known.contains(field)) else {
@@ -47,6 +59,13 @@ impl Model {
             }
         }
         let mut model = self.rewired(&wiring, None);
+        if let Some((field, value)) = edits.iter().find(|(field, _)| field == "kv_heads")
+            && model.wiring.kv_heads != wiring.kv_heads
+        {
+            let shown = model.wiring.kv_heads.map_or("none".to_owned(), |n| n.to_string());
+            let why = format!("the width of the k projection shows {shown}, found {value}");
+            return Err(WiringError::Value { field: field.clone(), why });
+        }
         for (field, value) in edits {
             let source = "--wiring".to_owned();
             match model.facts.iter_mut().find(|fact| fact.topic == Topic::Wiring && fact.name == *field) {
@@ -78,6 +97,8 @@ impl Model {
                 sizes.set(Dim::Heads(stack), heads);
             }
         }
+        let mut wiring = *wiring;
+        settle_kv_heads(&self.architecture, &sizes, &mut wiring);
         let lookup = Lookup::new(self.scheme, self.prefix.clone(), &self.tensors);
         let binding = bind(&graph, &sizes, &lookup);
         let mut facts = self.facts.clone();
@@ -100,7 +121,7 @@ impl Model {
             scheme: self.scheme,
             prefix: self.prefix.clone(),
             architecture: self.architecture.clone(),
-            wiring: *wiring,
+            wiring,
             sizes,
             graph,
             binding,

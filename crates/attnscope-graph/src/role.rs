@@ -143,8 +143,13 @@ impl Role {
     pub fn is_norm(self) -> bool {
         match self {
             Self::Entry(_, step) => step == EntryStep::EmbedNorm,
-            Self::Layer(_, _, LayerStep::Attention(_, step)) => step == AttentionStep::Norm,
-            Self::Layer(_, _, LayerStep::FeedForward(step)) => step == FeedForwardStep::Norm,
+            Self::Layer(_, _, LayerStep::Attention(_, step)) => matches!(
+                step,
+                AttentionStep::Norm | AttentionStep::QNorm | AttentionStep::KNorm | AttentionStep::OutNorm
+            ),
+            Self::Layer(_, _, LayerStep::FeedForward(step)) => {
+                matches!(step, FeedForwardStep::Norm | FeedForwardStep::OutNorm)
+            }
             Self::Head(step) => step == HeadStep::Norm,
             Self::Layer(_, _, LayerStep::In | LayerStep::Out)
             | Self::Audio(_)

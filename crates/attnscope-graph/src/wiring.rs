@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dim::{Side, Stack};
 use crate::layer_set::LayerSet;
+use crate::rotary::{Rotary, RotaryPairs, RotaryScaling};
 
 /// How the parts of a model are joined. [`crate::build`] turns it into a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -74,15 +75,58 @@ pub struct Wiring {
     pub front: Front,
     /// Which maps add a bias.
     pub biases: Biases,
-    /// Keys and values have fewer heads than queries, and groups of heads share them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub grouped: bool,
-    /// The base of rotary positions, where the model has them.
+    /// How many heads keys and values have, where groups of query heads share them; 0 while the tensors have not shown it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<usize>,
+    /// The base of rotary positions, where the model has them.
+    #[serde(
+        default,
+        rename = "rotary_theta",
+        alias = "rotary_base",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub rotary_base: Option<f64>,
     /// Which features are a pair for rotary positions, where the model has them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "rotary_layout",
+        alias = "rotary_pairs",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub rotary_pairs: Option<RotaryPairs>,
+    /// The share of a head's features that is rotated, where it is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_share: Option<f64>,
+    /// How rotary frequencies are changed for longer texts, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_scaling: Option<RotaryScaling>,
+    /// The file holds a divisor for the frequency of each pair.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rotary_factors: bool,
+    /// What normed features are multiplied by, where families differ in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_gain: Option<NormGain>,
+    /// Queries and keys are normed, head by head, before they are rotated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub query_key_norm: bool,
+    /// What stands for d_head in the scale of the scores, where it is another number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_width: Option<f64>,
+    /// The cap of the scores, where they have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_cap: Option<f64>,
+    /// The cap of the logits, where they have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logit_cap: Option<f64>,
+    /// Attention and feed-forward of a layer both read the stream before the layer, and both are added to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parallel_residual: bool,
+    /// The first layer's attention has no norm of its own: it reads embeddings that are normed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_norm_absent: bool,
+    /// Each layer has a relative bias table of its own; else the first layer's is that of all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relative_bias_per_layer: bool,
     /// How many positions self-attention sees, where it does not see all: a causal one the query and those before it, another
     /// one half of them on each side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,6 +265,29 @@ pub enum NormPlace {
     Pre,
     /// After the sum.
     Post,
+    /// Before the sublayer, and another one of its output, before the sum.
+    Both,
+}
+
+/// What a normed feature is multiplied by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormGain {
+    /// The weight.
+    #[default]
+    Weight,
+    /// One more than the weight, so that a weight of 0 changes nothing: Gemma.
+    OnePlusWeight,
+}
+
+impl NormGain {
+    /// What is added to the weight.
+    pub fn offset(self) -> f32 {
+        match self {
+            Self::Weight => 0.0,
+            Self::OnePlusWeight => 1.0,
+        }
+    }
 }
 
 /// Where embeddings are normed, if they are.
@@ -261,16 +328,6 @@ impl Positions {
             Self::Table | Self::Rotary | Self::None => false,
         }
     }
-}
-
-/// Which features of a head are rotated together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RotaryPairs {
-    /// Feature i and feature i + d_head/2, as Hugging Face stores Llama.
-    Halves,
-    /// Features 2i and 2i + 1, as Meta and GGUF store it.
-    Neighbours,
 }
 
 /// What a position's number counts. It matters where padding comes before a row's tokens.
@@ -350,15 +407,34 @@ pub struct Biases {
     pub norm: bool,
     /// The output projection of the model.
     pub logits: bool,
+    /// The projection between the last stack and the logits, where there is one.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub head: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 impl Biases {
     /// Every map but the output projection.
     pub const ALL: Self =
-        Self { q: true, k: true, v: true, attn_out: true, ffn: true, norm: true, logits: false };
+        Self { q: true, k: true, v: true, attn_out: true, ffn: true, norm: true, logits: false, head: true };
     /// None at all.
-    pub const NONE: Self =
-        Self { q: false, k: false, v: false, attn_out: false, ffn: false, norm: false, logits: false };
+    pub const NONE: Self = Self {
+        q: false,
+        k: false,
+        v: false,
+        attn_out: false,
+        ffn: false,
+        norm: false,
+        logits: false,
+        head: true,
+    };
 }
 
 impl Wiring {
@@ -395,9 +471,20 @@ impl Wiring {
         shared_embeddings: true,
         front: Front::Tokens,
         biases: Biases::ALL,
-        grouped: false,
+        kv_heads: None,
         rotary_base: None,
         rotary_pairs: None,
+        rotary_share: None,
+        rotary_scaling: None,
+        rotary_factors: false,
+        norm_gain: None,
+        query_key_norm: false,
+        score_width: None,
+        score_cap: None,
+        logit_cap: None,
+        parallel_residual: false,
+        first_norm_absent: false,
+        relative_bias_per_layer: false,
         window: None,
         window_layers: None,
         window_rotary_base: None,
@@ -411,9 +498,20 @@ impl Wiring {
     /// The names of all fields: those that a model does not use are not written.
     pub(crate) fn fields() -> Vec<String> {
         let every = Self {
-            grouped: true,
+            kv_heads: Some(1),
             rotary_base: Some(Self::ROTARY_BASE),
             rotary_pairs: Some(RotaryPairs::Halves),
+            rotary_share: Some(1.0),
+            rotary_scaling: Some(RotaryScaling::Linear { factor: 1.0 }),
+            rotary_factors: true,
+            norm_gain: Some(NormGain::Weight),
+            query_key_norm: true,
+            score_width: Some(1.0),
+            score_cap: Some(1.0),
+            logit_cap: Some(1.0),
+            parallel_residual: true,
+            first_norm_absent: true,
+            relative_bias_per_layer: true,
             window: Some(1),
             window_layers: Some(LayerSet::default()),
             window_rotary_base: Some(Self::ROTARY_BASE),
@@ -432,10 +530,16 @@ impl Wiring {
         self.window.filter(|_| self.window_layers.is_none_or(|layers| layers.has(layer)))
     }
 
-    /// The base of a layer's rotary positions.
-    pub fn rotary_base_of(&self, layer: usize) -> f64 {
+    /// A layer's rotary positions. In layers whose base is another one, frequencies are not scaled.
+    pub fn rotary_of(&self, layer: usize) -> Rotary {
         let of_window = self.window_rotary_base.filter(|_| self.window_of(layer).is_some());
-        of_window.or(self.rotary_base).unwrap_or(Self::ROTARY_BASE)
+        Rotary {
+            base: of_window.or(self.rotary_base).unwrap_or(Self::ROTARY_BASE),
+            pairs: self.rotary_pairs.unwrap_or(RotaryPairs::Halves),
+            share: self.rotary_share.unwrap_or(1.0),
+            scaling: self.rotary_scaling.filter(|_| of_window.is_none()),
+            shift: 0,
+        }
     }
 
     /// Where a side's positions come from.

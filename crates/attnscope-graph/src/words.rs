@@ -3,9 +3,10 @@
 use crate::block::RecurrentCell;
 use crate::dim::{Dim, Side, Sizes, Stack};
 use crate::graph::Node;
-use crate::op::{Op, Pooling};
+use crate::op::{Capped, Op, Pooling};
 use crate::role::{AttentionKind, AttentionStep, BlockStep, EntryStep, FeedForwardStep, LayerStep, Role};
-use crate::wiring::{NormKind, Normaliser, PositionCount, Positions};
+use crate::rotary::Rotary;
+use crate::wiring::{NormGain, NormKind, Normaliser, PositionCount, Positions};
 
 /// The formula of a node, with numbers where they are known.
 pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
@@ -40,17 +41,22 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         Op::Flatten { .. } => "all positions in one row".into(),
         Op::Dropout { p } => format!("dropout {p}, while training"),
         Op::Same => "the same value".into(),
-        Op::Norm { kind, .. } => {
+        Op::Norm { kind, gain, .. } => {
             let scaled = match kind {
                 NormKind::Layer => "(x − mean) / √(var + eps)",
                 NormKind::Rms => "x / √(mean x² + eps)",
             };
-            format!("{scaled} × g{}", if node.weights.len() > 1 { " + b" } else { "" })
+            let gain = match gain {
+                NormGain::Weight => "g",
+                NormGain::OnePlusWeight => "(1 + g)",
+            };
+            format!("{scaled} × {gain}{}", if node.weights.len() > 1 { " + b" } else { "" })
         }
         Op::Linear if node.weights.len() > 1 => "x·Wᵀ + b".into(),
         Op::Linear => "x·Wᵀ".into(),
         Op::SplitHeads(_) => "split into heads".into(),
-        Op::Rotate { base, .. } => format!("rotate pair i by p·{base}^(−2i/K)"),
+        Op::Rotate { rotary, .. } => rotation(rotary),
+        Op::SoftCap { cap, .. } => format!("{cap} × tanh(x / {cap})"),
         Op::Scores { scale: crate::Factor::One } => "q·kᵀ, scale 1".into(),
         Op::Scores { scale } => format!("q·kᵀ × {}", scale.text(sizes, symbolic)),
         Op::RelativeBias { .. } => "table[bucket(key − query)]".into(),
@@ -77,6 +83,17 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
             format!("x·Wᵀ{times}{bias}")
         }
     }
+}
+
+/// By which angle a pair of features is rotated.
+fn rotation(rotary: Rotary) -> String {
+    let Rotary { base, share, scaling, .. } = rotary;
+    let (first, exponent) = match share {
+        1.0 => (String::new(), "−2i/K".to_owned()),
+        _ => (format!(" of the first {share}·K features"), format!("−2i/({share}·K)")),
+    };
+    let scaled = scaling.map(|scaling| format!(", {scaling}")).unwrap_or_default();
+    format!("rotate pair i{first} by p·{base}^({exponent}){scaled}")
 }
 
 /// What a node is for, in a sentence.
@@ -116,6 +133,12 @@ pub fn sentence(node: &Node) -> &'static str {
             "Each pair of features is rotated by an angle that grows with the position, so that a score depends on the distance."
         }
         Op::Scores { .. } => "How well each query fits each key, before the mask.",
+        Op::SoftCap { of: Capped::Scores, .. } => {
+            "Scores pressed together, so that none is larger than the cap."
+        }
+        Op::SoftCap { of: Capped::Logits, .. } => {
+            "Logits pressed together, so that none is larger than the cap."
+        }
         Op::RelativeBias { .. } => "A learned bias per distance and head, added to the scores.",
         Op::Mask(_) => "Which keys each query may see.",
         Op::AddMask { .. } => "The scores with masked keys at minus infinity.",
@@ -225,6 +248,7 @@ pub fn why_shape(node: &Node) -> &'static str {
             "every query meets every key, in every head: queries are rows, keys are columns; square only where both \
              come from the same sequence"
         }
+        Op::SoftCap { .. } => "element by element",
         Op::RelativeBias { .. } => {
             "one number for each head and each pair of positions, the same for every sentence"
         }

@@ -1,6 +1,6 @@
 //! Positions as numbers: sinusoids, and T5's buckets of distances.
 
-use attnscope_graph::{Positions, RotaryPairs, Stack};
+use attnscope_graph::{Positions, Stack};
 
 /// The number of a position; none for padding where only tokens are counted.
 pub(crate) type Place = Option<usize>;
@@ -56,42 +56,6 @@ pub(crate) fn sinusoid(kind: Positions, position: usize, i: usize, width: usize)
     }
 }
 
-/// What rotary positions do to one feature of a head.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rotation {
-    /// The angle: position · base^(−2 · pair / size).
-    pub angle: f64,
-    /// The other feature of the pair.
-    pub partner: usize,
-    /// The sign of the other feature's term: −1 for the first of a pair.
-    pub sign: f64,
-}
-
-impl Rotation {
-    /// The rotation of feature `i` of a head of `size` features, at a position.
-    pub fn of(base: f64, pairs: RotaryPairs, size: usize, position: usize, i: usize) -> Self {
-        let half = (size / 2).max(1);
-        let (pair, first) = match pairs {
-            RotaryPairs::Halves => (i % half, i < half),
-            RotaryPairs::Neighbours => (i / 2, i.is_multiple_of(2)),
-        };
-        let step = match pairs {
-            RotaryPairs::Halves => half,
-            RotaryPairs::Neighbours => 1,
-        };
-        let partner = if first { i + step } else { i - step };
-        let angle = position as f64 * base.powf(-2.0 * pair as f64 / size as f64);
-        // A head of odd size has one feature without a partner; such a model cannot be run.
-        Self { angle, partner: partner.min(size.saturating_sub(1)), sign: if first { -1.0 } else { 1.0 } }
-    }
-
-    /// The feature after the rotation: x · cos ∓ partner · sin.
-    pub fn apply(&self, head: &[f64], i: usize) -> f64 {
-        let (sin, cos) = self.angle.sin_cos();
-        head[i] * cos + self.sign * head[self.partner] * sin
-    }
-}
-
 /// How many rows of a bias table are used: as the graph says, at most those that exist.
 pub fn used_buckets(said: usize, rows: usize) -> usize {
     if said == 0 { rows } else { said.min(rows) }
@@ -126,21 +90,6 @@ mod tests {
     fn an_offset_without_end_does_not_wrap_around() {
         assert_eq!(table_row(Some(1), usize::MAX), Some(usize::MAX));
         assert_eq!((table_row(None, 2), table_row(None, 0)), (Some(1), None));
-    }
-
-    /// Equal pairs are rotated by the distance alone, whichever features are a pair.
-    #[test]
-    fn the_product_of_two_turned_heads_depends_on_their_distance() {
-        let (q, k) = ([0.3, -1.2, 0.7, 2.0, -0.4, 1.1], [1.0, 0.2, -0.6, 0.5, 0.9, -1.5]);
-        for pairs in [RotaryPairs::Halves, RotaryPairs::Neighbours] {
-            let turned = |x: &[f64], at: usize| -> Vec<f64> {
-                (0..6).map(|i| Rotation::of(100.0, pairs, 6, at, i).apply(x, i)).collect()
-            };
-            let score = |a: usize, b: usize| -> f64 {
-                turned(&q, a).iter().zip(turned(&k, b)).map(|(q, k)| q * k).sum()
-            };
-            assert!((score(7, 4) - score(3, 0)).abs() < 1e-12 && (score(7, 4) - score(4, 4)).abs() > 0.1);
-        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use attnscope_checkpoint::{
     Checkpoint, DType, Error, ErrorKind, TensorInfo, check_memory, check_memory_within,
 };
-use attnscope_graph::{Graph, Model, Slot, TensorSpec, WeightId};
+use attnscope_graph::{Dim, Graph, Model, Slot, TensorSpec, WeightId};
 
 use crate::error::RunError;
 use crate::limits::Limits;
@@ -74,6 +74,22 @@ fn transposed(values: &[f32], shape: &[usize]) -> Vec<f32> {
     (0..columns).flat_map(|c| (0..rows).map(move |r| values[r * columns + c])).collect()
 }
 
+/// The heads of the stack that a weight belongs to.
+fn heads_of(model: &Model, id: WeightId) -> Result<usize, RunError> {
+    let stack = model.graph.weight(id).role.owner.stack();
+    let heads = stack.and_then(|stack| model.sizes.get(Dim::Heads(stack)));
+    heads.ok_or_else(|| RunError::Obstacle("the head count is not known".into()))
+}
+
+/// Rows of several weights that lie head by head, [head, part, row], put part by part: [part, head, row].
+fn part_by_part(values: &[f32], parts: usize, heads: usize) -> Vec<f32> {
+    let each = values.len().checked_div(heads * parts).unwrap_or(0);
+    let piece =
+        |part: usize, head: usize| values.get((head * parts + part) * each..).map(|rest| &rest[..each]);
+    let all = (0..parts).flat_map(|part| (0..heads).filter_map(move |head| piece(part, head)));
+    all.flatten().copied().collect()
+}
+
 impl Weight {
     /// Its values row-major in f32, in a tensor of their own.
     fn copied(&self) -> Self {
@@ -113,7 +129,7 @@ impl Weights {
             let place = "its weights".to_owned();
             Error::new(checkpoint.path(), ErrorKind::Shortage { place, shortage })
         })?;
-        let mut read: HashMap<(usize, bool), Arc<Stored>> = HashMap::new();
+        let mut read: HashMap<(usize, bool, Option<usize>), Arc<Stored>> = HashMap::new();
         let mut weights = Vec::with_capacity(model.graph.weights().len());
         for (id, slot) in model.binding.iter() {
             let Slot::Bound(found) = slot else {
@@ -121,13 +137,18 @@ impl Weights {
             };
             limits.cancel.check()?;
             let info = &checkpoint.tensors()[found.tensor];
-            let tensor = match read.get(&(found.tensor, found.transposed)) {
+            let key = (found.tensor, found.transposed, found.by_head);
+            let tensor = match read.get(&key) {
                 Some(tensor) => tensor.clone(),
                 None => {
                     let values = checkpoint.read_f32(info)?;
                     let values = if found.transposed { transposed(&values, &info.shape) } else { values };
+                    let values = match found.by_head {
+                        Some(parts) => part_by_part(&values, parts, heads_of(model, id)?),
+                        None => values,
+                    };
                     let tensor = Arc::new(Stored::Rows(Elements::of(values, info.dtype)));
-                    read.insert((found.tensor, found.transposed), tensor.clone());
+                    read.insert(key, tensor.clone());
                     tensor
                 }
             };

@@ -48,6 +48,8 @@ pub const MODELS: &[(&str, &str, Option<usize>)] = &[
     ("t5", "t5", None),
     ("t5-v1_1", "t5-v1_1", None),
     ("mt5", "mt5", None),
+    ("umt5", "umt5", None),
+    ("encoder-decoder", "encoder-decoder-bert", None),
     ("whisper", "whisper", None),
     ("whisper-openai/tiny.pt", "whisper", None),
     ("whisper-ggml/ggml-tiny.bin", "whisper", None),
@@ -59,8 +61,11 @@ pub const MODELS: &[(&str, &str, Option<usize>)] = &[
 ];
 
 /// Checkpoints that differ from one of `MODELS` in what their config says: run and recognised, not drawn again.
-pub const VARIANTS: &[(&str, &str, Option<usize>)] =
-    &[("m2m100-pad0", "m2m_100", None), ("plbart", "plbart", None)];
+pub const VARIANTS: &[(&str, &str, Option<usize>)] = &[
+    ("m2m100-pad0", "m2m_100", None),
+    ("plbart", "plbart", None),
+    ("encoder-decoder-roberta", "encoder-decoder-roberta", None),
+];
 
 /// Models of one stack: language models, and an encoder with a head for masked words.
 pub const ONE_STACK: &[(&str, &str)] = &[
@@ -69,8 +74,23 @@ pub const ONE_STACK: &[(&str, &str)] = &[
     ("llama-bias", "llama"),
     ("mistral", "mistral"),
     ("qwen2", "qwen2"),
+    ("qwen3", "qwen3"),
+    ("gemma", "gemma"),
+    ("gemma2", "gemma2"),
+    ("gemma3", "gemma3"),
+    ("phi3", "phi3"),
+    ("gpt-neox", "gpt_neox"),
+    ("opt", "opt"),
     ("bert", "bert"),
+    ("roberta", "roberta"),
+    ("modernbert", "modernbert"),
+    ("distilbert", "distilbert"),
 ];
+
+/// Whether a family of one stack has an encoder.
+pub fn is_encoder(family: &str) -> bool {
+    matches!(family, "bert" | "roberta" | "modernbert" | "distilbert")
+}
 
 /// Both.
 pub fn models_and_variants() -> impl Iterator<Item = (&'static str, &'static str, Option<usize>)> {

@@ -1,7 +1,7 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
-use attnscope_graph::{Factor, MaskKind, Normaliser, RotaryPairs, Stack, kv_head};
-use attnscope_run::{Kept, Rotation, is_fully_masked, relative_bucket, used_buckets};
+use attnscope_graph::{Factor, MaskKind, Normaliser, Rotary, Stack, kv_head};
+use attnscope_run::{Kept, Rotations, is_fully_masked, relative_bucket, used_buckets};
 
 use super::{Cell, CellError, Step, Term, TermForm, indices, products, row, value, within};
 
@@ -13,11 +13,22 @@ impl Cell<'_> {
     }
 
     /// x · cos − y · sin for the first of a pair of features, y · cos + x · sin for the second
-    pub(super) fn rotate(&self, base: f64, pairs: RotaryPairs) -> Result<Vec<Step>, CellError> {
+    pub(super) fn rotate(&self, rotary: Rotary) -> Result<Vec<Step>, CellError> {
         let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
         let head = row(self.input(0)?, &[b, h, l]);
-        let turn = Rotation::of(base, pairs, head.len(), l, i);
-        let (sin, cos) = turn.angle.sin_cos();
+        let length = self.input(0)?.shape.get(2).copied().unwrap_or(0);
+        let factors = self.weight(0);
+        let turn = Rotations { rotary, factors: &factors, size: head.len(), length }.at(l, i);
+        if turn.partner == i {
+            let own = head.get(i).copied().unwrap_or(f64::NAN);
+            let formula = format!("{}[{b}, {h}, {l}, {i}], which is not rotated", self.input_name(0));
+            return Ok(vec![Step::plain(self.leaf(), &formula, own)]);
+        }
+        let (cos, sin) = turn.factors();
+        let times = match turn.magnitude {
+            1.0 => String::new(),
+            magnitude => format!(" × {magnitude}"),
+        };
         let at = |i: usize| head.get(i).copied().unwrap_or(f64::NAN);
         let angle = Step::plain("angle", &format!("position {l} × frequency of the pair"), turn.angle);
         let name = self.input_name(0);
@@ -27,11 +38,11 @@ impl Cell<'_> {
             value: x * factor,
         };
         let terms = vec![
-            term(format!("{name}[…, {i}] × cos"), at(i), cos),
-            term(format!("{name}[…, {}] × sin", turn.partner), at(turn.partner), turn.sign * sin),
+            term(format!("{name}[…, {i}] × cos{times}"), at(i), cos),
+            term(format!("{name}[…, {}] × sin{times}", turn.partner), at(turn.partner), sin),
         ];
         let sign = if turn.sign < 0.0 { "−" } else { "+" };
-        let formula = format!("{name}[{i}] × cos {sign} {name}[{}] × sin", turn.partner);
+        let formula = format!("{name}[{i}] × cos{times} {sign} {name}[{}] × sin{times}", turn.partner);
         Ok(vec![angle, Step::sum(self.leaf(), &formula, terms)])
     }
 

@@ -1,6 +1,6 @@
 //! Cells outside of attention: lookups, maps, norms, activations.
 
-use attnscope_graph::{Activation, Factor, NormKind, PositionCount, Positions, Side};
+use attnscope_graph::{Activation, Factor, NormGain, NormKind, PositionCount, Positions, Side};
 
 use super::{Cell, CellError, Step, Term, TermForm, products, row, value};
 
@@ -118,12 +118,16 @@ impl Cell<'_> {
     }
 
     /// (x − mean) / √(var + eps) · g + b, or x / √(mean x² + eps) · g
-    pub(super) fn norm(&self, kind: NormKind, eps: f64) -> Result<Vec<Step>, CellError> {
-        let &[b, t, i] = self.at else { return Ok(Vec::new()) };
-        let x = row(self.input(0)?, &[b, t]);
+    pub(super) fn norm(&self, kind: NormKind, eps: f64, gain: NormGain) -> Result<Vec<Step>, CellError> {
+        let &[b, t, feature] = self.at else { return Ok(Vec::new()) };
+        // The group of features that are normed together: all, or those of a head.
+        let weights = self.weight(0);
+        let (group, i) = (feature / weights.len().max(1), feature % weights.len().max(1));
+        let whole = row(self.input(0)?, &[b, t]);
+        let x = whole.get(group * weights.len()..(group + 1) * weights.len()).unwrap_or_default();
         let n = x.len() as f64;
         let own = x.get(i).copied().unwrap_or(f64::NAN);
-        let x_itself = Step::plain("x", &format!("{}[{b}, {t}, {i}]", self.input_name(0)), own);
+        let x_itself = Step::plain("x", &format!("{}[{b}, {t}, {feature}]", self.input_name(0)), own);
         let mut steps = vec![x_itself];
         let mean = match kind {
             NormKind::Layer => {
@@ -133,7 +137,14 @@ impl Cell<'_> {
                     value: v,
                 };
                 let terms = x.iter().enumerate().map(term).collect();
-                let sum = Step::sum("Σx", &format!("the {n} features of this position, added up"), terms);
+                let sum = Step::sum(
+                    "Σx",
+                    &format!(
+                        "the {n} features of this {}, added up",
+                        if x.len() == whole.len() { "position" } else { "head" }
+                    ),
+                    terms,
+                );
                 let mean = Step::quotient("mean", "Σx", sum.value, n);
                 let value = mean.value;
                 steps.extend([sum, mean]);
@@ -151,13 +162,14 @@ impl Cell<'_> {
         let unit = (own - mean) / (spread.value + eps).sqrt();
         let normed = Step::plain("normed", &format!("{normed}, eps {eps:e}"), unit);
         steps.extend([sum, spread, normed]);
-        let gain = self.weight(0).get(i).map_or(1.0, |&g| f64::from(g));
-        let scaled = Term {
-            label: format!("normed × g[{i}]"),
-            written: TermForm::Product(unit, gain),
-            value: unit * gain,
+        let factor = f64::from(gain.offset()) + weights.get(i).map_or(1.0, |&g| f64::from(g));
+        let label = match gain {
+            NormGain::Weight => format!("normed × g[{i}]"),
+            NormGain::OnePlusWeight => format!("normed × (1 + g[{i}])"),
         };
-        steps.push(Step::sum("scaled", &format!("normed × g[{i}]"), vec![scaled]));
+        let scaled =
+            Term { label: label.clone(), written: TermForm::Product(unit, factor), value: unit * factor };
+        steps.push(Step::sum("scaled", &label, vec![scaled]));
         Ok(self.with_bias(steps, i))
     }
 
@@ -169,6 +181,19 @@ impl Cell<'_> {
             input,
             Step::plain(self.leaf(), &format!("{} = {}", activation.name(), activation.formula()), y),
         ])
+    }
+
+    /// cap · tanh(x / cap), from the arithmetic of x.
+    pub(super) fn soft_cap(&self, cap: f64) -> Result<Vec<Step>, CellError> {
+        let (mut steps, _) = self.before()?;
+        let x = steps.last().map_or(f64::NAN, |step| step.value);
+        let name = self.input_name(0);
+        steps.push(Step::plain(
+            self.leaf(),
+            &format!("{cap} × tanh({name} / {cap})"),
+            cap * (x / cap).tanh(),
+        ));
+        Ok(steps)
     }
 
     pub(super) fn gate(&self) -> Result<Vec<Step>, CellError> {

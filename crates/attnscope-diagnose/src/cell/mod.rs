@@ -221,12 +221,13 @@ impl Cell<'_> {
             Op::Recur { cell, reverse } => self.recur(cell, reverse),
             Op::Beside => self.beside(),
             Op::Pool { pooling, axis, padding_of } => self.pool(pooling, axis, padding_of),
-            Op::Norm { kind, eps } => self.norm(kind, eps),
+            Op::Norm { kind, eps, gain } => self.norm(kind, eps, gain),
+            Op::SoftCap { cap, .. } => self.soft_cap(cap),
             Op::Linear => self.linear(Factor::One),
             Op::Logits { scale } => self.linear(scale),
             Op::Activate(activation) => self.activate(activation),
             Op::Gate => self.gate(),
-            Op::Rotate { base, pairs, .. } => self.rotate(base, pairs),
+            Op::Rotate { rotary, .. } => self.rotate(rotary),
             Op::Scores { scale } => self.scores(scale),
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.relative_bias(stack, buckets, max_distance)

@@ -23,7 +23,7 @@ pub(super) fn closer(
     counts: impl Fn(usize) -> bool,
     compute: impl Fn(&Node) -> Option<Kept>,
 ) -> Option<Relation> {
-    let Op::Norm { kind, eps: own } = node.op else { return None };
+    let Op::Norm { kind, eps: own, gain } = node.op else { return None };
     let width = expected.shape.last().copied().unwrap_or(1).max(1);
     if (0..expected.values.len() / width).filter(|row| counts(row * width)).count() < LEAST_ROWS {
         return None;
@@ -35,7 +35,7 @@ pub(super) fn closer(
         return None;
     }
     let other = |eps: f64| {
-        let edited = Node { op: Op::Norm { kind, eps }, ..node.clone() };
+        let edited = Node { op: Op::Norm { kind, eps, gain }, ..node.clone() };
         Some((distance(&compute(&edited)?.values), eps))
     };
     let others = EPSILONS.into_iter().filter(|eps| *eps != own).filter_map(other);
@@ -54,7 +54,7 @@ fn root_mean_square(values: &[f64], of: impl Fn(usize, f64) -> f64, counts: &imp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attnscope_graph::{NodePath, NormKind, Role, Stack};
+    use attnscope_graph::{NodePath, NormGain, NormKind, Role, Stack};
     use attnscope_run::SplitMix;
 
     const WIDTH: usize = 64;
@@ -75,7 +75,7 @@ mod tests {
             |size: f64| -> Vec<f64> { (0..32 * WIDTH).map(|_| size * f64::from(random.unit())).collect() };
         let (x, noise) = (some(1.0), some(3e-7));
         let kept = |values: Vec<f64>| Kept { shape: vec![1, 32, WIDTH], values };
-        let op = Op::Norm { kind: NormKind::Rms, eps: 1e-5 };
+        let op = Op::Norm { kind: NormKind::Rms, eps: 1e-5, gain: NormGain::Weight };
         let role = Role::StackOut(Stack::Encoder);
         let path = NodePath::from(role.to_string());
         let node = Node { role, path, op, inputs: vec![], dims: vec![], weights: vec![] };

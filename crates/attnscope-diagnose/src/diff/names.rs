@@ -52,6 +52,14 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("decoder.{n}.self_attn.weights", "<decoder.{n}.self_attn.q", "layers.{n}.self_attn.1"),
     ("decoder.{n}.ffn.out", "<decoder.{n}.ffn.hidden", "layers.{n}.mlp"),
     ("decoder.{n}.ffn.act", "decoder.{n}.ffn.hidden", "layers.{n}.mlp.act_fn"),
+    // GPT-NeoX.
+    ("decoder.{n}.self_attn.out", "<decoder.{n}.self_attn.q", "layers.{n}.attention"),
+    ("decoder.{n}.self_attn.weights", "<decoder.{n}.self_attn.q", "layers.{n}.attention.1"),
+    ("decoder.{n}.ffn.act", "decoder.{n}.ffn.hidden", "layers.{n}.mlp.act"),
+    // ModernBERT.
+    ("encoder.{n}.out", "encoder.{n}.in", "layers.{n}"),
+    ("encoder.{n}.self_attn.out", "<encoder.{n}.self_attn.q", "layers.{n}.attn"),
+    ("encoder.{n}.ffn.out", "<encoder.{n}.ffn.hidden", "layers.{n}.mlp"),
     // BERT, which calls modules `output`, too.
     ("src.embed_pos", "src.embed", "bert.embeddings"),
     ("src.embed_pos", "src.embed_pos", "bert.embeddings.dropout"),
@@ -128,7 +136,7 @@ impl Names {
                     || ["shared", "token_embd", "output"].contains(&module);
                 // A single word (`norm`) is accepted only after the name of a stack.
                 let holders: &[Option<&str>] = match family.stacks.len() == 1 && !module.contains('.') {
-                    true => &[Some("model"), Some("transformer"), Some("bert")],
+                    true => &[Some("model"), Some("transformer"), Some("bert"), Some("gpt_neox")],
                     false => &[None],
                 };
                 for holder in holders {
@@ -192,9 +200,13 @@ impl Names {
             else {
                 continue;
             };
+            // Gemma's norm of an attention's output has the name of Llama's norm before the feed-forward; only Gemma has both.
+            let sure = u8::from(!out.ends_with(".out_norm"));
             match port {
                 // A module with weights is the node itself; a module around it may do more.
-                Port::Output(part) if is_first(part) => add(if into.is_some() { 4 } else { 3 }, Some(out)),
+                Port::Output(part) if is_first(part) => {
+                    add(if into.is_some() { 4 } else { 2 + sure }, Some(out))
+                }
                 Port::Output(Some("1")) if out.ends_with("_attn.out") => {
                     add(4, out.strip_suffix("out").map(|path| format!("{path}weights")));
                 }
@@ -203,7 +215,7 @@ impl Names {
                         Some(node) => add(5, reads(node)),
                         None => add(5, Some(into)),
                     },
-                    _ => add(5, reads(&out)),
+                    _ => add(4 + sure, reads(&out)),
                 },
                 _ => {}
             }
@@ -293,7 +305,7 @@ fn filled(node: &str, pattern: &[&str], parts: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attnscope_graph::{Architecture, Graph, Wiring, build};
+    use attnscope_graph::{Architecture, Graph, NormPlace, Wiring, build};
 
     fn meaning(graph: &Graph, name: &str) -> Option<String> {
         let reads = |path: &str| {
@@ -334,6 +346,16 @@ mod tests {
         ];
         for (name, node) in cases {
             assert_eq!(meaning(&graph, name).as_deref(), Some(node), "{name}");
+        }
+        let gemma = Wiring { norm_place: NormPlace::Both, gated: true, ..Wiring::VASWANI };
+        let gemma = build(&Architecture::decoder_only(2), &gemma);
+        for (name, node) in [
+            ("model.layers.1.post_attention_layernorm", "decoder.1.self_attn.out_norm"),
+            ("model.layers.1.post_attention_layernorm.inputs.args.0", "decoder.1.self_attn.out"),
+            ("model.layers.1.pre_feedforward_layernorm", "decoder.1.ffn.norm"),
+            ("gpt_neox.layers.0.attention.dense", "decoder.0.self_attn.out"),
+        ] {
+            assert_eq!(meaning(&gemma, name).as_deref(), Some(node), "{name}");
         }
         for other in [
             "loss",

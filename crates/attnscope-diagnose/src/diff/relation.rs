@@ -1,6 +1,6 @@
 //! The simple relations between two tensors: a closed set, each with its name in JSON and its sentence.
 
-use attnscope_graph::{Activation, NormKind, Normaliser, Positions};
+use attnscope_graph::{Activation, NormGain, NormKind, Normaliser, Positions, RotaryPairs};
 use serde_json::{Value, json};
 
 /// What turns the expected tensor into the one that was found.
@@ -68,6 +68,16 @@ pub enum Relation {
     OtherNorm {
         /// The one that explains the values.
         kind: NormKind,
+    },
+    /// A norm with another gain.
+    OtherNormGain {
+        /// The one that explains the values.
+        gain: NormGain,
+    },
+    /// Queries or keys rotated in another way.
+    OtherRotary {
+        /// In which.
+        how: OtherRotary,
     },
     /// A step that returns its input unchanged.
     NotApplied,
@@ -290,6 +300,8 @@ named! {
     UnbiasedStd "unbiased_std": "a norm that divides the variance by n − 1";
     EpsOutsideRoot "eps_outside_root": "a norm that adds eps after the root, not under it";
     OtherNorm "other_norm": "LayerNorm in place of RMSNorm, or the other way round";
+    OtherNormGain "other_norm_gain": "a norm whose gain is its weight, not 1 + weight, or the other way round";
+    OtherRotary "other_rotary": "rotary positions of another layout, theta, scaling or share, or off by one position";
     NotApplied "not_applied": "a step that returns its input";
     OtherActivation "other_activation": "another activation";
     OtherNormaliser "other_squash": "a sigmoid in place of the softmax, or the other way round";
@@ -327,6 +339,33 @@ named! {
     MissingWeight "missing_weight": "a weight that one file does not have";
     NotANumber "not_a_number": "NaN on one side alone";
     AllZero "all_zero": "nothing but zeros on one side";
+}
+
+/// How queries and keys are rotated in another way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OtherRotary {
+    /// Other features are a pair.
+    Layout(RotaryPairs),
+    /// Another base.
+    Theta(f64),
+    /// Positions are off by so many.
+    Shift(i64),
+    /// Frequencies are not scaled.
+    NoScaling,
+    /// All features are rotated, where only a share should be.
+    AllFeatures,
+}
+
+impl OtherRotary {
+    fn detail(self) -> Value {
+        match self {
+            Self::Layout(pairs) => json!({ "how": "layout", "layout": pairs }),
+            Self::Theta(theta) => json!({ "how": "theta", "theta": theta }),
+            Self::Shift(by) => json!({ "how": "position", "by": by }),
+            Self::NoScaling => json!({ "how": "no_scaling" }),
+            Self::AllFeatures => json!({ "how": "all_features" }),
+        }
+    }
 }
 
 /// How rows of a relative bias table are chosen in another way.
@@ -412,6 +451,8 @@ impl Relation {
             }
             Self::Dropout { p } => json!({ "p": p }),
             Self::OtherNorm { kind } => json!({ "norm": kind }),
+            Self::OtherNormGain { gain } => json!({ "gain": gain }),
+            Self::OtherRotary { how } => how.detail(),
             Self::OtherActivation { activation, expected } => {
                 json!({ "activation": activation, "expected": expected })
             }

@@ -1,10 +1,10 @@
 //! Each relation as a sentence.
 
 use attnscope_graph::figures;
-use attnscope_graph::{NormKind, Normaliser};
+use attnscope_graph::{NormGain, NormKind, Normaliser, RotaryPairs};
 use serde_json::Value;
 
-use super::relation::{OtherBucket, Relation, WeightAxis};
+use super::relation::{OtherBucket, OtherRotary, Relation, WeightAxis};
 
 /// The most numbers or ranges that a sentence lists.
 const MOST_WORDS: usize = 12;
@@ -107,6 +107,30 @@ impl Relation {
             Self::OtherNorm { kind: NormKind::Layer } => {
                 format!("{it} is what the norm gives when the mean is subtracted")
             }
+            Self::OtherNormGain { gain: NormGain::Weight } => {
+                format!("{it} is what the norm gives when its gain is the weight, not 1 + weight")
+            }
+            Self::OtherNormGain { gain: NormGain::OnePlusWeight } => {
+                format!("{it} is what the norm gives when its gain is 1 + weight, not the weight")
+            }
+            Self::OtherRotary { how } => match how {
+                OtherRotary::Layout(RotaryPairs::Halves) => {
+                    format!(
+                        "{it} rotates feature i with feature i + half of the head, not with its neighbour"
+                    )
+                }
+                OtherRotary::Layout(RotaryPairs::Neighbours) => {
+                    format!(
+                        "{it} rotates neighbouring features, not feature i with feature i + half of the head"
+                    )
+                }
+                OtherRotary::Theta(theta) => format!("{it} is rotated with theta {theta}"),
+                OtherRotary::Shift(by) => format!("{it} is rotated by positions that are off by {by}"),
+                OtherRotary::NoScaling => format!("{it} is rotated without the scaling of frequencies"),
+                OtherRotary::AllFeatures => {
+                    format!("{it} has all features of a head rotated, not a share of them")
+                }
+            },
             Self::NotApplied => format!("{it} is the input of this step: the step is not applied"),
             Self::OtherActivation { activation, expected } => {
                 format!("{it} is what {} gives in place of {}", activation.name(), expected.name())

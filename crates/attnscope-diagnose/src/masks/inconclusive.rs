@@ -1,7 +1,7 @@
 //! Perturbations that prove nothing about a mask, and why: the run overflows, or the movement starts or ends at a node without
 //! a mask.
 
-use attnscope_graph::{Node, NodeId, Op};
+use attnscope_graph::{Capped, Node, NodeId, Op};
 use attnscope_run::RunError;
 
 use super::finite::Finite;
@@ -14,7 +14,8 @@ const NAMED: usize = 3;
 
 /// Whether a mask acts at a node: a movement that starts or ends elsewhere has another cause.
 pub(super) fn is_mask_step(op: &Op) -> bool {
-    matches!(op, Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_))
+    let is_capped = matches!(op, Op::SoftCap { of: Capped::Scores, .. });
+    is_capped || matches!(op, Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_))
 }
 
 impl PerturbationRig<'_> {

@@ -1,6 +1,6 @@
 //! Which position a cell of a tensor belongs to, and how far cells moved that must not.
 
-use attnscope_graph::{Dim, Node, Op, Side};
+use attnscope_graph::{Capped, Dim, Node, Op, Side};
 use attnscope_run::Input;
 
 use super::is_token;
@@ -89,7 +89,7 @@ pub(super) fn movement(node: &Node, before: &Tensor, after: &Tensor, free: &Free
     let most = before.most();
     let along = |axis: usize, cell: usize| before.along(axis, cell);
     // Before the mask, a score belongs to its key and may move with it.
-    let raw = matches!(node.op, Op::Scores { .. });
+    let raw = matches!(node.op, Op::Scores { .. } | Op::SoftCap { of: Capped::Scores, .. });
     let mut found = Movement::default();
     for (cell, (&a, &b)) in before.values.iter().zip(&after.values).enumerate() {
         let far = distance(a, b) / most;

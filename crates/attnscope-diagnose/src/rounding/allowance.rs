@@ -11,6 +11,10 @@ pub(super) const SINE: f64 = 4.0;
 /// Of a reciprocal root, or a root and a quotient, relative to the result.
 pub(super) const RSQRT: f64 = 4.0;
 
+/// Of a rotary frequency that is scaled for longer texts, relative to it: a blend of two frequencies by a share that is a
+/// difference, each rounded, and divided by factors up to 32. Not measured, but an upper limit of those roundings.
+pub(super) const SCALED_FREQUENCY: f64 = 64.0;
+
 /// The error of an activation in terms of its input: near 0 and for negative numbers `1 + erf` and the like cancel, and the
 /// rest has the error of the input.
 pub(super) fn of_input(activation: Activation) -> f64 {

@@ -1,7 +1,7 @@
 //! Bounds of operations that compute each cell from a few cells.
 
-use attnscope_graph::{Activation, Op, Positions, RotaryPairs};
-use attnscope_run::Rotation;
+use attnscope_graph::{Activation, Op, Positions, Rotary};
+use attnscope_run::Rotations;
 use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
@@ -62,7 +62,7 @@ impl Rounding {
 
     /// Two products with the sine and the cosine of an angle, which are off by what it is off, and are rounded to the
     /// operands' type.
-    pub(super) fn rotated(&self, of: Computed<'_>, base: f64, pairs: RotaryPairs) -> Vec<f64> {
+    pub(super) fn rotated(&self, of: Computed<'_>, rotary: Rotary) -> Vec<f64> {
         let ([_, _, length, size], Some(input)) = (&of.output.shape[..], of.inputs.first()) else {
             return vec![0.0; of.output.values.len()];
         };
@@ -70,17 +70,24 @@ impl Rounding {
         // Where only some positions are computed, the input still has all.
         let whole = input.kept.shape.get(2).copied().unwrap_or(length);
         let places = of.formula.positions();
+        let factors = of.weights.first().copied().unwrap_or_default();
+        let rotations = Rotations { rotary, factors, size, length: whole };
         let p = self.precision;
         self.each(of, |cell, x| {
             let (head, at, i) = (cell / (length * size), cell / size % length, cell % size);
             let at = places.and_then(|places| places.get(at).copied()).unwrap_or(at);
-            let turn = Rotation::of(base, pairs, size, at, i);
+            let turn = rotations.at(at, i);
             let start = (head * whole + at) * size;
+            if turn.partner == i {
+                return of.error(0, start + i);
+            }
             let magnitude = of.magnitude(0, start + i) + of.magnitude(0, start + turn.partner);
             let carried = of.error(0, start + i) + of.error(0, start + turn.partner);
-            let exponent = base.ln() * (i % (size / 2).max(1)).max(i / 2) as f64 * 2.0 / size as f64;
-            let units = turn.angle * (3.0 * exponent + allowance::EXP) + allowance::SINE;
-            carried + magnitude * (p.sum * units + p.operand + p.result) + self.stored(x, 1.0)
+            let scaled = if rotary.scaling.is_some() { allowance::SCALED_FREQUENCY } else { 0.0 };
+            let units = turn.angle * (3.0 * turn.exponent + allowance::EXP + scaled) + allowance::SINE;
+            turn.magnitude * carried
+                + turn.magnitude * magnitude * (p.sum * units + p.operand + p.result)
+                + self.stored(x, 1.0)
         })
     }
 
@@ -125,6 +132,16 @@ impl Rounding {
             slope * (of.error(0, i) + table * input)
                 + self.precision.sum * units * input
                 + self.stored(x, own)
+        })
+    }
+
+    /// A quotient, a tanh, whose slope is at most 1, and a product.
+    pub(super) fn soft_capped(&self, of: Computed<'_>, cap: f64) -> Vec<f64> {
+        self.each(of, |i, x| {
+            let units = allowance::of_input(Activation::Tanh);
+            // Rounding of the quotient moves the tanh by no more than it moves its input.
+            let own = self.precision.sum * (units + 1.0) * of.magnitude(0, i).min(cap);
+            of.error(0, i) + own + self.stored(x, 2.0)
         })
     }
 

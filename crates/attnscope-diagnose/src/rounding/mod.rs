@@ -194,14 +194,15 @@ impl Rounding {
             Op::Recur { cell, reverse } => every(self.recurred(of, cell, reverse, false)),
             Op::Beside => every(self.side_by_side(of)),
             Op::Pool { pooling, axis, .. } => every(self.pooled(of, pooling, axis)),
-            Op::Rotate { base, pairs, .. } => every(self.rotated(of, base, pairs)),
+            Op::Rotate { rotary, .. } => every(self.rotated(of, rotary)),
+            Op::SoftCap { cap, .. } => every(self.soft_capped(of, cap)),
             Op::Embed { .. } | Op::RelativeBias { .. } => every(self.looked_up(of)),
             Op::Positions { kind, offset, .. } => every(self.positions(of, kind, offset)),
             Op::AddPositions | Op::AddMask { .. } => every(self.added(of, 1.0)),
             Op::Residual { gain } => every(self.added(of, f64::from(gain).abs())),
             Op::Activate(activation) => every(self.activated(of, activation)),
             Op::Gate => every(self.gated(of)),
-            Op::Norm { kind, eps } => every(self.norm(of, kind, eps)),
+            Op::Norm { kind, eps, gain } => every(self.norm(of, kind, eps, gain)),
             Op::Normalise(normaliser) => every(self.normalise(of, normaliser)),
         }
     }

@@ -1,6 +1,6 @@
 //! Bounds of operations that compute each cell from its whole row: norms and softmax.
 
-use attnscope_graph::{NormKind, Normaliser};
+use attnscope_graph::{NormGain, NormKind, Normaliser};
 use rayon::prelude::*;
 
 use super::{Computed, Rounding, allowance, finite};
@@ -8,9 +8,14 @@ use super::{Computed, Rounding, allowance, finite};
 impl Rounding {
     /// The bounds of each row, from the row of the first input, its errors, and the row of the output.
     fn by_row(&self, of: Computed<'_>, row: impl Fn(Row<'_>, &mut [f64]) + Sync) -> Vec<f64> {
+        let width = of.inputs.first().and_then(|input| input.kept.shape.last().copied()).unwrap_or(1);
+        self.by_group(of, width.max(1), row)
+    }
+
+    /// The same for groups of so many neighbouring cells.
+    fn by_group(&self, of: Computed<'_>, width: usize, row: impl Fn(Row<'_>, &mut [f64]) + Sync) -> Vec<f64> {
         let mut bounds = vec![0.0; of.output.values.len()];
         let Some(input) = of.inputs.first() else { return bounds };
-        let width = input.kept.shape.last().copied().unwrap_or(1).max(1);
         let values = input.kept.values.par_chunks(width).zip(of.output.values.par_chunks(width));
         bounds.par_chunks_mut(width).zip(values).enumerate().for_each(|(r, (bounds, (values, output)))| {
             let errors = match input.error.is_none() {
@@ -25,11 +30,12 @@ impl Rounding {
     /// (x − mean)·r·g + b with r = 1/√(var + eps). The mean is a sum of n; the variance another, of squares, in one pass
     /// (mean x² − mean²), two, or by Welford's updates, of which the first loses most. An error of the input moves the
     /// cell, the mean and the spread: e + mean e + |normed|·mean(|normed|·e), times g·r.
-    pub(super) fn norm(&self, of: Computed<'_>, kind: NormKind, eps: f64) -> Vec<f64> {
+    pub(super) fn norm(&self, of: Computed<'_>, kind: NormKind, eps: f64, of_weight: NormGain) -> Vec<f64> {
         let weight = |i: usize| of.weights.get(i).copied().unwrap_or_default();
         let (gain, bias) = (weight(0), weight(1));
+        let offset = f64::from(of_weight.offset());
         let p = self.precision;
-        self.by_row(of, |row, bounds| {
+        self.by_group(of, gain.len().max(1), |row, bounds| {
             let n = row.values.len() as f64;
             let centred = kind == NormKind::Layer;
             let sum: f64 = row.values.iter().sum();
@@ -55,7 +61,8 @@ impl Rounding {
                 }
             };
             let cell = |(i, &x): (usize, &f64)| {
-                let gain = gain.get(i).map_or(1.0, |&g| f64::from(g).abs());
+                // The sum of 1 and a weight is rounded by less than the product with it.
+                let gain = gain.get(i).map_or(1.0, |&g| (offset + f64::from(g)).abs() + offset * p.sum);
                 let shift = bias.get(i).map_or(0.0, |&b| f64::from(b).abs());
                 let error = row.errors.get(i).copied().unwrap_or(0.0);
                 let drift = if centred { drift } else { 0.0 };

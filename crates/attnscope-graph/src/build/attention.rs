@@ -3,9 +3,9 @@
 use super::Builder;
 use crate::dim::{Dim, Side};
 use crate::graph::NodeId;
-use crate::op::{Factor, MaskKind, Op};
+use crate::op::{Capped, Factor, MaskKind, Op};
 use crate::role::{AttentionKind, AttentionPlace, AttentionStep};
-use crate::wiring::{Positions, RotaryPairs, ScoreScale, Switch};
+use crate::wiring::{Positions, ScoreScale, Switch};
 
 /// Which attention of a layer, and what it may see.
 #[derive(Clone, Copy)]
@@ -19,19 +19,23 @@ impl Builder<'_> {
     /// Queries from `x`, keys and values from `memory`: the same node for self-attention.
     pub(super) fn attention(&mut self, attention: Attention, x: NodeId, memory: NodeId) -> NodeId {
         use AttentionStep::{
-            Context, ContextHeads, K, KHeads, KRot, Out, Q, QHeads, QRot, V, VHeads, Weights,
+            Context, ContextHeads, K, KHeads, KNorm, KRot, Out, Q, QHeads, QNorm, QRot, V, VHeads, Weights,
         };
         let place = attention.place;
         let (stack, biases) = (place.stack, self.wiring.biases);
         let inner = Dim::Inner(stack);
-        let shared = if self.wiring.grouped { Dim::KvInner(stack) } else { inner };
-        let heads = |b: &mut Self, [projection, split]: [AttentionStep; 2], width, from, bias| {
-            let projected = b.linear(place.step(projection), from, [width, Dim::Model], bias);
-            b.graph.add(place.step(split), Op::SplitHeads(stack), &[projected], &[])
+        let shared = if self.wiring.kv_heads.is_some() { Dim::KvInner(stack) } else { inner };
+        let norms = self.wiring.query_key_norm;
+        let heads = |b: &mut Self, [projection, split]: [AttentionStep; 2], norm, width, from, bias| {
+            let mut x = b.linear(place.step(projection), from, [width, Dim::Model], bias);
+            if let Some(norm) = norm {
+                x = b.norm_of_width(place.step(norm), x, Dim::Head(stack));
+            }
+            b.graph.add(place.step(split), Op::SplitHeads(stack), &[x], &[])
         };
-        let q = heads(self, [Q, QHeads], inner, x, biases.q);
-        let k = heads(self, [K, KHeads], shared, memory, biases.k);
-        let v = heads(self, [V, VHeads], shared, memory, biases.v);
+        let q = heads(self, [Q, QHeads], norms.then_some(QNorm), inner, x, biases.q);
+        let k = heads(self, [K, KHeads], norms.then_some(KNorm), shared, memory, biases.k);
+        let v = heads(self, [V, VHeads], None, shared, memory, biases.v);
         let (q, k) = (self.rotated(place, QRot, q), self.rotated(place, KRot, k));
         let masked = self.masked_scores(attention, q, k);
         let normaliser = Op::Normalise(self.wiring.normaliser);
@@ -48,26 +52,40 @@ impl Builder<'_> {
         if !has_rotary || place.kind != AttentionKind::SelfAttention {
             return x;
         }
-        let base = self.wiring.rotary_base_of(place.layer);
-        let pairs = self.wiring.rotary_pairs.unwrap_or(RotaryPairs::Halves);
-        self.graph.add(place.step(step), Op::Rotate { side, base, pairs }, &[x], &[])
+        let rotary = self.wiring.rotary_of(place.layer);
+        // One list for all layers of a stack.
+        let factors = self.wiring.rotary_factors.then(|| {
+            let owner = AttentionPlace { layer: 0, ..place }.step(AttentionStep::QRot);
+            self.graph.add_weight(owner.weight(), vec![Dim::RotaryPairs(place.stack)])
+        });
+        self.graph.add(place.step(step), Op::Rotate { side, rotary }, &[x], factors.as_slice())
     }
 
-    /// scores (+ bias) (+ mask): a bias or a mask that the model lacks has no node.
+    /// scores, capped where there is a cap, (+ bias) (+ mask): a bias or a mask that the model lacks has no node.
     fn masked_scores(&mut self, attention: Attention, q: NodeId, k: NodeId) -> NodeId {
         let Attention { place, keys, causal } = attention;
         let AttentionPlace { stack, kind, .. } = place;
         let scale = match self.wiring.score_scale {
-            ScoreScale::DHead => Factor::Rsqrt(Dim::Head(stack)),
+            ScoreScale::DHead => match self.wiring.score_width {
+                Some(width) => Factor::RsqrtOf(width),
+                None => Factor::Rsqrt(Dim::Head(stack)),
+            },
             ScoreScale::DModel => Factor::Rsqrt(Dim::Model),
             ScoreScale::None => Factor::One,
         };
         let scores = self.graph.add(place.step(AttentionStep::Scores), Op::Scores { scale }, &[q, k], &[]);
-        let mut sum = vec![scores];
+        let mut sum = vec![match self.wiring.score_cap {
+            Some(cap) => {
+                let op = Op::SoftCap { cap, of: Capped::Scores };
+                self.graph.add(place.step(AttentionStep::CappedScores), op, &[scores], &[])
+            }
+            None => scores,
+        }];
         let has_bias = self.wiring.relative_bias && kind == AttentionKind::SelfAttention;
         if has_bias {
-            // One table per stack: its first layer owns it and all layers use it.
-            let owner = AttentionPlace { layer: 0, ..place }.step(AttentionStep::Bias);
+            // One table per stack, which its first layer owns and all layers use; or one per layer.
+            let layer = if self.wiring.relative_bias_per_layer { place.layer } else { 0 };
+            let owner = AttentionPlace { layer, ..place }.step(AttentionStep::Bias);
             let dims = vec![Dim::Buckets(stack), Dim::Heads(stack)];
             let table = self.graph.add_weight(owner.weight(), dims);
             let (buckets, max_distance) = (self.wiring.relative_buckets, self.wiring.relative_max_distance);

@@ -1,7 +1,7 @@
 //! Graphs of small architectures: their nodes, shapes and masks.
 
 use super::*;
-use crate::{Block, Classifier, Positions, Switch};
+use crate::{Block, Classifier, Positions, Rotary, Switch};
 
 fn paths(architecture: &Architecture, wiring: &Wiring) -> Vec<String> {
     build(architecture, wiring).nodes().iter().map(|node| node.path.to_string()).collect()
@@ -10,7 +10,7 @@ fn paths(architecture: &Architecture, wiring: &Wiring) -> Vec<String> {
 #[test]
 fn an_architecture_has_the_nodes_of_its_stacks_and_no_others() {
     let vaswani = Wiring::VASWANI;
-    let rotary = Wiring { target_positions: Positions::Rotary, grouped: true, gated: true, ..vaswani };
+    let rotary = Wiring { target_positions: Positions::Rotary, kv_heads: Some(0), gated: true, ..vaswani };
     let types = Wiring { token_types: true, ..vaswani };
     let cases: &[(Architecture, Wiring, &[&str], &[&str])] = &[
         (
@@ -121,7 +121,7 @@ fn dropout_stands_before_every_sum_of_a_graph_that_is_trained() {
 
 #[test]
 fn keys_and_values_that_are_shared_have_heads_of_their_own() {
-    let wiring = Wiring { target_positions: Positions::Rotary, grouped: true, ..Wiring::VASWANI };
+    let wiring = Wiring { target_positions: Positions::Rotary, kv_heads: Some(0), ..Wiring::VASWANI };
     let graph = build(&Architecture::decoder_only(1), &wiring);
     let (stack, batch, target) = (Stack::Decoder, Dim::Batch, Dim::Target);
     let cases = [
@@ -152,7 +152,9 @@ fn layers_may_differ_in_window_and_rotary_base() {
     let of_layer = |layer: usize| {
         let place = AttentionPlace { stack: Stack::Decoder, layer, kind: AttentionKind::SelfAttention };
         let rotated = graph.node(graph.at(place.step(AttentionStep::KRot)).unwrap());
-        let Op::Rotate { base, .. } = rotated.op else { panic!("{} does not rotate", rotated.path) };
+        let Op::Rotate { rotary: Rotary { base, .. }, .. } = rotated.op else {
+            panic!("{} does not rotate", rotated.path)
+        };
         (graph.mask_of(place).unwrap().reach, base)
     };
     let (local, global) = ((Some(3), 1e4), (None, 1e6));

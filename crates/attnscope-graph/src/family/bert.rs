@@ -4,6 +4,19 @@ use crate::architecture::{ENCODER_ONLY, Head};
 use crate::family::{Family, POOLER_CLASSIFIER, Sets, Setting, Start, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
+/// How BERT is joined.
+pub(super) const WIRING: Wiring = Wiring {
+    activation: Activation::Gelu,
+    norm_eps: 1e-12,
+    source_embedding_norm: EmbeddingNorm::AfterPositions,
+    source_positions: Positions::Table,
+    target_positions: Positions::None,
+    embedding_scale: EmbeddingScale::None,
+    shared_embeddings: false,
+    token_types: true,
+    ..Wiring::VASWANI
+};
+
 /// bert-base-uncased and similar models.
 pub(super) const FAMILY: Family = Family {
     id: "bert",
@@ -13,17 +26,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[],
     stacks: ENCODER_ONLY,
     head: Head::Transform,
-    wiring: Wiring {
-        activation: Activation::Gelu,
-        norm_eps: 1e-12,
-        source_embedding_norm: EmbeddingNorm::AfterPositions,
-        source_positions: Positions::Table,
-        target_positions: Positions::None,
-        embedding_scale: EmbeddingScale::None,
-        shared_embeddings: false,
-        token_types: true,
-        ..Wiring::VASWANI
-    },
+    wiring: WIRING,
     settings: &[
         Setting { keys: &["hidden_act"], sets: Sets::Activation, absent: Some("gelu") },
         Setting { keys: &["layer_norm_eps"], sets: Sets::NormEps, absent: Some("1e-12") },

@@ -6,7 +6,7 @@ use crate::names::NameScheme;
 use crate::wiring::{EmbeddingScale, NormPlace, Positions, Wiring};
 
 /// The graph's own names.
-const NAMES: NameScheme = NameScheme { id: "attnscope", tables: &[], buffers: &[] };
+const NAMES: NameScheme = NameScheme { id: "attnscope", tables: &[], buffers: &[], pairs: None };
 
 /// Its blocks, and its layers where it has some, are in the config; without one it is not recognised.
 pub(super) const FAMILY: Family = Family {

@@ -3,15 +3,15 @@
 
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::{Family, Sets, Setting, Start, naming};
-use crate::wiring::{
-    Activation, Biases, EmbeddingScale, NormKind, NormPlace, Positions, RotaryPairs, Wiring,
-};
+use crate::rotary::RotaryPairs;
+use crate::wiring::{Activation, Biases, EmbeddingScale, NormGain, NormKind, NormPlace, Positions, Wiring};
 
 /// How Llama and its descendants are joined.
 pub(super) const WIRING: Wiring = Wiring {
     activation: Activation::Swish,
     gated: true,
     norm: NormKind::Rms,
+    norm_gain: Some(NormGain::Weight),
     norm_place: NormPlace::Pre,
     norm_eps: 1e-6,
     decoder_final_norm: true,
@@ -21,7 +21,8 @@ pub(super) const WIRING: Wiring = Wiring {
     rotary_pairs: Some(RotaryPairs::Halves),
     embedding_scale: EmbeddingScale::None,
     shared_embeddings: false,
-    grouped: true,
+    // How many, the tensors show.
+    kv_heads: Some(0),
     biases: Biases::NONE,
     ..Wiring::VASWANI
 };
@@ -29,25 +30,28 @@ pub(super) const WIRING: Wiring = Wiring {
 /// The keys that its descendants share.
 pub(super) const ACTIVATION: Setting =
     Setting { keys: &["hidden_act"], sets: Sets::Activation, absent: Some("silu") };
-pub(super) const NORM_EPS: Setting =
-    Setting { keys: &["rms_norm_eps"], sets: Sets::NormEps, absent: Some("1e-6") };
+pub(super) const NORM_EPS: Setting = Setting {
+    keys: &["rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon", "norm_eps"],
+    sets: Sets::NormEps,
+    absent: Some("1e-6"),
+};
 pub(super) const ROTARY_BASE: Setting = Setting {
-    keys: &["rope_parameters.rope_theta", "rope_theta"],
+    keys: &["rope_parameters.rope_theta", "rope_theta", "{arch}.rope.freq_base"],
     sets: Sets::RotaryBase,
     absent: Some("10000"),
 };
-pub(super) const ROTARY_TYPE: Setting = Setting {
-    keys: &["rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"],
-    sets: Sets::Unsupported("\"default\""),
+pub(super) const ROTARY_SCALING: Setting = Setting {
+    keys: &["rope_scaling", "rope_parameters", "{arch}.rope.scaling.type", "use_scaled_rope"],
+    sets: Sets::RotaryScaling,
     absent: None,
 };
 
-/// Llama 1 to 3, and models with the same names and config.
+/// Llama 1 to 3, and models with the same names and config: TinyLlama, SmolLM.
 pub(super) const FAMILY: Family = Family {
     id: "llama",
     title: "Llama",
     model_types: &["llama", "LlamaForCausalLM", "LlamaModel"],
-    schemes: &[&naming::LLAMA],
+    schemes: &[&naming::LLAMA, &naming::LLAMA_GGUF, &naming::LLAMA_META],
     evidence: &[],
     stacks: DECODER_ONLY,
     head: Head::Projection,
@@ -56,7 +60,9 @@ pub(super) const FAMILY: Family = Family {
         ACTIVATION,
         NORM_EPS,
         ROTARY_BASE,
-        ROTARY_TYPE,
+        ROTARY_SCALING,
+        // llama.cpp's converter permutes q and k of this architecture, and of no other here.
+        Setting { keys: &["general.architecture"], sets: Sets::NeighbouringPairs, absent: None },
         Setting { keys: &["attention_bias"], sets: Sets::AttentionBiases, absent: Some("false") },
         Setting { keys: &["mlp_bias"], sets: Sets::FeedForwardBiases, absent: Some("false") },
     ],

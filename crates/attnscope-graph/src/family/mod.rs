@@ -5,24 +5,38 @@ mod bert;
 mod blenderbot;
 mod blenderbot_small;
 mod classifier;
+mod distilbert;
+mod encoder_decoder_bert;
+mod encoder_decoder_roberta;
 mod fairseq;
+mod gemma;
+mod gemma2;
+mod gemma3;
 mod gpt2;
+mod gpt_neox;
 mod llama;
 mod m2m100;
 mod marian;
 mod mbart;
 mod mistral;
+mod modernbert;
 mod mt5;
+mod opt;
 mod pegasus;
+mod phi3;
 mod plbart;
 mod qwen2;
+mod qwen3;
+mod roberta;
 mod t5;
 mod t5_v1_1;
 mod tiny_transformer;
 mod torch_nn;
+mod umt5;
 mod whisper;
 mod whisper_openai;
 
+mod names_of_two_berts;
 mod naming;
 
 use crate::architecture::{Head, StackShape};
@@ -43,16 +57,29 @@ pub const FAMILIES: &[&Family] = &[
     &m2m100::FAMILY,
     &blenderbot::FAMILY,
     &marian::FAMILY,
+    &umt5::FAMILY,
     &t5_v1_1::FAMILY,
     &mt5::FAMILY,
     &t5::FAMILY,
+    &encoder_decoder_bert::FAMILY,
+    &encoder_decoder_roberta::FAMILY,
     &torch_nn::FAMILY,
     &tiny_transformer::FAMILY,
+    &opt::FAMILY,
     &gpt2::FAMILY,
+    &gpt_neox::FAMILY,
+    &gemma3::FAMILY,
+    &gemma2::FAMILY,
+    &gemma::FAMILY,
+    &phi3::FAMILY,
+    &qwen3::FAMILY,
     &mistral::FAMILY,
     &qwen2::FAMILY,
     &llama::FAMILY,
     &bert::FAMILY,
+    &roberta::FAMILY,
+    &modernbert::FAMILY,
+    &distilbert::FAMILY,
 ];
 
 /// What this program's own classifiers are: only a config names them, so that it is tried for nothing else.
@@ -96,7 +123,7 @@ pub struct Family {
 
 /// The end token's state, a map and tanh: the classifiers of BART and its descendants.
 const DECODER_CLASSIFIER: &[Block] = &[Block::LastToken {}, STREAM_MAP, TANH];
-/// The first token's state, a map and tanh: BERT's pooler.
+/// The first token's state, a map and tanh: BERT's pooler, and the classifiers of RoBERTa.
 const POOLER_CLASSIFIER: &[Block] = &[Block::FirstToken {}, STREAM_MAP, TANH];
 /// A map whose width the file tells.
 const STREAM_MAP: Block = Block::Linear { features: 0 };
@@ -175,6 +202,8 @@ pub enum Meant {
 pub enum Sets {
     /// A word for the activation; T5's `gated-gelu` too.
     Activation,
+    /// The same, where `gelu` means its tanh form.
+    TanhActivation,
     /// true: embeddings are multiplied by √d_model.
     EmbeddingScale,
     /// true: they are not.
@@ -199,16 +228,44 @@ pub enum Sets {
     ScoreScale,
     /// The base of rotary positions.
     RotaryBase,
+    /// The share of a head's features that is rotated.
+    RotaryShare,
+    /// How many of a head's features are rotated.
+    RotaryFeatures,
+    /// How rotary frequencies are changed for longer texts: an object of config.json, a type of GGUF, or true for Llama 3.1's.
+    RotaryScaling,
+    /// A converter that is named by this key has put the features of rotary pairs side by side.
+    NeighbouringPairs,
+    /// A converter that is named by this key has added the 1 to the gains of norms.
+    PlainGain,
+    /// What stands for d_head in the scale of the scores.
+    ScoreWidth,
+    /// The cap of the scores; null for none.
+    ScoreCap,
+    /// The cap of the logits; null for none.
+    LogitCap,
+    /// true: attention and feed-forward read the same stream.
+    ParallelResidual,
     /// true: the maps of attention add biases.
     AttentionBiases,
     /// true: the maps of the feed-forward add biases.
     FeedForwardBiases,
+    /// true: norms add biases.
+    NormBiases,
+    /// true: the projection between the last stack and the logits adds a bias.
+    HeadBias,
     /// How many positions self-attention sees; null for all.
     Window,
     /// false: whatever the window is, it is not used.
     UsesWindow,
     /// The first layer that has the window.
     FirstWindowLayer,
+    /// The base of rotary positions in layers with the window.
+    WindowRotaryBase,
+    /// Of so many layers each, the first sees everything; the others have the window.
+    FirstOfEvery,
+    /// Of so many layers each, the last sees everything; the others have the window.
+    LastOfEvery,
     /// A word for each layer: those that are called `sliding_attention` have the window.
     LayerTypes,
     /// A setting of which only one value, given as JSON, can be run.

@@ -1,6 +1,7 @@
 //! The tables of names that several families share.
 
 use crate::names::{NameScheme, Row};
+use crate::rotary::RotaryPairs;
 
 /// fairseq's layer names, which Hugging Face kept for BART and everything after it.
 pub(super) const FAIRSEQ_LAYERS: &[Row] = &[
@@ -59,6 +60,7 @@ pub(super) const HUGGING_FACE: NameScheme = NameScheme {
         ],
     ],
     buffers: &["final_logits_bias"],
+    pairs: None,
 };
 
 /// Hugging Face's names for T5 and mT5.
@@ -96,6 +98,7 @@ pub(super) const T5: NameScheme = NameScheme {
         ("logits", "lm_head"),
     ]],
     buffers: &[],
+    pairs: None,
 };
 
 /// llama.cpp's names for T5 in GGUF files. Ungated, `ffn_up` is the only wide map; gated, it is the linear branch.
@@ -136,6 +139,7 @@ pub(super) const T5_GGUF: NameScheme = NameScheme {
         ("logits", "output"),
     ]],
     buffers: &[],
+    pairs: None,
 };
 
 /// GPT-2's names. Its maps are stored as [input, output], and q, k and v in one.
@@ -159,6 +163,7 @@ pub(super) const GPT2: NameScheme = NameScheme {
         ("logits", "lm_head"),
     ]],
     buffers: &[],
+    pairs: None,
 };
 
 /// Hugging Face's names for Llama. There, gate is the input of the activation, and up is what the activation multiplies.
@@ -169,50 +174,256 @@ pub(super) const LLAMA: NameScheme = NameScheme {
         ("decoder.{n}.self_attn.q", "layers.{n}.self_attn.q_proj"),
         ("decoder.{n}.self_attn.k", "layers.{n}.self_attn.k_proj"),
         ("decoder.{n}.self_attn.v", "layers.{n}.self_attn.v_proj"),
+        (
+            "decoder.{n}.self_attn.q.weight",
+            "layers.{n}.self_attn.qkv_proj.weight[q|layers.{n}.self_attn.o_proj.weight]",
+        ),
+        (
+            "decoder.{n}.self_attn.k.weight",
+            "layers.{n}.self_attn.qkv_proj.weight[k|layers.{n}.self_attn.o_proj.weight]",
+        ),
+        (
+            "decoder.{n}.self_attn.v.weight",
+            "layers.{n}.self_attn.qkv_proj.weight[v|layers.{n}.self_attn.o_proj.weight]",
+        ),
+        ("decoder.{n}.self_attn.q_norm", "layers.{n}.self_attn.q_norm"),
+        ("decoder.{n}.self_attn.k_norm", "layers.{n}.self_attn.k_norm"),
         ("decoder.{n}.self_attn.out", "layers.{n}.self_attn.o_proj"),
         ("decoder.{n}.ffn.norm", "layers.{n}.post_attention_layernorm"),
         ("decoder.{n}.ffn.hidden", "layers.{n}.mlp.gate_proj"),
         ("decoder.{n}.ffn.gate", "layers.{n}.mlp.up_proj"),
+        ("decoder.{n}.ffn.hidden.weight", "layers.{n}.mlp.gate_up_proj.weight[0/2]"),
+        ("decoder.{n}.ffn.gate.weight", "layers.{n}.mlp.gate_up_proj.weight[1/2]"),
         ("decoder.{n}.ffn.out", "layers.{n}.mlp.down_proj"),
         ("tgt.embed", "embed_tokens"),
         ("decoder.out", "norm"),
         ("logits", "lm_head"),
     ]],
     buffers: &[],
+    pairs: None,
 };
 
-/// Hugging Face's names for BERT. In its first files, norms have gamma and beta.
-pub(super) const BERT: NameScheme = NameScheme {
-    id: "Hugging Face BERT",
+/// Hugging Face's names for Gemma 2 and 3, where each sublayer has a norm before it and one of its output. Of Llama's names,
+/// one means another norm here.
+pub(super) const GEMMA2: NameScheme = NameScheme {
+    id: "Hugging Face Gemma 2",
     tables: &[&[
-        ("encoder.{n}.self_attn.q", "encoder.layer.{n}.attention.self.query"),
-        ("encoder.{n}.self_attn.k", "encoder.layer.{n}.attention.self.key"),
-        ("encoder.{n}.self_attn.v", "encoder.layer.{n}.attention.self.value"),
-        ("encoder.{n}.self_attn.out", "encoder.layer.{n}.attention.output.dense"),
-        ("encoder.{n}.self_attn.norm", "encoder.layer.{n}.attention.output.LayerNorm"),
-        ("encoder.{n}.self_attn.norm.weight", "encoder.layer.{n}.attention.output.LayerNorm.gamma"),
-        ("encoder.{n}.self_attn.norm.bias", "encoder.layer.{n}.attention.output.LayerNorm.beta"),
-        ("encoder.{n}.ffn.hidden", "encoder.layer.{n}.intermediate.dense"),
-        ("encoder.{n}.ffn.out", "encoder.layer.{n}.output.dense"),
-        ("encoder.{n}.ffn.norm", "encoder.layer.{n}.output.LayerNorm"),
-        ("encoder.{n}.ffn.norm.weight", "encoder.layer.{n}.output.LayerNorm.gamma"),
-        ("encoder.{n}.ffn.norm.bias", "encoder.layer.{n}.output.LayerNorm.beta"),
-        ("src.embed", "embeddings.word_embeddings"),
-        ("src.positions", "embeddings.position_embeddings"),
-        ("src.types", "embeddings.token_type_embeddings"),
-        ("src.embed_pos", "embeddings.LayerNorm"),
-        ("src.embed_pos.weight", "embeddings.LayerNorm.gamma"),
-        ("src.embed_pos.bias", "embeddings.LayerNorm.beta"),
-        ("head.dense", "cls.predictions.transform.dense"),
-        ("head.norm", "cls.predictions.transform.LayerNorm"),
-        ("head.norm.weight", "cls.predictions.transform.LayerNorm.gamma"),
-        ("head.norm.bias", "cls.predictions.transform.LayerNorm.beta"),
-        ("logits", "cls.predictions.decoder"),
-        ("logits", "classifier"),
-        ("classifier.1.linear", "pooler.dense"),
-        ("logits.bias", "cls.predictions.bias"),
+        ("decoder.{n}.self_attn.norm", "layers.{n}.input_layernorm"),
+        ("decoder.{n}.self_attn.q", "layers.{n}.self_attn.q_proj"),
+        ("decoder.{n}.self_attn.k", "layers.{n}.self_attn.k_proj"),
+        ("decoder.{n}.self_attn.v", "layers.{n}.self_attn.v_proj"),
+        ("decoder.{n}.self_attn.q_norm", "layers.{n}.self_attn.q_norm"),
+        ("decoder.{n}.self_attn.k_norm", "layers.{n}.self_attn.k_norm"),
+        ("decoder.{n}.self_attn.out", "layers.{n}.self_attn.o_proj"),
+        ("decoder.{n}.self_attn.out_norm", "layers.{n}.post_attention_layernorm"),
+        ("decoder.{n}.ffn.norm", "layers.{n}.pre_feedforward_layernorm"),
+        ("decoder.{n}.ffn.hidden", "layers.{n}.mlp.gate_proj"),
+        ("decoder.{n}.ffn.gate", "layers.{n}.mlp.up_proj"),
+        ("decoder.{n}.ffn.out", "layers.{n}.mlp.down_proj"),
+        ("decoder.{n}.ffn.out_norm", "layers.{n}.post_feedforward_layernorm"),
+        ("tgt.embed", "embed_tokens"),
+        ("decoder.out", "norm"),
+        ("logits", "lm_head"),
+        ("head.logits", "lm_head"),
     ]],
     buffers: &[],
+    pairs: None,
+};
+
+/// llama.cpp's names for language models in GGUF files: the same for all architectures, but for the feed-forward.
+const GGUF: &[Row] = &[
+    ("decoder.{n}.self_attn.norm", "blk.{n}.attn_norm"),
+    ("decoder.{n}.self_attn.q", "blk.{n}.attn_q"),
+    ("decoder.{n}.self_attn.k", "blk.{n}.attn_k"),
+    ("decoder.{n}.self_attn.v", "blk.{n}.attn_v"),
+    ("decoder.{n}.self_attn.q.weight", "blk.{n}.attn_qkv.weight[q|blk.{n}.attn_output.weight]"),
+    ("decoder.{n}.self_attn.k.weight", "blk.{n}.attn_qkv.weight[k|blk.{n}.attn_output.weight]"),
+    ("decoder.{n}.self_attn.v.weight", "blk.{n}.attn_qkv.weight[v|blk.{n}.attn_output.weight]"),
+    ("decoder.{n}.self_attn.q.bias", "blk.{n}.attn_qkv.bias[q|blk.{n}.attn_output.weight]"),
+    ("decoder.{n}.self_attn.k.bias", "blk.{n}.attn_qkv.bias[k|blk.{n}.attn_output.weight]"),
+    ("decoder.{n}.self_attn.v.bias", "blk.{n}.attn_qkv.bias[v|blk.{n}.attn_output.weight]"),
+    ("decoder.{n}.self_attn.q_norm", "blk.{n}.attn_q_norm"),
+    ("decoder.{n}.self_attn.k_norm", "blk.{n}.attn_k_norm"),
+    ("decoder.{n}.self_attn.q_rot.weight", "rope_freqs.weight"),
+    ("decoder.{n}.self_attn.out", "blk.{n}.attn_output"),
+    ("decoder.{n}.self_attn.out_norm", "blk.{n}.post_attention_norm"),
+    ("decoder.{n}.ffn.norm", "blk.{n}.ffn_norm"),
+    ("decoder.{n}.ffn.out", "blk.{n}.ffn_down"),
+    ("decoder.{n}.ffn.out_norm", "blk.{n}.post_ffw_norm"),
+    ("tgt.embed", "token_embd"),
+    ("decoder.out", "output_norm"),
+    ("logits", "output"),
+    ("head.logits", "output"),
+];
+
+/// Constants in GGUF files.
+const GGUF_BUFFERS: &[&str] = &["rope_freqs.weight"];
+
+/// llama.cpp's names where the feed-forward has two wide maps of their own.
+pub(super) const LLAMA_GGUF: NameScheme = NameScheme {
+    id: "llama.cpp",
+    tables: &[
+        &[("decoder.{n}.ffn.hidden", "blk.{n}.ffn_gate"), ("decoder.{n}.ffn.gate", "blk.{n}.ffn_up")],
+        GGUF,
+    ],
+    buffers: GGUF_BUFFERS,
+    pairs: None,
+};
+
+/// llama.cpp's names where one tensor holds both wide maps.
+pub(super) const PHI3_GGUF: NameScheme = NameScheme {
+    id: "llama.cpp Phi-3",
+    tables: &[
+        &[
+            ("decoder.{n}.ffn.hidden.weight", "blk.{n}.ffn_up.weight[0/2]"),
+            ("decoder.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight[1/2]"),
+        ],
+        GGUF,
+    ],
+    buffers: GGUF_BUFFERS,
+    pairs: None,
+};
+
+/// llama.cpp's names where the feed-forward is not gated.
+pub(super) const GPT_NEOX_GGUF: NameScheme = NameScheme {
+    id: "llama.cpp GPT-NeoX",
+    tables: &[&[("decoder.{n}.ffn.hidden", "blk.{n}.ffn_up")], GGUF],
+    buffers: GGUF_BUFFERS,
+    pairs: None,
+};
+
+/// Hugging Face's names for GPT-NeoX, which packs q, k and v head by head.
+pub(super) const GPT_NEOX: NameScheme = NameScheme {
+    id: "Hugging Face GPT-NeoX",
+    tables: &[&[
+        ("decoder.{n}.self_attn.norm", "layers.{n}.input_layernorm"),
+        ("decoder.{n}.self_attn.q.weight", "layers.{n}.attention.query_key_value.weight[0/3 by head]"),
+        ("decoder.{n}.self_attn.k.weight", "layers.{n}.attention.query_key_value.weight[1/3 by head]"),
+        ("decoder.{n}.self_attn.v.weight", "layers.{n}.attention.query_key_value.weight[2/3 by head]"),
+        ("decoder.{n}.self_attn.q.bias", "layers.{n}.attention.query_key_value.bias[0/3 by head]"),
+        ("decoder.{n}.self_attn.k.bias", "layers.{n}.attention.query_key_value.bias[1/3 by head]"),
+        ("decoder.{n}.self_attn.v.bias", "layers.{n}.attention.query_key_value.bias[2/3 by head]"),
+        ("decoder.{n}.self_attn.out", "layers.{n}.attention.dense"),
+        ("decoder.{n}.ffn.norm", "layers.{n}.post_attention_layernorm"),
+        ("decoder.{n}.ffn.hidden", "layers.{n}.mlp.dense_h_to_4h"),
+        ("decoder.{n}.ffn.out", "layers.{n}.mlp.dense_4h_to_h"),
+        ("tgt.embed", "embed_in"),
+        ("decoder.out", "final_layer_norm"),
+        ("logits", "embed_out"),
+        ("logits", "lm_head"),
+    ]],
+    buffers: &[],
+    pairs: None,
+};
+
+/// Hugging Face's names for RoBERTa: BERT's, with another head.
+pub(super) const ROBERTA: NameScheme = NameScheme {
+    id: "Hugging Face RoBERTa",
+    tables: &[
+        BERT_ENCODER,
+        &[
+            ("head.dense", "lm_head.dense"),
+            ("head.norm", "lm_head.layer_norm"),
+            ("logits", "lm_head.decoder"),
+            ("logits.bias", "lm_head.bias"),
+            ("logits", "classifier.out_proj"),
+            ("classifier.1.linear", "classifier.dense"),
+        ],
+    ],
+    buffers: &[],
+    pairs: None,
+};
+
+/// Hugging Face's names for ModernBERT, which packs q, k and v, and both wide maps.
+pub(super) const MODERNBERT: NameScheme = NameScheme {
+    id: "Hugging Face ModernBERT",
+    tables: &[&[
+        ("encoder.{n}.self_attn.norm", "layers.{n}.attn_norm"),
+        ("encoder.{n}.self_attn.q.weight", "layers.{n}.attn.Wqkv.weight[0/3]"),
+        ("encoder.{n}.self_attn.k.weight", "layers.{n}.attn.Wqkv.weight[1/3]"),
+        ("encoder.{n}.self_attn.v.weight", "layers.{n}.attn.Wqkv.weight[2/3]"),
+        ("encoder.{n}.self_attn.q.bias", "layers.{n}.attn.Wqkv.bias[0/3]"),
+        ("encoder.{n}.self_attn.k.bias", "layers.{n}.attn.Wqkv.bias[1/3]"),
+        ("encoder.{n}.self_attn.v.bias", "layers.{n}.attn.Wqkv.bias[2/3]"),
+        ("encoder.{n}.self_attn.out", "layers.{n}.attn.Wo"),
+        ("encoder.{n}.ffn.norm", "layers.{n}.mlp_norm"),
+        ("encoder.{n}.ffn.hidden.weight", "layers.{n}.mlp.Wi.weight[0/2]"),
+        ("encoder.{n}.ffn.gate.weight", "layers.{n}.mlp.Wi.weight[1/2]"),
+        ("encoder.{n}.ffn.hidden.bias", "layers.{n}.mlp.Wi.bias[0/2]"),
+        ("encoder.{n}.ffn.gate.bias", "layers.{n}.mlp.Wi.bias[1/2]"),
+        ("encoder.{n}.ffn.out", "layers.{n}.mlp.Wo"),
+        ("src.embed", "embeddings.tok_embeddings"),
+        ("src.embed_pos", "embeddings.norm"),
+        ("encoder.out", "final_norm"),
+        ("head.dense", "head.dense"),
+        ("head.norm", "head.norm"),
+        ("logits", "decoder"),
+    ]],
+    buffers: &[],
+    pairs: None,
+};
+
+/// Meta's own names for Llama, beside params.json.
+pub(super) const LLAMA_META: NameScheme = NameScheme {
+    id: "Meta Llama",
+    tables: &[&[
+        ("decoder.{n}.self_attn.norm", "layers.{n}.attention_norm"),
+        ("decoder.{n}.self_attn.q", "layers.{n}.attention.wq"),
+        ("decoder.{n}.self_attn.k", "layers.{n}.attention.wk"),
+        ("decoder.{n}.self_attn.v", "layers.{n}.attention.wv"),
+        ("decoder.{n}.self_attn.out", "layers.{n}.attention.wo"),
+        ("decoder.{n}.ffn.norm", "layers.{n}.ffn_norm"),
+        ("decoder.{n}.ffn.hidden", "layers.{n}.feed_forward.w1"),
+        ("decoder.{n}.ffn.gate", "layers.{n}.feed_forward.w3"),
+        ("decoder.{n}.ffn.out", "layers.{n}.feed_forward.w2"),
+        ("tgt.embed", "tok_embeddings"),
+        ("decoder.out", "norm"),
+        ("logits", "output"),
+    ]],
+    buffers: &[],
+    pairs: Some(RotaryPairs::Neighbours),
+};
+
+/// Hugging Face's names for BERT's encoder. In its first files, norms have gamma and beta.
+const BERT_ENCODER: &[Row] = &[
+    ("encoder.{n}.self_attn.q", "encoder.layer.{n}.attention.self.query"),
+    ("encoder.{n}.self_attn.k", "encoder.layer.{n}.attention.self.key"),
+    ("encoder.{n}.self_attn.v", "encoder.layer.{n}.attention.self.value"),
+    ("encoder.{n}.self_attn.out", "encoder.layer.{n}.attention.output.dense"),
+    ("encoder.{n}.self_attn.norm", "encoder.layer.{n}.attention.output.LayerNorm"),
+    ("encoder.{n}.self_attn.norm.weight", "encoder.layer.{n}.attention.output.LayerNorm.gamma"),
+    ("encoder.{n}.self_attn.norm.bias", "encoder.layer.{n}.attention.output.LayerNorm.beta"),
+    ("encoder.{n}.ffn.hidden", "encoder.layer.{n}.intermediate.dense"),
+    ("encoder.{n}.ffn.out", "encoder.layer.{n}.output.dense"),
+    ("encoder.{n}.ffn.norm", "encoder.layer.{n}.output.LayerNorm"),
+    ("encoder.{n}.ffn.norm.weight", "encoder.layer.{n}.output.LayerNorm.gamma"),
+    ("encoder.{n}.ffn.norm.bias", "encoder.layer.{n}.output.LayerNorm.beta"),
+    ("src.embed", "embeddings.word_embeddings"),
+    ("src.positions", "embeddings.position_embeddings"),
+    ("src.types", "embeddings.token_type_embeddings"),
+    ("src.embed_pos", "embeddings.LayerNorm"),
+    ("src.embed_pos.weight", "embeddings.LayerNorm.gamma"),
+    ("src.embed_pos.bias", "embeddings.LayerNorm.beta"),
+];
+
+/// Hugging Face's names for BERT.
+pub(super) const BERT: NameScheme = NameScheme {
+    id: "Hugging Face BERT",
+    tables: &[
+        BERT_ENCODER,
+        &[
+            ("head.dense", "cls.predictions.transform.dense"),
+            ("head.norm", "cls.predictions.transform.LayerNorm"),
+            ("head.norm.weight", "cls.predictions.transform.LayerNorm.gamma"),
+            ("head.norm.bias", "cls.predictions.transform.LayerNorm.beta"),
+            ("logits", "cls.predictions.decoder"),
+            ("logits", "classifier"),
+            ("classifier.1.linear", "pooler.dense"),
+            ("logits.bias", "cls.predictions.bias"),
+        ],
+    ],
+    buffers: &[],
+    pairs: None,
 };
 
 /// OpenAI's names for Whisper, kept by whisper.cpp.
@@ -241,6 +452,7 @@ pub(super) const OPENAI_WHISPER: NameScheme = NameScheme {
         ("decoder.out", "decoder.ln"),
     ]],
     buffers: &["encoder.positional_embedding"],
+    pairs: None,
 };
 
 /// fairseq's own files: the output projection has another name, and old ones pack q, k and v.
@@ -267,4 +479,5 @@ pub(super) const FAIRSEQ: NameScheme = NameScheme {
         ],
     ],
     buffers: &[],
+    pairs: None,
 };

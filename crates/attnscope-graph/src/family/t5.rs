@@ -48,7 +48,7 @@ pub(super) const WIRING: Wiring = Wiring {
 pub(super) const ACTIVATION: &[&str] = &["dense_act_fn", "feed_forward_proj"];
 
 /// The number added to a norm's variance.
-pub(super) const NORM_EPS: &[&str] = &["layer_norm_epsilon", "t5.attention.layer_norm_rms_epsilon"];
+pub(super) const NORM_EPS: &[&str] = &["layer_norm_epsilon", "{arch}.attention.layer_norm_rms_epsilon"];
 
 /// The defaults of Hugging Face's T5 and mT5 for sizes that a config leaves out.
 pub(super) const ABSENT_SIZES: &[(&str, &str, Meant)] = &[

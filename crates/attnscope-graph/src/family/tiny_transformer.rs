@@ -37,6 +37,7 @@ const NAMES: NameScheme = NameScheme {
         ("logits", "proj"),
     ]],
     buffers: &["pos.pe"],
+    pairs: None,
 };
 
 /// The paper's wiring, but embeddings are not scaled and the two vocabularies are separate.

@@ -58,6 +58,7 @@ const NAMES: NameScheme = NameScheme {
         ("logits", "linear"),
     ]],
     buffers: &["positional_encoding.pos_embedding", ".pe"],
+    pairs: None,
 };
 
 /// Post-norm and ReLU, unless the author chose otherwise; the file does not say.

@@ -71,6 +71,10 @@ pub enum AttentionStep {
     K,
     /// The projection of values.
     V,
+    /// Queries, normed head by head.
+    QNorm,
+    /// Keys, normed head by head.
+    KNorm,
     /// Queries split into heads.
     QHeads,
     /// Keys split into heads.
@@ -83,6 +87,8 @@ pub enum AttentionStep {
     KRot,
     /// q·kᵀ, scaled.
     Scores,
+    /// The scores after their cap.
+    CappedScores,
     /// The relative bias.
     Bias,
     /// The mask.
@@ -97,6 +103,8 @@ pub enum AttentionStep {
     Context,
     /// The output projection.
     Out,
+    /// Its norm, where it has one before it is added.
+    OutNorm,
     /// That after dropout.
     Dropout,
     /// The sum with the stream.
@@ -120,6 +128,8 @@ pub enum FeedForwardStep {
     Gated,
     /// The projection back to the stream's width.
     Out,
+    /// Its norm, where it has one before it is added.
+    OutNorm,
     /// That after dropout.
     Dropout,
     /// The sum with the stream.
@@ -135,6 +145,8 @@ pub enum HeadStep {
     Act,
     /// Its norm.
     Norm,
+    /// The output projection, where its result is capped.
+    Logits,
 }
 
 impl AttentionKind {
@@ -155,12 +167,15 @@ impl AttentionStep {
             Self::Q => "q",
             Self::K => "k",
             Self::V => "v",
+            Self::QNorm => "q_norm",
+            Self::KNorm => "k_norm",
             Self::QHeads => "q_heads",
             Self::KHeads => "k_heads",
             Self::VHeads => "v_heads",
             Self::QRot => "q_rot",
             Self::KRot => "k_rot",
             Self::Scores => "scores",
+            Self::CappedScores => "capped_scores",
             Self::Bias => "bias",
             Self::Mask => "mask",
             Self::MaskedScores => "masked_scores",
@@ -168,6 +183,7 @@ impl AttentionStep {
             Self::ContextHeads => "context_heads",
             Self::Context => "context",
             Self::Out => "out",
+            Self::OutNorm => "out_norm",
             Self::Dropout => "dropout",
             Self::Residual => "residual",
         }
@@ -185,6 +201,7 @@ impl FeedForwardStep {
             Self::Gate => "gate",
             Self::Gated => "gated",
             Self::Out => "out",
+            Self::OutNorm => "out_norm",
             Self::Dropout => "dropout",
             Self::Residual => "residual",
         }
@@ -215,6 +232,7 @@ impl HeadStep {
             Self::Dense => "dense",
             Self::Act => "act",
             Self::Norm => "norm",
+            Self::Logits => "logits",
         }
     }
 }

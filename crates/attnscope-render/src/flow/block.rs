@@ -1,6 +1,6 @@
 //! One box from one or a few nodes: its title, its shape, and everything that is known about it.
 
-use attnscope_graph::{Dim, Node, NormKind, Op, OpKind, Positions, Slot, Stack, WeightId, words};
+use attnscope_graph::{Dim, Node, NormGain, NormKind, Op, OpKind, Positions, Slot, Stack, WeightId, words};
 
 use super::View;
 use crate::diagram::{Block, Hole, Kind};
@@ -102,7 +102,13 @@ pub(super) fn step(view: &View<'_>, node: &Node) -> String {
     let sizes = &view.model.sizes;
     match node.op {
         Op::Mask(kind) => kind.to_string(),
-        Op::Norm { kind, eps } => format!("{}, eps {eps:e}, {}", norm_name(kind), norm_place(view, node)),
+        Op::Norm { kind, eps, gain } => {
+            let gain = match gain {
+                NormGain::Weight => "",
+                NormGain::OnePlusWeight => ", gain 1 + weight",
+            };
+            format!("{}, eps {eps:e}{gain}, {}", norm_name(kind), norm_place(view, node))
+        }
         Op::Positions { kind, offset, .. } => positions(kind, offset),
         _ => words::formula(node, sizes, view.symbolic),
     }
@@ -174,7 +180,11 @@ fn weight_line(view: &View<'_>, weight: WeightId, naming: &Naming<'_>) -> String
                 format!("{:?}", found.shape(&model.tensors))
             };
             let rows = found.rows.as_ref().map(|r| format!(" rows {}–{}", r.start, r.end.saturating_sub(1)));
-            let stored = if found.transposed { ", stored transposed" } else { "" };
+            let stored = match (found.transposed, found.by_head) {
+                (true, _) => ", stored transposed",
+                (false, Some(_)) => ", stored head by head",
+                (false, None) => "",
+            };
             format!("{name}{} {text} {}{stored}", rows.unwrap_or_default(), tensor.dtype)
         }
     }

@@ -20,6 +20,7 @@ pub fn legend(model: &Model) -> String {
         Dim::Vocab(Side::Source),
         Dim::Vocab(Side::Target),
         Dim::Types,
+        Dim::RotaryPairs(Stack::Decoder),
         Dim::Mels,
         Dim::Frames,
     ];

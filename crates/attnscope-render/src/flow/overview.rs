@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use attnscope_graph::{
-    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, LayerPart, Node, NodeId, Op, Role,
-    Side, Slot, Stack, WeightId, words,
+    AttentionStep, AudioStep, Dim, EntryStep, FeedForwardStep, HeadStep, LayerPart, LayerStep, Node, NodeId,
+    Op, Role, Side, Slot, Stack, WeightId, words,
 };
 
 use super::View;
@@ -49,12 +49,14 @@ fn memory(view: &View<'_>, stack: Stack) -> Block {
 /// What follows the last stack, or the embeddings.
 fn head(view: &View<'_>, d: &mut Diagram, out: usize) {
     let mut x = blocks(view, d, out);
-    for role in
-        [HeadStep::Dense, HeadStep::Act, HeadStep::Norm].map(Role::Head).into_iter().chain([Role::Logits])
+    for role in [HeadStep::Dense, HeadStep::Act, HeadStep::Norm, HeadStep::Logits]
+        .map(Role::Head)
+        .into_iter()
+        .chain([Role::Logits])
     {
         let Some(n) = node(view, role) else { continue };
         let mut block = block(view, &[n], &whole_names());
-        if role == Role::Logits && view.model.graph.borrows_weights(n) {
+        if matches!(n.op, Op::Logits { .. }) && view.model.graph.borrows_weights(n) {
             block.lines.insert(1, "tied to the embedding table".into());
         }
         if role != Role::Logits {
@@ -235,8 +237,12 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
     weights.sort();
     weights.dedup();
     let bound = |w: &WeightId| matches!(model.binding.slot(*w), Slot::Bound(_));
-    // The relative bias is one table a stack, kept by its first layer.
-    let of_bias = |n: &&Node| matches!(n.op, Op::RelativeBias { .. });
+    // A relative bias table that all layers of a stack look up is kept by the first.
+    let is_shared = |n: &Node| {
+        let users = model.graph.nodes().iter().filter(|user| user.op == n.op && user.weights == n.weights);
+        users.count() > 1
+    };
+    let of_bias = |n: &&Node| matches!(n.op, Op::RelativeBias { .. }) && is_shared(n);
     let biases: Vec<WeightId> =
         nodes.iter().copied().filter(of_bias).flat_map(|n| n.weights.clone()).collect();
     let is_table = |w: &WeightId| biases.contains(w);
@@ -267,7 +273,7 @@ fn layers(view: &View<'_>, group: &LayerGroup) -> Block {
 /// What a reader wants to know of a part before looking inside.
 fn part_lines(view: &View<'_>, part: LayerPart, nodes: &[&Node]) -> Vec<String> {
     let mut facts = Vec::new();
-    let (mut norm, mut after) = (None, false);
+    let (mut norm, mut after, mut of_output, mut norms_heads) = (None, false, false, false);
     for n in nodes {
         match n.op {
             Op::SplitHeads(stack) => match n.role.attention().map(|(_, step)| step) {
@@ -279,9 +285,10 @@ fn part_lines(view: &View<'_>, part: LayerPart, nodes: &[&Node]) -> Vec<String> 
                 _ => {}
             },
             Op::Rotate { .. } if n.role.attention().map(|(_, step)| step) == Some(AttentionStep::QRot) => {
-                facts.push("rotary positions".into());
+                facts.push(rotary_words(n));
             }
             Op::Scores { .. } => facts.push(step(view, n)),
+            Op::SoftCap { cap, .. } => facts.push(format!("capped at {cap}")),
             Op::RelativeBias { .. } => facts.push("relative bias".into()),
             Op::Mask(kind) => facts.push(format!("mask: {kind}")),
             Op::Linear if n.role.feed_forward() == Some(FeedForwardStep::Hidden) => {
@@ -290,6 +297,11 @@ fn part_lines(view: &View<'_>, part: LayerPart, nodes: &[&Node]) -> Vec<String> 
             }
             Op::Activate(_) => facts.push(words::formula(n, &view.model.sizes, view.symbolic)),
             Op::Gate => facts.push("gated".into()),
+            Op::Norm { .. } if is_of_heads(n) => norms_heads = true,
+            Op::Norm { .. } if is_of_output(n) => of_output = true,
+            Op::Same if n.role.feed_forward() == Some(FeedForwardStep::In) && is_parallel(view, n) => {
+                facts.push("beside attention: reads what the layer reads".into());
+            }
             Op::Norm { .. } => {
                 norm = step(view, n).split(',').next().map(str::to_owned);
                 after = view.model.graph.is_after_sum(n);
@@ -297,13 +309,46 @@ fn part_lines(view: &View<'_>, part: LayerPart, nodes: &[&Node]) -> Vec<String> 
             _ => {}
         }
     }
+    if norms_heads {
+        facts.push("queries and keys normed".into());
+    }
     if part != LayerPart::FeedForward && !nodes.iter().any(|n| matches!(n.op, Op::Mask(_))) {
         facts.push("no mask".into());
     }
     let (part, norm) = (part.name(), norm.unwrap_or_default());
-    let place = match after {
-        false => format!("{norm} → {part} → + residual"),
-        true => format!("{part} → + residual → {norm}"),
+    let place = match (norm.as_str(), after, of_output) {
+        ("", ..) => format!("{part} → + residual"),
+        (_, false, false) => format!("{norm} → {part} → + residual"),
+        (_, false, true) => format!("{norm} → {part} → {norm} → + residual"),
+        (_, true, _) => format!("{part} → + residual → {norm}"),
     };
     vec![place, format!("  {}", facts.join(", "))]
+}
+
+/// Whether a norm is that of queries or keys.
+fn is_of_heads(node: &Node) -> bool {
+    let step = node.role.attention().map(|(_, step)| step);
+    matches!(step, Some(AttentionStep::QNorm | AttentionStep::KNorm))
+}
+
+/// Whether a norm is that of a sublayer's output, before the sum.
+fn is_of_output(node: &Node) -> bool {
+    let step = node.role.attention().map(|(_, step)| step);
+    step == Some(AttentionStep::OutNorm) || node.role.feed_forward() == Some(FeedForwardStep::OutNorm)
+}
+
+/// Which features are rotated, and how their frequencies are scaled.
+fn rotary_words(node: &Node) -> String {
+    let Op::Rotate { rotary, .. } = node.op else { return String::new() };
+    let share = if rotary.share == 1.0 { String::new() } else { format!(" on {} of a head", rotary.share) };
+    let scaling = rotary.scaling.map(|scaling| format!(" ({scaling})")).unwrap_or_default();
+    format!("rotary positions{share}{scaling}")
+}
+
+/// Whether a feed-forward reads what its layer reads, not the stream after the attention.
+fn is_parallel(view: &View<'_>, into: &Node) -> bool {
+    let graph = &view.model.graph;
+    let before = |node: &Node| node.inputs.first().map(|&id| graph.node(id));
+    let read = before(into).map(|node| if node.role.is_norm() { before(node).unwrap_or(node) } else { node });
+    read.is_some_and(|node| matches!(node.role, Role::Layer(_, _, LayerStep::In)))
 }

@@ -7,6 +7,7 @@ use attnscope_graph::{NodeId, Normaliser, kv_head};
 use pulp::Arch;
 
 use super::kernels;
+use super::ops::soft_cap_in_place;
 use super::product::{Machine, Packed, dots, packed_len};
 use super::stream::stream;
 use super::tile::Rows;
@@ -60,6 +61,8 @@ pub(super) struct AttentionInputs<'a> {
     /// [batch, 1, query, key]
     pub(super) mask: Option<&'a [f32]>,
     pub(super) interventions: &'a Interventions<'a>,
+    /// The node of the capped scores and their cap, where they have one.
+    pub(super) cap: Option<(NodeId, f64)>,
     /// The nodes of scores, masked scores and weights.
     pub(super) stages: [NodeId; 3],
 }
@@ -113,6 +116,8 @@ impl AttentionInputs<'_> {
 pub(super) struct Stages<'a> {
     /// [batch, head, query, key]
     pub(super) scores: &'a mut [f32],
+    /// [batch, head, query, key]
+    pub(super) capped: &'a mut [f32],
     /// [batch, head, query, key]
     pub(super) masked: &'a mut [f32],
     /// [batch, head, query, key]
@@ -168,6 +173,7 @@ struct Block<'a> {
     /// How many.
     rows: usize,
     scores: &'a mut [f32],
+    capped: &'a mut [f32],
     masked: &'a mut [f32],
     weights: &'a mut [f32],
     context: &'a mut [f32],
@@ -178,15 +184,16 @@ struct Block<'a> {
 fn blocks(extent: Extent, rows: usize, stages: Stages<'_>) -> Vec<Block<'_>> {
     let Extent { batch, heads, queries, keys, size, .. } = extent;
     let large = batch * heads * queries * keys >= LARGE;
-    let Stages { mut scores, mut masked, mut weights, mut context } = stages;
+    let Stages { mut scores, mut capped, mut masked, mut weights, mut context } = stages;
     let mut blocks = Vec::new();
     for part in 0..batch * heads {
         for first in (0..queries).step_by(rows) {
             let rows = rows.min(queries - first);
             let stage = |stage| cut(stage, rows * keys);
-            let (scores, masked, weights) = (stage(&mut scores), stage(&mut masked), stage(&mut weights));
+            let [scores, capped, masked, weights] =
+                [&mut scores, &mut capped, &mut masked, &mut weights].map(stage);
             let context = cut(&mut context, rows * size);
-            blocks.push(Block { part, first, rows, scores, masked, weights, context, large });
+            blocks.push(Block { part, first, rows, scores, capped, masked, weights, context, large });
         }
     }
     blocks
@@ -221,6 +228,11 @@ impl Block<'_> {
         let [scores, masked, weights] = given.stages;
         self.intervene(given, scores, &mut cells);
         keep(self.scores, &cells, self.large);
+        if let Some((capped, cap)) = given.cap {
+            soft_cap_in_place(cap, &mut cells);
+            self.intervene(given, capped, &mut cells);
+            keep(self.capped, &cells, self.large);
+        }
         self.hide(arch, given, &mut cells);
         self.intervene(given, masked, &mut cells);
         keep(self.masked, &cells, self.large);

@@ -18,7 +18,7 @@ impl Pass<'_> {
     pub(super) fn demand(&self, sink: &dyn Sink) -> Result<u64, RunError> {
         let mut made = vec![0u64; self.values.len()];
         let (mut live, mut most) = (0u64, 0u64);
-        let mut tables = HashSet::new();
+        let (mut tables, mut biases) = (HashSet::new(), HashSet::new());
         for (id, node) in self.model.graph.iter().filter(|&(id, _)| self.is_computed(id)) {
             let (bytes, facets) = (self.bytes(id)?, node.op.facets());
             // Temporary memory, and tensors that stay until their last use.
@@ -28,8 +28,8 @@ impl Pass<'_> {
                 Op::SplitHeads(_) => (if sink.wants(id) { bytes } else { 0 }, 0),
                 Op::Rotate { .. } => (if sink.wants(id) { bytes } else { 0 }, bytes),
                 Op::MergeHeads(_) => (self.stages(id, sink)?, bytes),
-                Op::Mask(kind) => (0, if tables.insert(Some(kind)) { bytes } else { 0 }),
-                Op::RelativeBias { .. } => (0, if tables.insert(None) { bytes } else { 0 }),
+                Op::Mask(kind) => (0, if tables.insert(kind) { bytes } else { 0 }),
+                Op::RelativeBias { .. } => (0, if biases.insert(node.weights.first()) { bytes } else { 0 }),
                 _ => (0, bytes.saturating_add((self.kept_len(node)? as u64).saturating_mul(4))),
             };
             let (cached, moved) = self.cached(id)?;
@@ -65,7 +65,8 @@ impl Pass<'_> {
     fn stages(&self, merge: NodeId, sink: &dyn Sink) -> Result<u64, RunError> {
         let Some(parts) = &self.plan.attention[merge.index()] else { return Ok(0) };
         let mut bytes = self.bytes(parts.context)?;
-        for stage in [parts.scores, parts.masked, parts.weights] {
+        let capped = parts.capped.map(|(id, _)| id);
+        for stage in [parts.scores, parts.masked, parts.weights].into_iter().chain(capped) {
             if sink.wants(stage) {
                 bytes = bytes.saturating_add(self.bytes(stage)?);
             }

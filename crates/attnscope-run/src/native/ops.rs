@@ -1,6 +1,8 @@
 //! The operations that are one loop over their output, and the tables that layers share.
 
-use attnscope_graph::{Factor, MaskKind, Node, Op, Positions, Side, Stack};
+use std::borrow::Cow;
+
+use attnscope_graph::{Factor, MaskKind, Node, NormGain, Op, Positions, Side, Stack, WeightId};
 
 use super::kernels;
 use super::pass::Pass;
@@ -48,11 +50,13 @@ impl Pass<'_> {
                 }
             }
             Op::Transpose => transpose(self.machine, self.input(node, 0), shape, out),
-            Op::Norm { kind, eps } => {
-                let (x, gain, bias) = (self.input(node, 0), self.weight(node, 0), self.weight(node, 1));
+            Op::Norm { kind, eps, gain: of_weight } => {
+                let (x, bias) = (self.input(node, 0), self.weight(node, 1));
+                let gain = gains(self.weight(node, 0), of_weight);
+                let width = gain.len().max(1);
                 self.machine.share(out, width, |from, out| {
                     for (x, out) in x[from..].chunks(width).zip(out.chunks_mut(width)) {
-                        kernels::norm(arch, kind, eps, x, gain, bias, out);
+                        kernels::norm(arch, kind, eps, x, &gain, bias, out);
                     }
                 });
             }
@@ -66,6 +70,10 @@ impl Pass<'_> {
             Op::Activate(activation) => {
                 let x = self.input(node, 0);
                 self.machine.share(out, 1, |from, out| kernels::activate(arch, activation, &x[from..], out));
+            }
+            Op::SoftCap { cap, .. } => {
+                let x = self.input(node, 0);
+                self.machine.share(out, 1, |from, out| soft_cap(cap as f32, &x[from..], out));
             }
             Op::Gate => {
                 let (x, y) = (self.input(node, 0), self.input(node, 1));
@@ -151,15 +159,16 @@ impl Pass<'_> {
         self.masks.insert(kind, Shared::new(mask));
     }
 
-    /// One bias per stack, shared by all layers.
+    /// One bias per table, shared by all layers that look it up.
     pub(super) fn relative_bias(
         &mut self,
         node: &Node,
+        table_id: WeightId,
         stack: Stack,
         [buckets, max_distance]: [usize; 2],
         shape: &[usize],
     ) {
-        if self.biases.contains_key(&stack) {
+        if self.biases.contains_key(&table_id) {
             return;
         }
         let (heads, queries, keys) = (shape[1], shape[2], shape[3]);
@@ -171,8 +180,27 @@ impl Pass<'_> {
             let (h, t, s) = (n / (queries * keys), n / keys % queries, n % keys);
             *cell = table[bucket(stack, first + t, s, buckets, max_distance) * heads + h];
         }
-        self.biases.insert(stack, Shared::new(bias));
+        self.biases.insert(table_id, Shared::new(bias));
     }
+}
+
+/// What normed features are multiplied by.
+pub(super) fn gains(weight: &[f32], of_weight: NormGain) -> Cow<'_, [f32]> {
+    match of_weight {
+        NormGain::Weight => Cow::Borrowed(weight),
+        NormGain::OnePlusWeight => weight.iter().map(|w| of_weight.offset() + w).collect(),
+    }
+}
+
+/// cap · tanh(x / cap)
+fn soft_cap(cap: f32, x: &[f32], out: &mut [f32]) {
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = cap * (x / cap).tanh());
+}
+
+/// The same in place.
+pub(super) fn soft_cap_in_place(cap: f64, cells: &mut [f32]) {
+    let cap = cap as f32;
+    cells.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
 }
 
 /// [b, l, h · k] → [b, h, l, k], only for a sink: attention reads the heads where they are.

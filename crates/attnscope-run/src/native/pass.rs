@@ -2,22 +2,25 @@
 
 use std::collections::HashMap;
 
-use attnscope_graph::{Layout, MaskKind, Model, Node, NodeId, Op, RecurrentCell, Stack};
+use attnscope_graph::{
+    Capped, Layout, MaskKind, Model, Node, NodeId, Op, RecurrentCell, Rotary, Side, WeightId,
+};
 
 use super::attention::{AttentionInputs, Extent, Keys, Stages, attend};
 use super::cache::Cache;
 use super::conv::Windows;
 use super::dropout::Dropout;
-use super::ops::split_heads;
+use super::ops::{soft_cap_in_place, split_heads};
 use super::plan::{Attention, Plan};
 use super::product::Machine;
-use super::rotary::Rotations;
+use super::rotary::RotationTable;
 use super::window::Window;
 use crate::error::RunError;
 use crate::executor::Report;
 use crate::intervention::Interventions;
 use crate::limits::{Counted, Limits};
 use crate::pool::{Buffer, Shared, catching};
+use crate::rotation::Rotations;
 use crate::sink::Sink;
 use crate::tensor::Tensor;
 use crate::weights::Weights;
@@ -51,7 +54,7 @@ pub(super) struct Pass<'a> {
     /// Where a pass over the target puts the logits of each row's last position.
     pub(super) last_logits: &'a mut Vec<f32>,
     pub(super) masks: HashMap<MaskKind, Shared>,
-    pub(super) biases: HashMap<Stack, Shared>,
+    pub(super) biases: HashMap<WeightId, Shared>,
     pub(super) report: &'a mut Report,
     /// What dropout's masks follow from; nothing is dropped without one.
     pub(super) dropout_seed: Option<u64>,
@@ -142,10 +145,14 @@ impl Pass<'_> {
                 self.change_name(id, node, in_heads(&shape));
                 return self.hand_over_heads(id, &shape, sink);
             }
-            Op::Rotate { side, base, pairs } => {
+            Op::Rotate { side, rotary } => {
                 let mut out = self.buffer(sink, id, shape.iter().product());
-                let rotations = Rotations::new(base, pairs, self.window.first(side), &shape);
-                rotations.apply(self.machine, self.input(node, 0), &mut out);
+                let table = RotationTable::new(
+                    self.rotations(node, rotary, side, &shape),
+                    self.window.first(side),
+                    &shape,
+                );
+                table.apply(self.machine, self.input(node, 0), &mut out);
                 self.interventions.apply_at(id, &mut out, in_heads(&shape));
                 self.values[id.index()] = Shared::new(out);
                 self.remember(id, node, &shape);
@@ -153,6 +160,11 @@ impl Pass<'_> {
             }
             // Computed with the attention that they are a part of.
             Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context => return Ok(()),
+            Op::SoftCap { of: Capped::Scores, .. } => return Ok(()),
+            Op::SoftCap { cap, of: Capped::Logits } if self.part == Part::Target => {
+                soft_cap_in_place(cap, self.last_logits);
+                return Ok(());
+            }
             Op::MergeHeads(_) => {
                 self.values[id.index()] = self.attention(id, node, sink)?;
             }
@@ -171,10 +183,11 @@ impl Pass<'_> {
                 return Ok(());
             }
             Op::RelativeBias { stack, buckets, max_distance } => {
-                self.relative_bias(node, stack, [buckets, max_distance], &shape);
-                self.values[id.index()] = changed_copy(self.interventions, id, self.biases.get(&stack));
+                let Some(&table) = node.weights.first() else { return Ok(()) };
+                self.relative_bias(node, table, stack, [buckets, max_distance], &shape);
+                self.values[id.index()] = changed_copy(self.interventions, id, self.biases.get(&table));
                 if sink.wants(id) {
-                    let bias = self.own_or(id, self.biases.get(&stack));
+                    let bias = self.own_or(id, self.biases.get(&table));
                     self.hand_over(
                         sink,
                         id,
@@ -208,6 +221,12 @@ impl Pass<'_> {
             self.hand_over(sink, id, &Tensor::shared_with(&shape, &self.values[self.plan.root[id.index()]]))?;
         }
         Ok(())
+    }
+
+    /// How the heads of a node are rotated: some scalings depend on the length of the text so far.
+    fn rotations<'s>(&'s self, node: &Node, rotary: Rotary, side: Side, shape: &[usize]) -> Rotations<'s> {
+        let length = self.window.first(side) + shape[2];
+        Rotations { rotary, factors: self.weight(node, 0), size: shape[3], length }
     }
 
     /// Hands over a tensor, which is whole: where the pass was cancelled in the middle of a step, it is not.
@@ -355,17 +374,23 @@ impl Pass<'_> {
         };
         let extent = self.extent(parts)?;
         let Extent { batch, heads, queries, keys, size, .. } = extent;
-        let bias = parts.bias.and_then(|(id, stack)| self.own_or(id, self.biases.get(&stack)));
+        let bias = parts.bias.and_then(|(id, table)| self.own_or(id, self.biases.get(&table)));
         let mask = parts.mask.and_then(|(id, kind)| self.own_or(id, self.masks.get(&kind)));
-        // Where nothing is added, the masked scores are the scores.
+        // Where nothing is added, the masked scores are the scores, capped where there is a cap.
         let same = bias.is_none() && mask.is_none() && !self.interventions.intervenes_on(parts.masked);
         let wants_masked = sink.wants(parts.masked);
-        let wants_scores = sink.wants(parts.scores) || (same && wants_masked);
-        let wanted = [wants_scores, wants_masked && !same, sink.wants(parts.weights)];
+        let last = parts.capped.map_or(parts.scores, |(id, _)| id);
+        let wants = |id: NodeId| sink.wants(id) || (id == last && same && wants_masked);
+        let wants_capped = parts.capped.is_some_and(|(id, _)| wants(id));
+        let wanted = [wants(parts.scores), wants_capped, wants_masked && !same, sink.wants(parts.weights)];
         let cells = batch * heads * queries * keys;
         let stage = |id: NodeId, wanted: bool| self.buffer(sink, id, if wanted { cells } else { 0 });
-        let mut stages =
-            [stage(parts.scores, wanted[0]), stage(parts.masked, wanted[1]), stage(parts.weights, wanted[2])];
+        let mut stages = [
+            stage(parts.scores, wanted[0]),
+            stage(last, wanted[1]),
+            stage(parts.masked, wanted[2]),
+            stage(parts.weights, wanted[3]),
+        ];
         let mut context = self.buffer(sink, parts.context, batch * heads * queries * size);
         let given = AttentionInputs {
             extent,
@@ -377,11 +402,12 @@ impl Pass<'_> {
             bias: bias.map(|bias| &**bias),
             mask: mask.map(|mask| &**mask),
             interventions: self.interventions,
+            cap: parts.capped,
             stages: [parts.scores, parts.masked, parts.weights],
         };
-        let [scores, masked, weights] = &mut stages;
+        let [scores, capped, masked, weights] = &mut stages;
         let fully_masked =
-            attend(self.machine, &given, Stages { scores, masked, weights, context: &mut context });
+            attend(self.machine, &given, Stages { scores, capped, masked, weights, context: &mut context });
         let of_padding = parts
             .mask
             .map_or(0, |(_, kind)| heads * self.window.padding_without_keys(kind, [batch, queries, keys]));
@@ -390,15 +416,16 @@ impl Pass<'_> {
         let merged = self.buffer(sink, id, batch * heads * queries * size);
         let mut merged = self.merge(&context, &[batch, heads, queries, size], merged);
         self.interventions.apply(id, 0, &mut merged);
-        let [scores, masked, weights] = stages.map(Shared::new);
-        let masked = if same { scores.clone() } else { masked };
+        let [scores, capped, masked, weights] = stages.map(Shared::new);
+        let before_mask = if parts.capped.is_some() { &capped } else { &scores };
+        let masked = if same { before_mask.clone() } else { masked };
         let made = [
             (parts.scores, scores),
             (parts.masked, masked),
             (parts.weights, weights),
             (parts.context, Shared::new(context)),
         ];
-        for (id, stage) in made {
+        for (id, stage) in made.into_iter().chain(parts.capped.map(|(id, _)| (id, capped))) {
             if sink.wants(id) {
                 self.hand_over(sink, id, &Tensor::shared_with(&self.shape(id)?, &stage))?;
             }

@@ -1,6 +1,6 @@
 //! What follows from the graph alone: which node makes a tensor, when it is last read, what depends on the target.
 
-use attnscope_graph::{Dim, Factor, Graph, Layout, MaskKind, Node, NodeId, Normaliser, Op, Stack};
+use attnscope_graph::{Dim, Factor, Graph, Layout, MaskKind, Node, NodeId, Normaliser, Op, WeightId};
 
 use crate::executor::on_target;
 use crate::intervention::Interventions;
@@ -103,7 +103,9 @@ pub(super) struct Attention {
     pub(super) context: NodeId,
     pub(super) scale: Factor,
     pub(super) normaliser: Normaliser,
-    pub(super) bias: Option<(NodeId, Stack)>,
+    /// The scores after their cap, and the cap.
+    pub(super) capped: Option<(NodeId, f64)>,
+    pub(super) bias: Option<(NodeId, WeightId)>,
     pub(super) mask: Option<(NodeId, MaskKind)>,
     /// Width of a head.
     pub(super) size: Dim,
@@ -121,18 +123,22 @@ impl Attention {
         let [weights, v] = graph.node(context).inputs[..] else { return None };
         let Op::Normalise(normaliser) = graph.node(weights).op else { return None };
         let masked = *graph.node(weights).inputs.first()?;
-        let (&scores, added) = graph.node(masked).inputs.split_first()?;
+        let (&first, added) = graph.node(masked).inputs.split_first()?;
+        let (scores, capped) = match graph.node(first).op {
+            Op::SoftCap { cap, .. } => (*graph.node(first).inputs.first()?, Some((first, cap))),
+            _ => (first, None),
+        };
         let [q, k] = graph.node(scores).inputs[..] else { return None };
         let Op::Scores { scale } = graph.node(scores).op else { return None };
         let (mut bias, mut mask) = (None, None);
         for &id in added {
             match graph.node(id).op {
-                Op::RelativeBias { stack, .. } => bias = Some((id, stack)),
+                Op::RelativeBias { .. } => bias = graph.node(id).weights.first().map(|&table| (id, table)),
                 Op::Mask(kind) => mask = Some((id, kind)),
                 _ => {}
             }
         }
         let size = *graph.node(context).dims.last()?;
-        Some(Self { q, k, v, scores, masked, weights, context, scale, normaliser, bias, mask, size })
+        Some(Self { q, k, v, scores, capped, masked, weights, context, scale, normaliser, bias, mask, size })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use attnscope_graph::{
-    Activation, NormKind, Normaliser, Op, PositionCount, Positions, RotaryPairs, Side, kv_head,
+    Activation, NormGain, NormKind, Normaliser, Op, PositionCount, Positions, Rotary, Side, kv_head,
 };
 use rayon::prelude::*;
 
@@ -11,7 +11,8 @@ use super::is_fully_masked;
 use crate::checked::SizedInput;
 use crate::dots::dots;
 use crate::limits::Cancel;
-use crate::position::{Place, Rotation, bucket, position, sinusoid, table_row, used_buckets};
+use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
+use crate::rotation::Rotations;
 use crate::tensor::Kept;
 
 /// One node's arithmetic.
@@ -48,11 +49,12 @@ impl Step<'_> {
             Op::Conv1d { kernel, stride, padding, .. } => self.conv(kernel, stride, padding),
             Op::Transpose => self.transpose(),
             Op::Same => self.inputs[0].values.clone(),
-            Op::Norm { kind, eps } => self.norm(kind, eps),
+            Op::Norm { kind, eps, gain } => self.norm(kind, eps, gain),
             Op::Linear => self.linear(1.0),
             Op::Logits { scale } => self.linear(self.factor(scale)),
             Op::SplitHeads(_) => self.split_heads(),
-            Op::Rotate { base, pairs, .. } => self.rotate(base, pairs),
+            Op::Rotate { rotary, .. } => self.rotate(rotary),
+            Op::SoftCap { cap, .. } => self.each(|i, x| cap * (x[0].values[i] / cap).tanh()),
             Op::MergeHeads(_) => self.merge_heads(),
             Op::Scores { scale } => self.scores(self.factor(scale)),
             Op::RelativeBias { stack, buckets, max_distance } => {
@@ -115,9 +117,14 @@ impl Step<'_> {
 
     /// The output of an operation that makes a row of it from a row of its first input.
     fn each_row(&self, f: impl Fn(&[f64], &mut [f64]) + Sync) -> Vec<f64> {
+        self.each_group(self.inputs[0].width(), f)
+    }
+
+    /// The same for groups of so many neighbouring values.
+    fn each_group(&self, width: usize, f: impl Fn(&[f64], &mut [f64]) + Sync) -> Vec<f64> {
         let x = &self.inputs[0];
         let mut out = vec![0.0; x.values.len()];
-        let rows = out.par_chunks_mut(x.width()).zip(x.values.par_chunks(x.width()));
+        let rows = out.par_chunks_mut(width).zip(x.values.par_chunks(width));
         rows.filter(|_| !self.cancel.is_cancelled()).for_each(|(out, x)| f(x, out));
         out
     }
@@ -186,17 +193,18 @@ impl Step<'_> {
         })
     }
 
-    /// (x − mean) / √(var + eps) · g + b, or x / √(mean x² + eps) · g
-    fn norm(&self, kind: NormKind, eps: f64) -> Vec<f64> {
-        let width = self.inputs[0].width();
+    /// (x − mean) / √(var + eps) · g + b, or x / √(mean x² + eps) · g, over groups of as many features as there are gains
+    fn norm(&self, kind: NormKind, eps: f64, of_weight: NormGain) -> Vec<f64> {
         let (gain, bias) = (self.weight(0), self.weight(1));
-        self.each_row(|x, out| {
+        let width = gain.len().max(1);
+        let offset = f64::from(of_weight.offset());
+        self.each_group(width, |x, out| {
             let n = width as f64;
             let mean = if kind == NormKind::Layer { x.iter().sum::<f64>() / n } else { 0.0 };
             let spread = (x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n + eps).sqrt();
             for (i, (to, v)) in out.iter_mut().zip(x).enumerate() {
                 let shift = bias.get(i).map_or(0.0, |&b| f64::from(b));
-                *to = (v - mean) / spread * f64::from(gain[i]) + shift;
+                *to = (v - mean) / spread * (offset + f64::from(gain[i])) + shift;
             }
         })
     }
@@ -224,12 +232,12 @@ impl Step<'_> {
     }
 
     /// Each pair (x, y) of a head's features becomes (x · cos − y · sin, x · sin + y · cos) of the position's angle.
-    fn rotate(&self, base: f64, pairs: RotaryPairs) -> Vec<f64> {
+    fn rotate(&self, rotary: Rotary) -> Vec<f64> {
         let (length, size) = (self.inputs[0].dim(2), self.inputs[0].width());
+        let rotations = Rotations { rotary, factors: self.weight(0), size, length };
         self.each(|n, x| {
             let (place, i) = (n / size % length, n % size);
-            let rotation = Rotation::of(base, pairs, size, place, i);
-            rotation.apply(&x[0].values[n - i..][..size], i)
+            rotations.at(place, i).apply(&x[0].values[n - i..][..size], i)
         })
     }
 

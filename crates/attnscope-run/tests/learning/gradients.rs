@@ -37,7 +37,7 @@ impl LearningSink for Gradients {
 }
 
 /// One of each kind of operation: positions from sines and tables, norms before and after, with and without mean, ties, gates,
-/// biases by distance, rotary positions, shared heads, audio, token types, recurrent layers, convolutions, pools.
+/// biases by distance, rotary positions, shared heads, norms of heads, caps, parallel sublayers, audio, token types, recurrent layers, convolutions, pools.
 const CASES: &[(&str, Option<usize>)] = &[
     ("marian", None),
     ("m2m100", None),
@@ -45,6 +45,9 @@ const CASES: &[(&str, Option<usize>)] = &[
     ("whisper", None),
     ("gpt2", None),
     ("llama", None),
+    ("gemma2", None),
+    ("qwen3", None),
+    ("gpt-neox", None),
     ("bert", None),
     ("torch-nn/model.pt", Some(4)),
     ("classifiers/rnn", None),

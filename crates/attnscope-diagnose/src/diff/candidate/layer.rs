@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use attnscope_graph::{Activation, Dim, Factor, LayerStep, Node, NodeId, NormKind, Op, Positions};
+use attnscope_graph::{Activation, Dim, Factor, LayerStep, Node, NodeId, NormGain, NormKind, Op, Positions};
 
 use super::{CLOSER_IN_HALF, Candidate, SHORTER, Shorten, Steps, with_inputs, with_op, with_weights};
 use crate::diff::lab::{Edit, Extent, Test, Trial};
@@ -12,18 +12,24 @@ use crate::diff::relation::Relation;
 pub(in crate::diff) const EPSILONS: [f64; 7] = [1e-5, 1e-6, 1e-12, 1e-8, 1e-7, 1e-3, 0.0];
 
 impl<'a> Steps<'_, 'a> {
-    pub(super) fn norms(&self, step: usize, kind: NormKind, expected: f64) -> Vec<Candidate<'a>> {
+    pub(super) fn norms(
+        &self,
+        step: usize,
+        kind: NormKind,
+        expected: f64,
+        gain: NormGain,
+    ) -> Vec<Candidate<'a>> {
         let node = self.node(step);
         let mut found: Vec<Candidate<'a>> = EPSILONS
             .into_iter()
             .filter(|eps| *eps != expected)
             .map(|eps| {
                 let relation = Relation::OtherEps { eps, expected, fits: vec![eps] };
-                Candidate::new(relation, vec![with_op(node, step, Op::Norm { kind, eps })])
+                Candidate::new(relation, vec![with_op(node, step, Op::Norm { kind, eps, gain })])
             })
             .collect();
         let other = if kind == NormKind::Layer { NormKind::Rms } else { NormKind::Layer };
-        let edit = with_op(node, step, Op::Norm { kind: other, eps: expected });
+        let edit = with_op(node, step, Op::Norm { kind: other, eps: expected, gain });
         found.push(Candidate::new(Relation::OtherNorm { kind: other }, vec![edit]));
         if kind == NormKind::Layer {
             let spreads = [

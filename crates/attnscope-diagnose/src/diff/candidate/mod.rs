@@ -2,6 +2,7 @@
 
 mod attention;
 mod layer;
+mod rotary;
 mod weight;
 
 pub(super) use layer::{EPSILONS, dropout, dropout_rounding};
@@ -85,7 +86,10 @@ impl<'a> Steps<'_, 'a> {
     /// Mistakes in how a step is wired: another operation, another constant, a missing bias or input.
     pub(super) fn wirings(&self, step: usize) -> Vec<Candidate<'a>> {
         let mut found = match self.node(step).op {
-            Op::Norm { kind, eps } => self.norms(step, kind, eps),
+            op @ Op::Norm { kind, eps, gain } => {
+                self.norms(step, kind, eps, gain).into_iter().chain(self.other_gain(step, op)).collect()
+            }
+            Op::Rotate { side, rotary } => self.rotations(step, side, rotary),
             Op::Activate(expected) => self.activations(step, expected),
             Op::Positions { .. } => self.positions(step),
             Op::Embed { scale } => self.factors(step, scale, &|scale| Op::Embed { scale }),

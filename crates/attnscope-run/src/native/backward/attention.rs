@@ -6,11 +6,11 @@ use pulp::Arch;
 
 use super::super::attention::Extent;
 use super::super::kernels;
-use super::super::ops::split_heads;
+use super::super::ops::{soft_cap_in_place, split_heads};
 use super::super::product::{Machine, Packed, packed_len};
 use super::super::tile::{Left, OutputMatrix, Rows};
 use super::Backward;
-use super::kernels::{sigmoid_back, softmax_back};
+use super::kernels::{sigmoid_back, soft_cap_back, softmax_back};
 use crate::error::RunError;
 use crate::learn::LearningSink;
 use crate::pool::{Buffer, Pool, Shared};
@@ -30,6 +30,8 @@ struct Given<'a> {
     /// Of the merged context: [batch, query, head · size].
     gradient: &'a [f32],
     scale: f32,
+    /// The cap of the scores, where they have one.
+    cap: Option<f64>,
     normaliser: Normaliser,
 }
 
@@ -49,6 +51,8 @@ struct Group<'a> {
     weights: &'a mut [f32],
     /// Of the scores, [head, query, key].
     scores: &'a mut [f32],
+    /// Of the capped scores, where there is a cap.
+    capped: &'a mut [f32],
 }
 
 impl Backward<'_> {
@@ -70,20 +74,26 @@ impl Backward<'_> {
         let weights = kept.map(|(_, weights)| weights.shared()).unwrap_or_default();
         let (q, k, v) = (self.value(parts.q), self.value(parts.k), self.value(parts.v));
         let (scale, normaliser) = (self.factor(parts.scale), parts.normaliser);
-        let given = Given { extent, q: &q, k: &k, v: &v, weights: &weights, gradient, scale, normaliser };
+        let cap = parts.capped.map(|(_, cap)| cap);
+        let given =
+            Given { extent, q: &q, k: &k, v: &v, weights: &weights, gradient, scale, cap, normaliser };
         let bias = parts.bias.map(|(id, _)| id).filter(|id| self.wanted[id.index()]);
         let of_scores =
             bias.is_some() || [parts.scores, parts.masked].iter().any(|&id| sink.wants_gradient(id));
-        let wanted = [sink.wants_gradient(parts.weights), of_scores];
+        let capped = parts.capped.map(|(id, _)| id);
+        let of_capped = capped.is_some_and(|id| of_scores || sink.wants_gradient(id));
+        let wanted = [sink.wants_gradient(parts.weights), of_scores, of_capped];
         let made = attend_back(self.machine, &given, wanted);
         if let Some(bias) = bias {
             // The same for every row of the batch.
             let cells = extent.heads * extent.queries * extent.keys;
             let mut sum = self.machine.pool.take_zeroed(cells);
-            made.scores.chunks(cells.max(1)).for_each(|d| kernels::add(self.machine.arch, &mut sum, d));
+            let masked = if capped.is_some() { &made.capped } else { &made.scores };
+            masked.chunks(cells.max(1)).for_each(|d| kernels::add(self.machine.arch, &mut sum, d));
             self.give_to(bias, sum);
         }
         let scores = Shared::new(made.scores);
+        let masked = if capped.is_some() { Shared::new(made.capped) } else { scores.clone() };
         if sink.wants_gradient(parts.context) {
             let shape = self.shape(parts.context)?;
             let heads = self.machine.pool.take_to_keep(gradient.len());
@@ -92,10 +102,11 @@ impl Backward<'_> {
         }
         let stages = [
             (parts.weights, Shared::new(made.weights)),
-            (parts.masked, scores.clone()),
+            (parts.masked, masked.clone()),
             (parts.scores, scores),
         ];
-        for (id, gradient) in stages {
+        let capped = capped.map(|id| (id, masked));
+        for (id, gradient) in stages.into_iter().chain(capped) {
             if sink.wants_gradient(id) {
                 sink.put_gradient(id, &Tensor::shared_with(&self.shape(id)?, &gradient))?;
             }
@@ -114,14 +125,16 @@ struct Made {
     v: Buffer,
     weights: Buffer,
     scores: Buffer,
+    /// Of the scores after their cap, which are those before the mask.
+    capped: Buffer,
 }
 
-/// Runs it; `wanted` says whether the gradients of weights and of scores are kept.
-fn attend_back(machine: Machine<'_>, given: &Given<'_>, wanted: [bool; 2]) -> Made {
+/// Runs it; `wanted` says whether the gradients of weights, of scores and of capped scores are kept.
+fn attend_back(machine: Machine<'_>, given: &Given<'_>, wanted: [bool; 3]) -> Made {
     let Machine { arch, team, pool } = machine;
     let Extent { batch, heads, kv_heads, queries, keys, size } = given.extent;
     let [mut q, mut k, mut v] = [given.q, given.k, given.v].map(|x| pool.take(x.len()));
-    let [mut weights, mut scores] =
+    let [mut weights, mut scores, mut capped] =
         wanted.map(|wanted| pool.take(if wanted { batch * heads * queries * keys } else { 0 }));
     let to = Projections {
         q: OutputMatrix::new(&mut q, batch * queries, heads * size),
@@ -130,41 +143,46 @@ fn attend_back(machine: Machine<'_>, given: &Given<'_>, wanted: [bool; 2]) -> Ma
     };
     let cells = (heads / kv_heads.max(1) * queries * keys).max(1);
     let (mut of_weights, mut of_scores) = (weights.chunks_mut(cells), scores.chunks_mut(cells));
+    let mut of_capped = capped.chunks_mut(cells);
     let group = |part: usize| Group {
         batch: part / kv_heads,
         kv_head: part % kv_heads,
         weights: of_weights.next().unwrap_or_default(),
         scores: of_scores.next().unwrap_or_default(),
+        capped: of_capped.next().unwrap_or_default(),
     };
     let mut groups: Vec<Group<'_>> = (0..batch * kv_heads).map(group).collect();
     // Some together, so that their scratch is taken once.
     let together = groups.len().div_ceil(8 * team.size()).max(1);
     let mut chunks: Vec<_> = groups.chunks_mut(together).collect();
     team.each_of(&mut chunks, |_, groups| {
-        let mut scratch = Scratch::new(arch, pool, given.extent);
+        let mut scratch = Scratch::new(arch, pool, given.extent, given.cap.is_some());
         for group in groups.iter_mut() {
             // SAFETY: no two groups have a head of queries or of keys in common.
             unsafe { group.run(arch, given, &to, &mut scratch) };
         }
     });
-    Made { q, k, v, weights, scores }
+    Made { q, k, v, weights, scores, capped }
 }
 
 /// What a group of heads computes with.
 struct Scratch {
     /// The gradient of a head's weights, then of its scores: [query, key].
     cells: Buffer,
+    /// A head's scores again, where there is a cap.
+    scores: Buffer,
     /// A right side of a product.
     panels: Buffer,
 }
 
 impl Scratch {
-    fn new(arch: Arch, pool: &Pool, extent: Extent) -> Self {
+    fn new(arch: Arch, pool: &Pool, extent: Extent, has_cap: bool) -> Self {
         let Extent { queries, keys, size, .. } = extent;
         let right_sides = [(size, keys), (keys, size), (queries, size)];
         let panels = right_sides.map(|(depth, columns)| packed_len(arch, depth, columns));
         let panels = panels.into_iter().max().unwrap_or(0);
-        Self { cells: pool.take(queries * keys), panels: pool.take(panels) }
+        let scores = pool.take(if has_cap { queries * keys } else { 0 });
+        Self { cells: pool.take(queries * keys), scores, panels: pool.take(panels) }
     }
 }
 
@@ -184,13 +202,20 @@ impl Group<'_> {
             let (q, d_context) =
                 (given.queries(given.q, batch, head), given.queries(given.gradient, batch, head));
             let to_q = to.q.part([batch * queries, queries], [head * size, size]);
-            let Scratch { cells, panels } = &mut *scratch;
+            let Scratch { cells, scores, panels } = &mut *scratch;
             let len = |depth: usize, columns: usize| packed_len(arch, depth, columns);
             // d weights = d context · vᵀ
             let right = Packed::transposed(arch, v, &mut panels[..len(size, keys)]);
             right.multiply(arch, d_context, keys, 1.0, cells);
             keep(self.weights, i, cells);
             given.normalise_back(arch, weights, cells);
+            if let Some(cap) = given.cap {
+                keep(self.capped, i, cells);
+                let right = Packed::transposed(arch, k, &mut panels[..len(size, keys)]);
+                right.multiply(arch, q, keys, scale, scores);
+                soft_cap_in_place(cap, scores);
+                soft_cap_back(cap as f32, scores, cells);
+            }
             keep(self.scores, i, cells);
             let d_scores = Rows::dense(cells, queries, keys);
             // SAFETY: the heads are the caller's.

@@ -222,3 +222,8 @@ pub(super) fn lstm_back(
         }
     }));
 }
+
+/// From the gradient of cap · tanh(x / cap) to that of x, in place; `y` is what was computed.
+pub(super) fn soft_cap_back(cap: f32, y: &[f32], dy: &mut [f32]) {
+    dy.iter_mut().zip(y).for_each(|(dy, y)| *dy *= 1.0 - (y / cap) * (y / cap));
+}

@@ -14,7 +14,7 @@ mod product;
 mod recur;
 mod tables;
 
-use attnscope_graph::{Graph, Layout, Model, Node, NodeId, Op};
+use attnscope_graph::{Capped, Graph, Layout, Model, Node, NodeId, Op};
 
 use super::ops::split_heads;
 use super::plan::Plan;
@@ -48,6 +48,7 @@ fn reads(op: &Op) -> Reads {
         | Op::Context
         | Op::Activate(_)
         | Op::Gate
+        | Op::SoftCap { .. }
         | Op::Pool { .. } => Reads::Inputs,
         Op::Normalise(_) | Op::Recur { .. } => Reads::Output,
         Op::Ids(_)
@@ -177,13 +178,15 @@ impl Backward<'_> {
                 self.conv(node, [kernel, stride, padding], &self.shape(id)?, &kept, &gradient)?;
             }
             Op::Transpose => self.transpose(node, &self.shape(id)?, &gradient),
-            Op::Norm { kind, eps } => self.norm(node, kind, eps, gradient),
+            Op::Norm { kind, eps, gain } => self.norm(node, kind, eps, gain, gradient),
             Op::Linear => self.linear(node, 1.0, &gradient),
             Op::Logits { scale } => self.linear(node, self.factor(scale), &gradient),
-            Op::Rotate { side, base, pairs } => self.rotate(id, node, side, (base, pairs), &gradient)?,
+            Op::Rotate { side, rotary } => self.rotate(id, node, side, rotary, &gradient)?,
             Op::MergeHeads(_) => self.attention(id, &gradient, sink)?,
             // Computed with the attention that they are a part of.
             Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context => {}
+            Op::SoftCap { of: Capped::Scores, .. } => {}
+            Op::SoftCap { cap, of: Capped::Logits } => self.soft_cap(node, cap, gradient),
             Op::Residual { gain } => self.residual(node, gain, gradient),
             Op::Activate(activation) => self.activate(node, activation, gradient),
             Op::Gate => self.gate(node, &gradient),

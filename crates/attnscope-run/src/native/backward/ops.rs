@@ -1,15 +1,17 @@
 //! The gradients of operations that are products, norms, and loops over elements.
 
-use attnscope_graph::{Activation, Factor, Node, NodeId, NormKind, RotaryPairs, Side};
+use attnscope_graph::{Activation, Factor, Node, NodeId, NormGain, NormKind, Rotary, Side};
 
 use super::super::dropout::Dropout;
 use super::super::kernels;
-use super::super::rotary::Rotations;
+use super::super::ops::{gains, soft_cap_in_place};
+use super::super::rotary::RotationTable;
 use super::super::tile::Rows;
 use super::Backward;
-use super::kernels::{activate_back, norm_back};
+use super::kernels::{activate_back, norm_back, soft_cap_back};
 use crate::error::RunError;
 use crate::pool::Buffer;
+use crate::rotation::Rotations;
 
 /// Rows of a norm whose gradients of gain and bias are summed by one chunk: fixed, so that the sums are.
 const NORM_ROWS: usize = 64;
@@ -40,9 +42,17 @@ impl Backward<'_> {
         });
     }
 
-    pub(super) fn norm(&mut self, node: &Node, kind: NormKind, eps: f64, mut dy: Buffer) {
+    pub(super) fn norm(
+        &mut self,
+        node: &Node,
+        kind: NormKind,
+        eps: f64,
+        of_weight: NormGain,
+        mut dy: Buffer,
+    ) {
         let weights = self.weights;
         let gain = node.weights.first().and_then(|&id| weights.plain(id)).unwrap_or_default();
+        let gain = &*gains(gain, of_weight);
         let (x, width, arch) = (self.input(node, 0), gain.len().max(1), self.machine.arch);
         let with_bias = node.weights.len() > 1;
         let columns = width * if with_bias { 2 } else { 1 };
@@ -78,6 +88,16 @@ impl Backward<'_> {
         self.give(node, 0, dy);
     }
 
+    /// y = cap · tanh(x / cap): dx = dy · (1 − tanh²(x / cap)). It reads x: the loss may have used the memory of logits.
+    pub(super) fn soft_cap(&mut self, node: &Node, cap: f64, mut dy: Buffer) {
+        let mut y = self.machine.pool.take(dy.len());
+        y.copy_from_slice(&self.input(node, 0));
+        soft_cap_in_place(cap, &mut y);
+        let cap = cap as f32;
+        self.machine.share(&mut dy, 1, |from, dy| soft_cap_back(cap, &y[from..], dy));
+        self.give(node, 0, dy);
+    }
+
     /// What was dropped has no gradient.
     pub(super) fn dropout(&mut self, id: NodeId, node: &Node, p: f32, mut dy: Buffer) {
         if let Some(seed) = self.dropout_seed.filter(|_| p > 0.0) {
@@ -106,12 +126,19 @@ impl Backward<'_> {
         id: NodeId,
         node: &Node,
         side: Side,
-        (base, pairs): (f64, RotaryPairs),
+        rotary: Rotary,
         dy: &[f32],
     ) -> Result<(), RunError> {
-        let rotations = Rotations::new(base, pairs, self.window.first(side), &self.shape(id)?).back();
+        let shape = self.shape(id)?;
+        let factors = node.weights.first().and_then(|&id| self.weights.plain(id)).unwrap_or_default();
+        let rotations =
+            Rotations { rotary, factors, size: shape[3], length: self.window.first(side) + shape[2] };
         let mut dx = self.machine.pool.take(dy.len());
-        rotations.apply(self.machine, dy, &mut dx);
+        RotationTable::new(rotations, self.window.first(side), &shape).back().apply(
+            self.machine,
+            dy,
+            &mut dx,
+        );
         self.give(node, 0, dx);
         Ok(())
     }

@@ -15,8 +15,12 @@ pub(super) fn residual(subject: &Subject<'_>, page: &mut Page) {
     let formula = match wiring.norm_place {
         NormPlace::Pre => "x ← x + sublayer(norm(x))",
         NormPlace::Post => "x ← norm(x + sublayer(x))",
+        NormPlace::Both => "x ← x + norm(sublayer(norm(x)))",
     };
     page.formula(formula);
+    if wiring.parallel_residual {
+        page.words("Attention and feed-forward of a layer both read the stream before the layer; both are added to it.");
+    }
     let width = subject.size(Dim::Model);
     page.words(format!(
         "A sublayer does not replace the stream, it adds to it: both are {width} wide, and that is why d_model never \
@@ -54,7 +58,7 @@ fn way_back(subject: &Subject<'_>) -> String {
     };
     let [encoder, decoder] = Stack::ALL.map(norms);
     match subject.model.wiring.norm_place {
-        NormPlace::Pre => {
+        NormPlace::Pre | NormPlace::Both => {
             "Norms come before the sublayers, not between the sums: along the residual stream, gradients pass only \
                            through additions."
                 .to_owned()
