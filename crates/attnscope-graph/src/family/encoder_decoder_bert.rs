@@ -9,7 +9,7 @@ pub(super) const FAMILY: Family = Family {
     id: "encoder-decoder-bert",
     title: "EncoderDecoder of two BERTs",
     model_types: &["encoder-decoder", "EncoderDecoderModel"],
-    schemes: &[&names_of_two_berts::ENCODER_DECODER],
+    schemes: &[&names_of_two_berts::TWO_BERTS],
     evidence: &[Evidence::HasName("decoder.bert.embeddings.word_embeddings.weight")],
     stacks: ENCODER_DECODER,
     head: Head::Transform,

@@ -9,7 +9,7 @@ pub(super) const FAMILY: Family = Family {
     id: "encoder-decoder-roberta",
     title: "EncoderDecoder of two RoBERTas",
     model_types: &["encoder-decoder", "EncoderDecoderModel"],
-    schemes: &[&names_of_two_berts::ENCODER_DECODER],
+    schemes: &[&names_of_two_berts::TWO_ROBERTAS],
     evidence: &[Evidence::HasName("decoder.roberta.embeddings.word_embeddings.weight")],
     stacks: ENCODER_DECODER,
     head: Head::Transform,
