@@ -140,8 +140,27 @@ impl Checkpoint {
             end = to;
         }
         let source = Source::planned(&opened.path, end);
-        read::fields::check_unique(&opened.tensors).map_err(|kind| source.error(kind))?;
-        Ok(Self { format: Format::Recipe, sources: vec![source], configs, ..opened }.indexed())
+        let planned = Self::of_tensors(&opened.path, Format::Recipe, source, opened.tensors)?;
+        Ok(Self { configs, ..planned })
+    }
+
+    /// Tensors that lie in one source, and nothing beside them.
+    pub(crate) fn of_tensors(
+        path: &Path,
+        format: Format,
+        source: Source,
+        tensors: Vec<TensorInfo>,
+    ) -> Result<Self, Error> {
+        read::fields::check_unique(&tensors).map_err(|kind| source.error(kind))?;
+        Ok(Self { format, sources: vec![source], tensors, ..Self::empty(path) }.indexed())
+    }
+
+    pub(crate) fn add_config(&mut self, config: Config) {
+        self.configs.push(config);
+    }
+
+    pub(crate) fn add_companion(&mut self, path: PathBuf, bytes: Vec<u8>) {
+        self.companions.push(Companion { path, memory: Some(bytes.into()) });
     }
 
     fn empty(path: &Path) -> Self {

@@ -81,6 +81,28 @@ impl DType {
         self.block().0 == 1 && self != Self::AprQ8
     }
 
+    /// The plain type of that name, as other programs have it in memory.
+    pub fn plain(name: &str) -> Option<Self> {
+        const PLAIN: [DType; 15] = [
+            DType::F64,
+            DType::F32,
+            DType::F16,
+            DType::BF16,
+            DType::F8E4M3,
+            DType::F8E5M2,
+            DType::I64,
+            DType::I32,
+            DType::I16,
+            DType::I8,
+            DType::U64,
+            DType::U32,
+            DType::U16,
+            DType::U8,
+            DType::Bool,
+        ];
+        PLAIN.into_iter().find(|dtype| dtype.name() == name)
+    }
+
     /// The name shown to the user and used in JSON.
     pub fn name(self) -> &'static str {
         match self {

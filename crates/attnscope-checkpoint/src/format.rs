@@ -23,6 +23,8 @@ pub enum Format {
     Npz,
     /// No file: the tensors that training by a recipe would write.
     Recipe,
+    /// No file: a model that is in the memory of this process.
+    Memory,
 }
 
 impl Format {
@@ -40,6 +42,7 @@ impl Format {
             Self::WhisperGgml => "whisper-ggml",
             Self::Npz => "npz",
             Self::Recipe => "recipe",
+            Self::Memory => "memory",
         }
     }
 

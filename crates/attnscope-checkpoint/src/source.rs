@@ -4,16 +4,20 @@
 //! touched; a read that is too short is an error with a message.
 
 use std::borrow::Cow;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::error::{Error, ErrorKind};
 use crate::inputs::open_input;
 use crate::memory::room;
+
+/// Bytes of somebody else, who keeps them as long as they are needed: a tensor of a run, an array of another program in this process.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// A file's bytes and the name under which errors speak of them.
 #[derive(Debug)]
@@ -22,15 +26,27 @@ pub(crate) struct Source {
     bytes: Bytes,
 }
 
-#[derive(Debug)]
 enum Bytes {
     File {
         file: File,
         opened: Stamp,
     },
     Memory(Cow<'static, [u8]>),
+    /// Pieces that follow each other, each with its end.
+    Pieces(Vec<(u64, SharedBytes)>),
     /// So many that do not exist yet.
     Planned(u64),
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File { .. } => "a file",
+            Self::Memory(_) => "in memory",
+            Self::Pieces(_) => "pieces in memory",
+            Self::Planned(_) => "planned",
+        })
+    }
 }
 
 /// What a file looked like when it was opened: a different stamp later means that the file was written to.
@@ -78,6 +94,16 @@ impl Source {
         Self { name: name.into(), bytes: Bytes::Memory(bytes.into()) }
     }
 
+    /// Bytes of others, one after the other.
+    pub(crate) fn pieces(name: impl Into<PathBuf>, pieces: impl IntoIterator<Item = SharedBytes>) -> Self {
+        let mut end = 0;
+        let place = |piece: SharedBytes| {
+            end += (*piece).as_ref().len() as u64;
+            (end, piece)
+        };
+        Self { name: name.into(), bytes: Bytes::Pieces(pieces.into_iter().map(place).collect()) }
+    }
+
     /// So many bytes that training will write: they have a length, and reading them is an error.
     pub(crate) fn planned(name: impl Into<PathBuf>, len: u64) -> Self {
         Self { name: name.into(), bytes: Bytes::Planned(len) }
@@ -92,13 +118,14 @@ impl Source {
         match &self.bytes {
             Bytes::File { opened, .. } => opened.len,
             Bytes::Memory(bytes) => bytes.len() as u64,
+            Bytes::Pieces(pieces) => pieces.last().map_or(0, |(end, _)| *end),
             Bytes::Planned(len) => *len,
         }
     }
 
     /// Whether reading costs nothing.
     pub(crate) fn is_memory(&self) -> bool {
-        matches!(self.bytes, Bytes::Memory(_))
+        matches!(self.bytes, Bytes::Memory(_) | Bytes::Pieces(_))
     }
 
     /// The bytes of a range, which errors call `place`: borrowed where they are in memory, else read. The caller has checked
@@ -115,6 +142,9 @@ impl Source {
         }
         if let Bytes::Planned(_) = self.bytes {
             return Err(ErrorKind::Untrained);
+        }
+        if let Some(bytes) = self.in_one_piece(&range) {
+            return Ok(Cow::Borrowed(bytes));
         }
         let mut bytes = buffer(range.end - range.start, place)?;
         self.read_into(range.start, &mut bytes)?;
@@ -144,8 +174,35 @@ impl Source {
                 out.copy_from_slice(from.ok_or_else(|| self.past_the_end(at, out))?);
                 Ok(())
             }
+            Bytes::Pieces(pieces) => {
+                let mut left = &mut *out;
+                let mut from = at;
+                let first = pieces.partition_point(|(end, _)| *end <= at);
+                for (end, piece) in pieces.iter().skip(first) {
+                    let piece = (**piece).as_ref();
+                    let start = piece.len().saturating_sub((end - from) as usize);
+                    let take = left.len().min(piece.len() - start);
+                    let (now, later) = std::mem::take(&mut left).split_at_mut(take);
+                    now.copy_from_slice(&piece[start..start + take]);
+                    (left, from) = (later, *end);
+                }
+                match left.is_empty() {
+                    true => Ok(()),
+                    false => Err(self.past_the_end(at, out)),
+                }
+            }
             Bytes::Planned(_) => Err(ErrorKind::Untrained),
         }
+    }
+
+    /// The bytes of a range that lies in one of several pieces.
+    fn in_one_piece(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let Bytes::Pieces(pieces) = &self.bytes else { return None };
+        let (end, piece) = pieces.get(pieces.partition_point(|(end, _)| *end <= range.start))?;
+        let bytes = (**piece).as_ref();
+        let start = end - bytes.len() as u64;
+        // Within the piece, so both fit in a usize.
+        bytes.get((range.start - start) as usize..range.end.checked_sub(start)? as usize)
     }
 
     fn past_the_end(&self, at: u64, out: &[u8]) -> ErrorKind {
@@ -283,6 +340,26 @@ mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         on_disk.as_file().set_modified(later).unwrap();
         assert!(matches!(source.read(0..5, "it"), Err(ErrorKind::Changed { was: 100, now: 100 })));
+    }
+
+    #[test]
+    fn pieces_are_read_as_one_run_of_bytes() {
+        let piece = |bytes: std::ops::Range<u8>| -> SharedBytes { Arc::new(bytes.collect::<Vec<u8>>()) };
+        let source = Source::pieces("held", [piece(0..3), piece(3..3), piece(3..10), piece(10..12)]);
+        let all: Vec<u8> = (0..12).collect();
+        assert_eq!(source.len(), 12);
+        for from in 0..=12 {
+            for to in from..=12 {
+                let range = from as usize..to as usize;
+                let read = source.read(from..to, "it").unwrap();
+                assert_eq!(*read, all[range.clone()]);
+                let inside = [0..3, 3..10, 10..12].iter().any(|piece| piece.start <= from && to <= piece.end);
+                // Nothing is copied within a piece.
+                assert!(range.is_empty() || inside == matches!(read, Cow::Borrowed(_)), "{from}..{to}");
+            }
+        }
+        assert!(matches!(source.read(10..13, "it"), Err(ErrorKind::Truncated { .. })));
+        assert!(matches!(source.read_into(11, &mut [0; 2]), Err(ErrorKind::Truncated { .. })));
     }
 
     #[test]

@@ -53,6 +53,7 @@ mod markup;
 pub mod masks;
 mod matrices;
 mod mermaid;
+pub mod notebook;
 pub mod page;
 mod palette;
 mod sarif;

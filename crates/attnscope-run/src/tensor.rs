@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use attnscope_checkpoint::{DType, HeldTensor, SharedBytes};
+
 use crate::pool::Shared;
 
 /// A tensor of a run: its shape, and its values in the precision of their computation. A clone shares the values.
@@ -79,6 +81,19 @@ impl Tensor {
         }
     }
 
+    /// The same as a tensor of a checkpoint or of a dump: it shares the values.
+    pub fn held(&self, name: &str) -> HeldTensor {
+        let dtype = match self.values() {
+            Values::F32(_) => DType::F32,
+            Values::F64(_) => DType::F64,
+        };
+        let bytes: SharedBytes = match cfg!(target_endian = "little") {
+            true => Arc::new(Bytes(self.clone())),
+            false => Arc::new(self.values().to_le_bytes()),
+        };
+        HeldTensor { name: name.to_owned(), dtype, shape: self.shape().to_vec(), bytes }
+    }
+
     /// The same in f64.
     pub fn to_f64(&self) -> Kept {
         match &self.0 {
@@ -86,6 +101,18 @@ impl Tensor {
                 Kept { shape: shape.clone(), values: Values::F32(values).to_f64() }
             }
             Data::F64(kept) => Kept::clone(kept),
+        }
+    }
+}
+
+/// The bytes of a tensor, where they lie.
+struct Bytes(Tensor);
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        match self.0.values() {
+            Values::F32(values) => bytemuck::cast_slice(values),
+            Values::F64(values) => bytemuck::cast_slice(values),
         }
     }
 }
@@ -129,6 +156,13 @@ impl<'a> Values<'a> {
     /// All of them, one after the other.
     pub fn iter(self) -> impl Iterator<Item = f64> + 'a {
         (0..self.len()).filter_map(move |i| self.get(i))
+    }
+
+    fn to_le_bytes(self) -> Vec<u8> {
+        match self {
+            Self::F32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Self::F64(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        }
     }
 
     /// In f64: as they are, or a wider copy.

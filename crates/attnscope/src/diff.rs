@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use attnscope_checkpoint::Remedy;
+use attnscope_checkpoint::{Dump, Remedy};
 use attnscope_diagnose::diff::{
     DiffError, File, Known, NameMap, Options, Side, TOLERANCE, compare, compare_weights,
 };
 use attnscope_diagnose::rounding::Precision;
 use attnscope_run::{Limits, Weights};
 
-use crate::answer::{Difference, Party};
+use crate::answer::{Difference, Party, Trace};
 use crate::failure::{Argument, Failure};
+use crate::model::Model;
 use crate::note::{Note, Notes};
 use crate::open::Opened;
 use crate::traced::{open_model, same_files};
@@ -32,6 +33,53 @@ pub struct DiffOptions {
     pub limits: Limits,
 }
 
+/// A run that is compared: on disk, or in this process.
+#[derive(Debug)]
+pub enum Run<'a> {
+    /// A trace's folder, or another program's dump.
+    At(&'a Path),
+    /// A run of this library. What was kept of it is compared.
+    Trace(&'a Trace),
+    /// What another program in this process computed.
+    Dump(Dump),
+}
+
+impl<'a> From<&'a Path> for Run<'a> {
+    fn from(path: &'a Path) -> Self {
+        Self::At(path)
+    }
+}
+
+impl<'a> From<&'a Trace> for Run<'a> {
+    fn from(trace: &'a Trace) -> Self {
+        Self::Trace(trace)
+    }
+}
+
+impl From<Dump> for Run<'_> {
+    fn from(dump: Dump) -> Self {
+        Self::Dump(dump)
+    }
+}
+
+impl<'a> Run<'a> {
+    fn open(self) -> Result<Side, Failure> {
+        match self {
+            Self::At(path) => open(path),
+            Self::Trace(trace) => trace.side(),
+            Self::Dump(dump) => Ok(Side::of_dump(dump)),
+        }
+    }
+
+    /// The model, where the run is one of this process.
+    fn model(&self) -> Option<&'a Model> {
+        match self {
+            Self::Trace(trace) => Some(trace.model()),
+            Self::At(_) | Self::Dump(_) => None,
+        }
+    }
+}
+
 /// Compares two runs: traces, or a trace and another program's dump.
 ///
 /// ```no_run
@@ -43,9 +91,25 @@ pub struct DiffOptions {
 /// # Ok::<(), attnscope::Failure>(())
 /// ```
 ///
+/// A run in this process needs no folder:
+///
+/// ```
+/// use attnscope::{DiffOptions, Input};
+///
+/// let model = attnscope::open("demo")?;
+/// let runs = ["Two dogs play.", "Two dogs play."].map(|text| model.trace(&Input::text(text), "*"));
+/// let [a, b] = runs.map(Result::unwrap);
+/// assert!(!attnscope::diff(&a, &b, &DiffOptions::default())?.report.differs());
+/// # Ok::<(), attnscope::Failure>(())
+/// ```
+///
 /// # Errors
 /// Where one cannot be read, nothing of one is in the other, or it is cancelled.
-pub fn diff(a: &Path, b: &Path, options: &DiffOptions) -> Result<Difference, Failure> {
+pub fn diff<'a>(
+    a: impl Into<Run<'a>>,
+    b: impl Into<Run<'a>>,
+    options: &DiffOptions,
+) -> Result<Difference, Failure> {
     diff_noting(a, b, options, |_| {})
 }
 
@@ -53,30 +117,36 @@ pub fn diff(a: &Path, b: &Path, options: &DiffOptions) -> Result<Difference, Fai
 ///
 /// # Errors
 /// As [`diff`].
-pub fn diff_noting(
-    a: &Path,
-    b: &Path,
+pub fn diff_noting<'a>(
+    a: impl Into<Run<'a>>,
+    b: impl Into<Run<'a>>,
     options: &DiffOptions,
     listener: impl Fn(&Note) + Send + Sync + 'static,
 ) -> Result<Difference, Failure> {
     let notes = Notes::new(Some(std::sync::Arc::new(listener)));
+    let (a, b) = (a.into(), b.into());
     options.limits.install(|| compared(a, b, options, notes))?
 }
 
-fn compared(a: &Path, b: &Path, options: &DiffOptions, mut notes: Notes) -> Result<Difference, Failure> {
+fn compared(a: Run<'_>, b: Run<'_>, options: &DiffOptions, mut notes: Notes) -> Result<Difference, Failure> {
     if let Some(tolerance) = options.tolerance.filter(|x| !x.is_finite() || *x < 0.0) {
         let help = "1e-4 is usual: a ten-thousandth of a tensor's largest value";
         let failure = Failure::new("expected a number from 0 on", help);
         return Err(failure.about(Argument::Tolerance(tolerance.to_string())));
     }
-    let (a, b) = (open(a)?, open(b)?);
-    let opened = traced_model(&a, &b, options, &mut notes)?;
-    let ready = match &opened {
-        Some(opened) => {
+    let at_hand = a.model().or_else(|| b.model()).filter(|_| options.model.is_none());
+    let (a, b) = (a.open()?, b.open()?);
+    let opened = match at_hand {
+        Some(_) => None,
+        None => traced_model(&a, &b, options, &mut notes)?,
+    };
+    let ready = match (at_hand, &opened) {
+        (Some(model), _) => Some((model.opened().model()?, model.prepared()?.weights().clone().widened()?)),
+        (None, Some(opened)) => {
             let model = opened.model()?;
             Some((model, Weights::load_within(model, &opened.checkpoint, &options.limits)?.widened()?))
         }
-        None => None,
+        (None, None) => None,
     };
     let known = ready.as_ref().map(|(model, weights)| Known { model, weights });
     let compared = compare(

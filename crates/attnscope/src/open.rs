@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use attnscope_checkpoint::{Checkpoint, Config as Document, Remedy};
+use attnscope_checkpoint::{Checkpoint, Config as Document, HeldTensor, Remedy};
 use attnscope_graph::{Config, Dim, Model, OtherKind, Recognised, recognise};
 use attnscope_run::Tokenizer;
 use attnscope_train::recipe::shipped;
@@ -54,6 +54,19 @@ impl Opened {
             }
         };
         Self::recognise(name, checkpoint, heads)
+    }
+
+    /// A model that is in memory: its tensors, and the documents that would lie beside them in a folder.
+    ///
+    /// # Errors
+    /// Where a tensor has not the bytes of its shape, or a document is none.
+    pub fn held(
+        name: &str,
+        tensors: Vec<HeldTensor>,
+        documents: Vec<(String, Vec<u8>)>,
+        heads: Option<usize>,
+    ) -> Result<Self, Failure> {
+        Self::recognise(name, Checkpoint::held(name, tensors, documents)?, heads)
     }
 
     /// The toy, with vocabularies of these sentences' words.

@@ -4,22 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::Remedy;
-use attnscope_diagnose::cell::{Arithmetic, Cells};
-use attnscope_graph::{Dim, Graph, NodeId, Op, Role, Sizes, Stack};
-use attnscope_run::trace::{GRADIENT, Precision, TRACE_SCHEMA, TraceWriter};
+use attnscope_graph::{Graph, NodeId, Op, Role, Sizes};
+use attnscope_run::trace::{Precision, TraceWriter};
 use attnscope_run::{CheckedInput, Kept, have_gradients};
 
-use crate::answer::{
-    ClassifiedRow, FullyMasked, InputTokens, SavedNode, Tensor, Trace, TraceFile, TracedFile,
-};
+use crate::answer::{ClassifiedRow, FullyMasked, InputTokens, Trace};
 use crate::attention_map::{Batch, DrawnHeads, cross_weights};
 use crate::collect::{Collect, ResolvedRun, TensorUse};
 use crate::device::Device;
-use crate::explain::arithmetic_of;
 use crate::failure::{Argument, Failure};
 use crate::gradients::{CollectedGradients, GradientRun, Gradients, class_names};
 use crate::input::{Input, ResolvedInput};
 use crate::inspect::wiring;
+use crate::kept_run::traced_files;
 use crate::masks::no_row;
 use crate::model::Model;
 use crate::note::{Note, Notes, notes_of_input};
@@ -33,8 +30,10 @@ use crate::traced_nodes::FinishedRun;
 pub struct TraceOptions {
     /// What is looked at: nodes, or stops of the walk.
     pub pick: Pick,
-    /// Whether the values of what is picked are kept, not only measured.
+    /// Whether the values of what is picked are kept, and part of the answer's JSON and text.
     pub with_values: bool,
+    /// Whether tensors are kept for the caller, whatever JSON and text have: those that are picked, or with the whole walk all.
+    pub keep: bool,
     /// With the whole walk: whether every node is measured, and not only those of the walk.
     pub measure_all: bool,
     /// The row of the batch whose attention, ids and last logits are shown.
@@ -64,106 +63,6 @@ pub enum Maps {
 impl From<&str> for TraceOptions {
     fn from(selector: &str) -> Self {
         Self { pick: Pick::Nodes(selector.to_owned()), with_values: true, ..Self::default() }
-    }
-}
-
-impl Trace {
-    /// The model that ran.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// The kept tensors by their nodes' paths.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, Tensor<'_>)> {
-        self.nodes.iter().filter_map(|node| Some((node.path.as_str(), self.kept(node.id)?)))
-    }
-
-    /// The kept tensor of a node.
-    pub fn kept(&self, node: NodeId) -> Option<Tensor<'_>> {
-        self.of_node(node, self.kept.get(&node)?)
-    }
-
-    fn of_node<'a>(&self, node: NodeId, kept: &'a attnscope_run::Tensor) -> Option<Tensor<'a>> {
-        let model = self.model.opened().model().ok()?;
-        let dims = model.graph.node(node).dims.iter().map(|dim| dim.symbol(&model.sizes)).collect();
-        Some(Tensor { dims, shape: kept.shape(), values: kept.values() })
-    }
-
-    /// A tensor by its node's path, or with `grad:` before it, its gradient.
-    ///
-    /// ```
-    /// use attnscope::{Gradients, Input, TraceOptions};
-    ///
-    /// let options = TraceOptions { gradients: Gradients::OfTarget, ..TraceOptions::from("decoder.out") };
-    /// let input = Input::text("Two dogs play.").with_target("Zwei Hunde spielen.");
-    /// let trace = attnscope::open("demo")?.trace(&input, options)?;
-    /// let (output, gradient) = (trace.tensor("decoder.out")?, trace.tensor("grad:decoder.out")?);
-    /// assert_eq!(output.shape, gradient.shape);
-    /// # Ok::<(), attnscope::Failure>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Where the model has no such node, or it was not kept.
-    pub fn tensor(&self, path: &str) -> Result<Tensor<'_>, Failure> {
-        let found = match path.strip_prefix(GRADIENT) {
-            Some(of) => self.kept_gradient(self.node(of)?),
-            None => self.kept(self.node(path)?),
-        };
-        found.ok_or_else(|| self.not_kept(path))
-    }
-
-    /// The kept gradient of a node's tensor.
-    pub fn kept_gradient(&self, node: NodeId) -> Option<Tensor<'_>> {
-        self.of_node(node, self.gradients.get(&node)?)
-    }
-
-    /// The arithmetic of one cell of a tensor: an index a dimension. What the node reads must have been kept, too.
-    ///
-    /// ```
-    /// use attnscope::Input;
-    ///
-    /// let trace = attnscope::open("demo")?.trace(&Input::text("Two dogs play."), "*")?;
-    /// let cell = trace.explain("decoder.0.cross_attn.weights", &[0, 1, 2, 3])?;
-    /// assert!(cell.agrees()); // The run stored what the arithmetic gives, up to rounding.
-    /// # Ok::<(), attnscope::Failure>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Where the model has no such node or cell, or a tensor that it needs was not kept.
-    pub fn explain(&self, path: &str, index: &[usize]) -> Result<Arithmetic, Failure> {
-        let node = self.node(path)?;
-        let opened = self.model.opened();
-        let model = opened.model()?;
-        let needed = attnscope_diagnose::cell::needed(&model.graph, node);
-        if let Some(&missing) = needed.iter().find(|id| !self.kept.contains_key(id)) {
-            return Err(self.not_kept(model.graph.node(missing).path.as_str()));
-        }
-        let prepared = self.model.prepared()?;
-        let cells = Cells {
-            model,
-            weights: prepared.weights(),
-            input: self.input.input(),
-            sizes: self.input.sizes(),
-            precision: rounding_of(self.precision),
-            tensors: &in_f64(&self.kept, &needed),
-        };
-        arithmetic_of(&cells, node, index)
-    }
-
-    fn node(&self, path: &str) -> Result<NodeId, Failure> {
-        self.model.opened().model()?.graph.find(path).ok_or_else(|| {
-            Failure::new(
-                format!("{}: there is no node {path}", self.name),
-                "the nodes of the model's graph have the names that a flow shows",
-            )
-        })
-    }
-
-    fn not_kept(&self, path: &str) -> Failure {
-        Failure::new(
-            format!("{}: {path} was not kept", self.name),
-            "trace again with a selector that picks it",
-        )
     }
 }
 
@@ -273,7 +172,15 @@ pub(crate) fn trace_collecting(
             .map_or_else(Vec::new, |scores| classified(&ready, scores)),
     };
     if let (Some(folder), Some(writer)) = (&options.save, writer) {
-        finish(writer, &file(&ready, &answer, &run)?)?;
+        let nodes = picked.nodes();
+        let is_picked = |id: NodeId| picked.is_whole_walk() || nodes.contains(&id);
+        let saved = |id| is_picked(id) && run.collected.stats.contains_key(&id);
+        let with_gradient = |id| is_picked(id) && run.gradients.contains_key(&id);
+        writer.finish(&answer.description(
+            traced_files(&ready.opened.checkpoint)?,
+            &saved,
+            &with_gradient,
+        )?)?;
         notes.add([Note::Saved(folder.clone())]);
     }
     let Collect { kept, watch, .. } = collected;
@@ -339,13 +246,14 @@ fn uses(
     options: &TraceOptions,
 ) -> HashMap<NodeId, TensorUse> {
     let of_picked = |id: NodeId| {
-        let keep = options.with_values || picked.cuts(id);
+        let keep = options.keep || options.with_values || picked.cuts(id);
         (id, if keep { TensorUse::Keep } else { TensorUse::Measure })
     };
     let mut uses: HashMap<NodeId, TensorUse> = picked.nodes().into_iter().map(of_picked).collect();
-    if options.measure_all && picked.is_whole_walk() {
+    if (options.measure_all || options.keep) && picked.is_whole_walk() {
+        let of_others = if options.keep { TensorUse::Keep } else { TensorUse::Measure };
         for (id, _) in graph.iter() {
-            uses.entry(id).or_insert(TensorUse::Measure);
+            uses.entry(id).or_insert(of_others);
         }
     }
     uses.extend(drawn.iter().map(|&id| (id, TensorUse::Keep)));
@@ -382,51 +290,6 @@ impl Saved<'_> {
         notes.add([Note::Saving { tensors, bytes, folder: folder.to_owned() }]);
         Ok(writer)
     }
-}
-
-fn finish(writer: TraceWriter, file: &TraceFile) -> Result<(), Failure> {
-    let about = serde_json::to_value(file)
-        .map_err(|e| Failure::new(format!("trace.json could not be written: {e}"), "please report this"))?;
-    Ok(writer.finish(&about)?)
-}
-
-/// The description of the trace.
-fn file(ready: &Ready<'_>, answer: &Trace, run: &FinishedRun<'_>) -> Result<TraceFile, Failure> {
-    let checkpoint = &ready.opened.checkpoint;
-    let file = |((path, bytes), sha256): ((&Path, u64), String)| TracedFile {
-        name: path.display().to_string(),
-        bytes,
-        sha256,
-    };
-    let picked = run.picked.nodes();
-    let is_picked = |id: NodeId| run.picked.is_whole_walk() || picked.contains(&id);
-    let node = |(id, _): (NodeId, &attnscope_graph::Node)| {
-        let node = run.node(id);
-        SavedNode {
-            id,
-            path: node.path,
-            op: node.op,
-            inputs: node.inputs,
-            dims: node.dims,
-            shape: node.shape,
-            snapshots: node.snapshots,
-            saved: is_picked(id) && run.collected.stats.contains_key(&id),
-            gradient_saved: is_picked(id) && run.gradients.contains_key(&id),
-        }
-    };
-    Ok(TraceFile {
-        schema: TRACE_SCHEMA,
-        model: answer.name.clone(),
-        files: checkpoint.files().zip(checkpoint.sha256()?).map(file).collect(),
-        family: answer.family,
-        precision: answer.precision.name(),
-        wiring: answer.wiring.clone(),
-        heads: Stack::ALL.map(|stack| run.sizes.get(Dim::Heads(stack))),
-        tokens: answer.tokens.clone(),
-        nodes: ready.model.graph.iter().map(node).collect(),
-        fully_masked: answer.fully_masked.clone(),
-        loss: answer.loss,
-    })
 }
 
 /// The attentions that are drawn: with the whole walk every cross-attention, else those that were picked.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use attnscope_checkpoint::Stats;
 use attnscope_graph::{
-    Cut, Dim, Node, NodeId, NodePath, Op, Sizes, Snapshot, View, computed_before, order_note,
+    Cut, Dim, Model, Node, NodeId, NodePath, Op, Sizes, Snapshot, View, computed_before, order_note,
     snapshot_numbers, words,
 };
 use attnscope_run::Input;
@@ -37,22 +37,11 @@ impl FinishedRun<'_> {
         }
     }
 
-    pub(crate) fn node(&self, id: NodeId) -> TracedNode {
-        let graph = &self.ready.model.graph;
-        let node = graph.node(id);
+    fn node(&self, id: NodeId) -> TracedNode {
         TracedNode {
-            id,
-            path: node.path.to_string(),
-            op: node.op.facets().name,
-            what: words::sentence(node),
-            inputs: node.inputs.iter().map(|&input| graph.node(input).path.to_string()).collect(),
-            dims: self.dims(&node.dims),
-            shape: self.sizes.shape(&node.dims),
-            snapshots: snapshot_numbers(graph, id),
             stats: self.collected.stats.get(&id).copied(),
             gradient: self.gradients.get(&id).copied(),
-            is_mask: is_mask(node),
-            is_ids: matches!(node.op, Op::Ids(_)),
+            ..TracedNode::of(self.ready.model, self.sizes, id)
         }
     }
 
@@ -136,8 +125,34 @@ impl FinishedRun<'_> {
     }
 
     fn dims(&self, dims: &[Dim]) -> Vec<String> {
-        dims.iter().map(|dim| dim.symbol(&self.ready.model.sizes)).collect()
+        letters(self.ready.model, dims)
     }
+}
+
+impl TracedNode {
+    /// A node that was not measured; `sizes` have the lengths of an input.
+    pub(crate) fn of(model: &Model, sizes: &Sizes, id: NodeId) -> Self {
+        let graph = &model.graph;
+        let node = graph.node(id);
+        Self {
+            id,
+            path: node.path.to_string(),
+            op: node.op.facets().name,
+            what: words::sentence(node),
+            inputs: node.inputs.iter().map(|&input| graph.node(input).path.to_string()).collect(),
+            dims: letters(model, &node.dims),
+            shape: sizes.shape(&node.dims),
+            snapshots: snapshot_numbers(graph, id),
+            stats: None,
+            gradient: None,
+            is_mask: is_mask(node),
+            is_ids: matches!(node.op, Op::Ids(_)),
+        }
+    }
+}
+
+fn letters(model: &Model, dims: &[Dim]) -> Vec<String> {
+    dims.iter().map(|dim| dim.symbol(&model.sizes)).collect()
 }
 
 /// Whether a node's infinite values are a mask's.

@@ -10,6 +10,7 @@ mod polygraphy;
 mod scan;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,10 +23,11 @@ use base64::{Engine, alphabet};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
 use crate::folder::read_capped;
+use crate::held::HeldTensor;
 use crate::json::check_json_values;
 use crate::read::npz;
-use crate::source::Source;
-use crate::tensor::TensorInfo;
+use crate::source::{SharedBytes, Source};
+use crate::tensor::{Packing, Place, TensorInfo};
 use crate::unfinished::Unfinished;
 
 /// More tensors than any run writes.
@@ -45,6 +47,8 @@ pub enum DumpKind {
     Polygraphy,
     /// Nested lists of numbers.
     Json,
+    /// What hooks on the modules of a live model kept, in the order of the calls.
+    Capture,
 }
 
 impl DumpKind {
@@ -55,12 +59,13 @@ impl DumpKind {
             Self::Debugger => "Hugging Face debugger",
             Self::Polygraphy => "Polygraphy",
             Self::Json => "JSON",
+            Self::Capture => "captured modules",
         }
     }
 }
 
 /// Tensors by name, whose values are read one tensor at a time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Dump {
     path: PathBuf,
     kind: DumpKind,
@@ -69,7 +74,7 @@ pub struct Dump {
     /// How many tensors, from the first on, stand in the order in which they were written.
     written: usize,
     /// Where an archive was unpacked, for as long as it is read.
-    _unpacked: Option<Unfinished>,
+    _unpacked: Option<Arc<Unfinished>>,
 }
 
 /// A tensor of a dump.
@@ -86,13 +91,26 @@ pub struct DumpTensor {
 }
 
 /// Where in its file a tensor is.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum At {
     Place(TensorInfo),
     /// Numbers as text, in brackets.
     Digits(Range<usize>),
     /// A NumPy file in base64.
     Base64(Range<usize>),
+    /// In no file.
+    Memory(SharedBytes),
+}
+
+impl fmt::Debug for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Place(info) => info.fmt(f),
+            Self::Digits(range) => write!(f, "digits {range:?}"),
+            Self::Base64(range) => write!(f, "base64 {range:?}"),
+            Self::Memory(_) => f.write_str("in memory"),
+        }
+    }
 }
 
 impl DumpTensor {
@@ -131,6 +149,22 @@ impl Dump {
         let tensors = files::file(path, &start)?;
         let written = tensors.len();
         Self::new(path, DumpKind::Arrays, tensors, written, None)
+    }
+
+    /// Tensors that are in memory, in the order in which they were made. They are not copied.
+    ///
+    /// # Errors
+    /// When there is none, or one has not the bytes of its shape.
+    pub fn held(name: &Path, kind: DumpKind, tensors: Vec<HeldTensor>) -> Result<Self, Error> {
+        let file: Arc<Path> = name.into();
+        let listed = |tensor: HeldTensor| {
+            tensor.check().map_err(|kind| Error::new(name, kind))?;
+            let HeldTensor { name, dtype, shape, bytes } = tensor;
+            Ok(DumpTensor { name, shape, dtype, file: file.clone(), at: At::Memory(bytes) })
+        };
+        let tensors = tensors.into_iter().map(listed).collect::<Result<Vec<_>, Error>>()?;
+        let written = tensors.len();
+        Self::new(name, kind, tensors, written, None)
     }
 
     fn folder(path: &Path, unpacked: Option<Unfinished>) -> Result<Self, Error> {
@@ -185,7 +219,8 @@ impl Dump {
         for (i, tensor) in tensors.iter().enumerate() {
             by_name.entry(tensor.name.clone()).or_insert(i);
         }
-        Ok(Self { path: path.to_owned(), kind, tensors, by_name, written, _unpacked: unpacked })
+        let _unpacked = unpacked.map(Arc::new);
+        Ok(Self { path: path.to_owned(), kind, tensors, by_name, written, _unpacked })
     }
 
     /// What was opened.
@@ -219,13 +254,22 @@ impl Dump {
     /// # Errors
     /// When its file is gone or its values are of a type that is not read.
     pub fn values(&self, tensor: &DumpTensor) -> Result<Elements, Error> {
-        let source = Source::open(&tensor.file)?;
+        let source = match &tensor.at {
+            At::Memory(bytes) => Source::pieces(&*tensor.file, [bytes.clone()]),
+            _ => Source::open(&tensor.file)?,
+        };
         let text = |range: &Range<usize>| {
             let place = format!("tensor {:?}", tensor.name);
             source.read(range.start as u64..range.end as u64, place).map_err(|kind| source.error(kind))
         };
         match &tensor.at {
             At::Place(info) => Elements::of(source, info),
+            At::Memory(_) => {
+                let range = 0..source.len();
+                let place = Place { source: 0, range, strides: None, packing: Packing::Stored };
+                let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
+                Elements::of(source, &TensorInfo { name, dtype: tensor.dtype, shape, place })
+            }
             At::Digits(range) => {
                 let values =
                     scan::numbers(&text(range)?, tensor.elements()).map_err(|kind| source.error(kind))?;

@@ -31,7 +31,7 @@ pub(crate) fn read(source: &Source) -> Result<(Format, Listing), ErrorKind> {
         Format::WhisperGgml => ggml::read(source),
         Format::Npz => npz::read(source),
         // No file is one.
-        Format::Recipe => Ok(Listing::default()),
+        Format::Recipe | Format::Memory => Ok(Listing::default()),
     }?;
     Ok((format, listing))
 }

@@ -179,7 +179,7 @@ fn written(dump: &Dump, scheme: &Scheme) -> Option<Placed> {
     let known = dump.written_in_order();
     let first = names.get(..known)?;
     let calls = match dump.kind() {
-        DumpKind::Debugger => true,
+        DumpKind::Debugger | DumpKind::Capture => true,
         _ => known > 1 && !is_sorted(dump) && !is_listing(first) && !scheme.contradicts(first),
     };
     if !calls {

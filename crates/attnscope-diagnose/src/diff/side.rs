@@ -31,6 +31,16 @@ impl Side {
         Ok(Self { path: path.to_owned(), dump: Dump::open(path)?, trace: None })
     }
 
+    /// The dump of another program that is in this process.
+    pub fn of_dump(dump: Dump) -> Self {
+        Self { path: dump.path().to_owned(), dump, trace: None }
+    }
+
+    /// A trace with its tensors, which are in this process.
+    pub fn of_trace(trace: Trace, dump: Dump) -> Self {
+        Self { path: dump.path().to_owned(), dump, trace: Some(trace) }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

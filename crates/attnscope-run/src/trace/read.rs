@@ -84,11 +84,33 @@ impl Trace {
         if schema != TRACE_SCHEMA {
             return Err(invalid("schema", "1", schema.to_string()));
         }
+        Self::of(folder, about, Checkpoint::open(&folder.join(TENSORS))?, &invalid)
+    }
+
+    /// A trace that is in memory: what `trace.json` would say, and the tensors. Errors call it by its name.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn held(name: &Path, about: Value, tensors: Checkpoint) -> Result<Self, TraceError> {
+        let invalid = |place: &str, expected, found: String| TraceError::Invalid {
+            path: name.to_owned(),
+            place: place.to_owned(),
+            expected,
+            found,
+        };
+        Self::of(name, about, tensors, &invalid)
+    }
+
+    fn of(
+        folder: &Path,
+        about: Value,
+        tensors: Checkpoint,
+        invalid: &dyn Fn(&str, &'static str, String) -> TraceError,
+    ) -> Result<Self, TraceError> {
         let nodes = serde_json::from_value(about["nodes"].clone())
             .map_err(|e| invalid("nodes", "a list of nodes", e.to_string()))?;
-        let tensors = Checkpoint::open(&folder.join(TENSORS))?;
         let trace = Self { folder: folder.to_owned(), tensors, about, nodes };
-        trace.check(&invalid)?;
+        trace.check(invalid)?;
         Ok(trace)
     }
 

@@ -22,9 +22,8 @@ use crate::input::Input;
 use crate::model::Model;
 use crate::note::{Notes, notes_of_input};
 use crate::trace::precision;
-use cell::arithmetic;
-pub(crate) use cell::arithmetic_of;
 pub(crate) use cell::cell_page;
+pub(crate) use cell::{arithmetic, arithmetic_of};
 use node::{node_page, snapshot_page, walk_page};
 pub(crate) use subject::{Ran, Subject};
 use topic::{Found, Topic, index_page, rule_page};
@@ -152,6 +151,19 @@ fn pages(
         }
     };
     Ok((vec![page], None))
+}
+
+/// A cell of a run, with the arithmetic itself.
+pub(crate) fn explained_cell(
+    subject: &Subject<'_>,
+    node: NodeId,
+    at: &[usize],
+    every_term: bool,
+) -> Result<Explanation, Failure> {
+    let told = arithmetic(subject, node, at)?;
+    let mut pages = vec![cell_page(subject, node, &told, every_term)];
+    sign(&mut pages, subject, &[]);
+    Ok(answer(pages, Some(told), Notes::default()))
 }
 
 fn absent(number: usize, layer: usize) -> Failure {

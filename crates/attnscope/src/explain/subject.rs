@@ -74,8 +74,12 @@ impl<'a> Subject<'a> {
         let ResolvedRun { input: checked, generated, .. } = collected.run_given(ready, given)?;
         let Collect { stats, kept, .. } = collected;
         let (sizes, input) = (checked.sizes().clone(), checked.into_input());
-        let run = Some(Ran { ready, input, generated, precision, stats, kept });
-        Ok(Self { name: &ready.opened.name, model, sizes, run })
+        Ok(Self::of_run(Ran { ready, input, generated, precision, stats, kept }, sizes))
+    }
+
+    /// A run that was made before; the sizes have the lengths of its input.
+    pub(crate) fn of_run(run: Ran<'a>, sizes: Sizes) -> Self {
+        Self { name: &run.ready.opened.name, model: run.ready.model, sizes, run: Some(run) }
     }
 
     /// Name and family.

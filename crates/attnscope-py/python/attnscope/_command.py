@@ -1,0 +1,1 @@
+"""The command line, where it is installed with the package."""
