@@ -1,6 +1,6 @@
 //! Where two runs, or two weight files, diverge.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::{Dump, Remedy};
 use attnscope_diagnose::diff::{
@@ -46,6 +46,12 @@ pub enum Run<'a> {
 
 impl<'a> From<&'a Path> for Run<'a> {
     fn from(path: &'a Path) -> Self {
+        Self::At(path)
+    }
+}
+
+impl<'a> From<&'a PathBuf> for Run<'a> {
+    fn from(path: &'a PathBuf) -> Self {
         Self::At(path)
     }
 }

@@ -118,6 +118,7 @@ impl Trace {
                 },
             },
             with_values: self.payload,
+            keep: false,
             // JSON has every node's numbers; text has those of the walk.
             measure_all: self.format == Form::Json,
             row: self.row,
