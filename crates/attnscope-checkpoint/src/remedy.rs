@@ -159,6 +159,19 @@ pub enum Remedy {
     OwnRecipe,
     /// Give the folder of a run.
     RunFolder,
+
+    /// Say which columns of the corpus hold what.
+    NameColumns,
+    /// Go on with the audit that is there, or give another folder.
+    ResumeAudit,
+    /// Finish the shards that are not complete, then merge all of them.
+    FinishShards,
+    /// Give texts: the model reads one text a row.
+    CorpusTexts,
+    /// Give pairs of a source and a target.
+    CorpusPairs,
+    /// Give recordings with their transcripts.
+    CorpusClips,
 }
 
 impl From<&str> for Remedy {

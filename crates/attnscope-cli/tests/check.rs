@@ -316,7 +316,7 @@ fn trace(args: &[&str]) -> (tempfile::TempDir, String) {
     (dir, folder)
 }
 
-fn audit(args: &[&str]) -> (Value, Option<i32>) {
+fn trace_check(args: &[&str]) -> (Value, Option<i32>) {
     let output = attnscope(&[&["check", "--format", "json", "--trace"], args].concat());
     let value = serde_json::from_str(&stdout(&output))
         .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", stderr(&output)));
@@ -324,7 +324,7 @@ fn audit(args: &[&str]) -> (Value, Option<i32>) {
 }
 
 #[test]
-fn a_run_passes_its_own_audit() {
+fn a_run_passes_its_own_check() {
     let (t5, bart) = (fixture("t5"), fixture("bart"));
     for args in [
         vec!["toy"],
@@ -335,7 +335,7 @@ fn a_run_passes_its_own_audit() {
         vec![&bart, "--src-ids", "3,4,5,6", "--tgt-ids", "2,8,7"],
     ] {
         let (_dir, folder) = trace(&args);
-        let (found, code) = audit(&[&folder]);
+        let (found, code) = trace_check(&[&folder]);
         assert_eq!((&found["right"], code), (&json!(true), Some(0)), "{args:?}: {found}");
         let checked = found["checked"].as_array().unwrap();
         let shares: Vec<f64> = checked.iter().map(|c| c["share"].as_f64().unwrap()).collect();
@@ -365,7 +365,7 @@ fn a_tensor_that_was_tampered_with_is_found() {
         // A high bit of the mantissa, or of a token id.
         bytes[at + if node == "src.ids" { 0 } else { 2 }] ^= if node == "src.ids" { 1 } else { 0x40 };
         std::fs::write(&path, bytes).unwrap();
-        let (found, code) = audit(&[&folder]);
+        let (found, code) = trace_check(&[&folder]);
         assert_eq!((&found["first_mistake"], code), (&json!(node), Some(1)), "{node}");
         let text = stdout(&attnscope(&["check", "--trace", &folder, "--width", "80"]));
         assert!(
@@ -380,7 +380,7 @@ fn a_part_of_a_run_is_checked_as_far_as_it_goes() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("t").display().to_string();
     assert!(attnscope(&["trace", "toy", "--layer", "encoder.0.ffn", "--save", &folder]).status.success());
-    let (found, code) = audit(&[&folder]);
+    let (found, code) = trace_check(&[&folder]);
     let checked: Vec<&str> =
         found["checked"].as_array().unwrap().iter().map(|c| c["node"].as_str().unwrap()).collect();
     assert!(checked.contains(&"encoder.0.ffn.act") && !checked.contains(&"encoder.0.ffn.in"), "{checked:?}");
@@ -399,7 +399,7 @@ fn a_part_of_a_run_is_checked_as_far_as_it_goes() {
     let refused = attnscope(&["check", "--trace", &folder, "demo"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("not those that were traced"), "{}", stderr(&refused));
-    assert_eq!(audit(&[&folder, "toy"]).1, Some(0));
+    assert_eq!(trace_check(&[&folder, "toy"]).1, Some(0));
     assert_eq!(attnscope(&["check", "--trace", "/nowhere"]).status.code(), Some(2));
     assert_eq!(attnscope(&["check", "--trace", &folder, "toy", "toy"]).status.code(), Some(2));
 }

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use common::root;
 
 /// The crates that ask the graph.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "attnscope",
+    "attnscope-corpus",
     "attnscope-run",
     "attnscope-train",
     "attnscope-diagnose",
@@ -29,6 +30,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("diagnose/src/diff/swapped_layers.rs", "", "tensors of a file, whose model need not be known"),
     ("diagnose/src/diff/candidate/mod.rs", "rsplit_once", "a step beside another one, by the last segment"),
     ("diagnose/src/diff/candidate/attention.rs", "rsplit_once", "a step beside another one"),
+    ("corpus/src/reading/", "", "columns within columns of a user's corpus"),
     ("run/src/audio/array.rs", "NAMES", "names by which files hold features"),
     ("attnscope/src/toy.rs", "", "tensor names of the toy's file"),
     ("cli/src/command/tour.rs", "Pick::Nodes", "a selector, as a user would write it"),

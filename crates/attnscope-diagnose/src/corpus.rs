@@ -69,11 +69,13 @@ pub struct Corpus {
 
 /// What a decoder reads, and what its logits are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Decoded {
-    pub(crate) input: Vec<u32>,
-    pub(crate) labels: Vec<u32>,
+pub struct Decoded {
+    /// What it reads.
+    pub input: Vec<u32>,
+    /// What it should predict.
+    pub labels: Vec<u32>,
     /// The position whose logits predict the first label.
-    pub(crate) first: usize,
+    pub first: usize,
 }
 
 impl Corpus {
@@ -142,19 +144,12 @@ impl Corpus {
         self.only(&kept)
     }
 
-    /// Every target with another pair's source: of the sources sorted by length, each pair gets the next that differs from its
-    /// own. `None` where all sources are the same.
+    /// Every target with another pair's source, by [`swap_partners`]. `None` where all sources are the same.
     pub(crate) fn with_swapped_sources(&self) -> Option<Self> {
-        let n = self.len();
-        let mut order: Vec<usize> = (0..n).collect();
-        order.sort_by_key(|&pair| self.sources[pair].length());
-        let mut sources = self.sources.clone();
-        for (rank, &pair) in order.iter().enumerate() {
-            let differs = |&other: &usize| self.sources[other] != self.sources[pair];
-            let other = (1..n).map(|step| order[(rank + step) % n]).find(differs)?;
-            sources[pair].clone_from(&self.sources[other]);
-        }
-        (n > 0).then(|| Self { sources, texts: Vec::new(), ..self.clone() })
+        let length = |pair: usize| self.sources[pair].length();
+        let partners = swap_partners(self.len(), length, |a, b| self.sources[a] == self.sources[b])?;
+        let sources = partners.iter().map(|&partner| self.sources[partner].clone());
+        Some(Self { sources: sources.collect(), texts: Vec::new(), ..self.clone() })
     }
 
     /// Every target with random tokens as source, as many as its own source has, and its end token. `None` where sources are
@@ -198,31 +193,9 @@ impl Corpus {
         cost / total as f64
     }
 
-    /// The decoder's input for a pair. `shift`: after a start token, as is right; else the target itself.
+    /// The decoder's input for a pair, by [`decoded`].
     pub(crate) fn decoded(&self, pair: usize, shift: &Shift, shifted: bool) -> Decoded {
-        let target = self.targets.get(pair).map(Vec::as_slice).unwrap_or_default();
-        let labels = target.to_vec();
-        match shift {
-            // The sentence contains its start, which is not predicted.
-            Shift::AsIs => {
-                let input = if shifted {
-                    &target[..target.len().saturating_sub(1)]
-                } else {
-                    target.get(1..).unwrap_or_default()
-                };
-                Decoded {
-                    input: input.to_vec(),
-                    labels: target.get(1..).unwrap_or_default().to_vec(),
-                    first: 0,
-                }
-            }
-            _ if !shifted => Decoded { input: labels.clone(), labels, first: 0 },
-            _ => {
-                let input = shift.apply(target);
-                let first = input.len().saturating_sub(labels.len());
-                Decoded { input, labels, first }
-            }
-        }
+        decoded(self.targets.get(pair).map(Vec::as_slice).unwrap_or_default(), shift, shifted)
     }
 
     /// Whether a model that begins its decoder in some way has a position for every token of every pair.
@@ -238,6 +211,50 @@ impl Corpus {
     pub(crate) fn tokens(&self) -> Vec<usize> {
         (0..self.len()).map(|pair| self.decoded(pair, &self.shift, true).labels.len()).collect()
     }
+}
+
+/// The decoder's input for a target, and its labels. `shifted`: after a start token, as is right; else the target itself.
+pub fn decoded(target: &[u32], shift: &Shift, shifted: bool) -> Decoded {
+    let labels = target.to_vec();
+    match shift {
+        // The sentence contains its start, which is not predicted.
+        Shift::AsIs => {
+            let input = if shifted {
+                &target[..target.len().saturating_sub(1)]
+            } else {
+                target.get(1..).unwrap_or_default()
+            };
+            Decoded { input: input.to_vec(), labels: target.get(1..).unwrap_or_default().to_vec(), first: 0 }
+        }
+        _ if !shifted => Decoded { input: labels.clone(), labels, first: 0 },
+        _ => {
+            let input = shift.apply(target);
+            let first = input.len().saturating_sub(labels.len());
+            Decoded { input, labels, first }
+        }
+    }
+}
+
+/// For each of so many sources another one to swap it with: in the order of length, the next that is not the same, and after
+/// the longest the shortest. `None` where all are the same, or there are none.
+pub fn swap_partners(
+    count: usize,
+    length: impl Fn(usize) -> usize,
+    is_same: impl Fn(usize, usize) -> bool,
+) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&source| length(source));
+    let mut partners = vec![0; count];
+    // Of sources that are the same and follow each other, all but the last have the partner of the one after them.
+    let mut next = (1..count).map(|rank| order[rank]).find(|&other| !is_same(order[0], other))?;
+    for rank in (0..count).rev() {
+        let after = order[(rank + 1) % count];
+        if !is_same(order[rank], after) {
+            next = after;
+        }
+        partners[order[rank]] = next;
+    }
+    Some(partners)
 }
 
 fn tokens(source: &PairSource) -> Option<&[u32]> {

@@ -1,7 +1,6 @@
 //! Finds what is wrong with a model or an example, and why: worked examples, leak proofs, findings, differences.
 
 mod attention;
-pub mod audit;
 mod bootstrap;
 pub mod cell;
 mod contribution;
@@ -17,6 +16,7 @@ mod misconversion;
 mod mistakes;
 mod observe;
 mod pair_edit;
+pub mod recompute;
 pub mod rounding;
 mod rule;
 mod rule_context;
@@ -32,7 +32,7 @@ pub mod worked;
 pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};
 pub use contribution::{Contributions, contributions, contributions_need};
-pub use corpus::{Corpus, LEAST_PAIRS, PairSource, PairText};
+pub use corpus::{Corpus, Decoded, LEAST_PAIRS, PairSource, PairText, decoded, swap_partners};
 pub use doctor::{Diagnosis, examine};
 pub use finding::{Finding, Severity};
 pub use fit::{Fit, Generated, Misfit};
@@ -41,11 +41,12 @@ pub use misconversion::{
     BesideWiring, Loss, Refused, Repair, RepairSearch, RowOrder, WeightEdit, search_repairs,
 };
 pub use mistakes::{CATALOGUE, UsualMistake};
+pub use observe::stream_norm;
 pub use pair_edit::{EditedPairs, PairEdit, PairSides, Rival, Slip};
 pub use rule::{NotChecked, Rule};
 pub use rule_context::{RuleInput, Sample, TooLong};
 pub use rules::rules;
-pub use score::{Clip, Padding, Progress};
+pub use score::{Clip, Padding, Progress, encoder_output, nll_of_labels};
 pub use thresholds::{Thresholds, ThresholdsError};
 pub use unravel::unravel;
 pub use watched::{WatchedAttention, WatchedHead, watch_attention};

@@ -149,12 +149,7 @@ impl Watch<'_> {
 
     fn norm(&self, side: Side, shape: &[usize], values: &[f32]) -> f64 {
         let width = shape.last().copied().unwrap_or(1).max(1);
-        let open = self.is_token(side);
-        let rows = values
-            .chunks(width)
-            .enumerate()
-            .filter(|(i, _)| open.is_none_or(|open| open.get(*i).copied().unwrap_or(true)));
-        rows.flat_map(|(_, row)| row).map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt()
+        stream_norm(values, width, self.is_token(side))
     }
 
     fn extent<'s>(&'s self, graph: &Graph, id: NodeId, shape: &[usize], keys: usize) -> Option<Extent<'s>> {
@@ -205,6 +200,13 @@ impl Watch<'_> {
             pair.cosine = cosines[pair.first * heads + pair.second];
         }
     }
+}
+
+/// The norm of the positions that are tokens, which are all where `open` is absent; each position has so many values.
+pub fn stream_norm(values: &[f32], width: usize, open: Option<&[bool]>) -> f64 {
+    let is_token = |i: usize| open.is_none_or(|open| open.get(i).copied().unwrap_or(true));
+    let rows = values.chunks(width.max(1)).enumerate().filter(|(i, _)| is_token(*i));
+    rows.flat_map(|(_, row)| row).map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt()
 }
 
 /// The first NaN or infinity of a tensor. Masks and masked scores are −∞ by design.

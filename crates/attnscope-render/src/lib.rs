@@ -65,6 +65,7 @@ mod tensor_table;
 mod text;
 pub mod tokens;
 pub mod trace;
+pub mod trace_check;
 pub mod training;
 pub mod worked;
 mod wrap;

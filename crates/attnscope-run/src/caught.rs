@@ -11,7 +11,10 @@ thread_local! {
 /// Runs code of another crate that may panic on untrusted input. The panic is not printed; its message is returned.
 ///
 /// The first call installs a panic hook, which passes all other panics on to the process's own hook.
-pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+///
+/// # Errors
+/// The message of the panic.
+pub fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = panic::take_hook();

@@ -7,6 +7,7 @@ pub mod align;
 pub mod audio;
 mod caught;
 mod checked;
+pub mod data;
 mod dots;
 mod error;
 mod executor;
@@ -32,6 +33,7 @@ pub mod trace;
 mod uncached;
 mod weights;
 
+pub use caught::catch;
 pub use checked::CheckedInput;
 pub use error::RunError;
 pub use executor::{Decode, Executor, Prepared, Report, Request, Session};
@@ -45,7 +47,7 @@ pub use learn::{
     AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, Targets, UpdateReport,
     have_gradients,
 };
-pub use limits::{Cancel, Counted, Limits, Progress, Step};
+pub use limits::{Cancel, Counted, Limits, Progress, Step, on_all_cores};
 pub use mask::{MaskReason, masked_by};
 pub use native::{BETAS, Instructions, Native, log_sum_exps};
 pub use position::{bucket as relative_bucket, used_buckets};

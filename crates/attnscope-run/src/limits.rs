@@ -77,6 +77,27 @@ impl Limits {
     }
 }
 
+/// The same work on every core, each with a pool of one thread: many small runs side by side are faster than one run
+/// after the other on all cores. Where the system gives fewer threads (a limit on processes), on those that it gives.
+pub fn on_all_cores<T: Send>(worker: &(dyn Fn() -> T + Sync)) -> Vec<T> {
+    let alone = || match rayon::ThreadPoolBuilder::new().num_threads(1).build() {
+        Ok(pool) => pool.install(worker),
+        Err(_) => worker(),
+    };
+    std::thread::scope(|scope| {
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, alone).ok();
+        let threads: Vec<_> = (0..rayon::current_num_threads()).map_while(start).collect();
+        if threads.is_empty() {
+            return vec![alone()];
+        }
+        let join = |thread: std::thread::ScopedJoinHandle<'_, T>| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
 /// A flag that ends work, shared by whoever holds a copy of it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
@@ -126,6 +147,8 @@ pub enum Counted {
     Proofs,
     /// Sentences, or seconds of a recording, that are decoded.
     Decoded,
+    /// Sentences of a corpus that are measured.
+    Sentences,
 }
 
 impl Counted {
@@ -137,6 +160,7 @@ impl Counted {
             Self::Trials => "other wirings and repairs",
             Self::Proofs => "proofs",
             Self::Decoded => "decoded",
+            Self::Sentences => "sentences measured",
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use attnscope_checkpoint::{ErrorKind, Remedy};
-use attnscope_diagnose::audit::AuditError;
 use attnscope_diagnose::diff::DiffError;
+use attnscope_diagnose::recompute::RecomputeError;
 use attnscope_run::RunError;
 
 /// An error; a command ends with exit code 2.
@@ -163,9 +163,19 @@ impl From<RunError> for Failure {
     }
 }
 
-impl From<AuditError> for Failure {
-    fn from(e: AuditError) -> Self {
-        let kind = if let AuditError::Run(e) = &e { kind_of(e) } else { FailureKind::default() };
+impl From<RecomputeError> for Failure {
+    fn from(e: RecomputeError) -> Self {
+        let kind = if let RecomputeError::Run(e) = &e { kind_of(e) } else { FailureKind::default() };
+        Self { kind, ..Self::new(e.to_string(), e.remedy()) }
+    }
+}
+
+impl From<attnscope_corpus::AuditError> for Failure {
+    fn from(e: attnscope_corpus::AuditError) -> Self {
+        let kind = match &e {
+            attnscope_corpus::AuditError::Run(e) => kind_of(e),
+            _ => FailureKind::default(),
+        };
         Self { kind, ..Self::new(e.to_string(), e.remedy()) }
     }
 }

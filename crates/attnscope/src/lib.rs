@@ -16,6 +16,7 @@
 
 pub mod answer;
 mod attention_map;
+mod audit;
 mod collect;
 mod convert;
 mod device;
@@ -55,12 +56,14 @@ mod worked;
 pub use attention_map::{AttentionMap, DrawnHeads};
 pub use attnscope_checkpoint as checkpoint;
 pub use attnscope_checkpoint::Remedy;
+pub use attnscope_corpus as corpus;
 pub use attnscope_diagnose as diagnose;
 pub use attnscope_graph as graph;
 pub use attnscope_graph::figures;
 pub use attnscope_run as run;
 pub use attnscope_run::{Cancel, Counted, Limits, Progress, Step, Values};
 pub use attnscope_train as training;
+pub use audit::{AuditCorpus, AuditOptions, compare_audits, merge_audits, read_audit};
 pub use convert::{ConvertOptions, Loss, convert};
 pub use device::Device;
 pub use diff::{DiffOptions, Run, diff, diff_noting, diff_weights};

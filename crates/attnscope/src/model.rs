@@ -1,13 +1,16 @@
 //! The model, as users of the library see it.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
+use attnscope_corpus::AuditModel;
 use attnscope_run::{Limits, Prepared};
 
 use crate::answer::{
-    Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Report, RunReport, Summary, Trace,
+    Audit, Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Report, RunReport, Summary, Trace,
 };
+use crate::audit::{AuditCorpus, AuditOptions, audit, audit_model};
 use crate::device::Device;
 use crate::doctor::{DoctorOptions, doctor};
 use crate::explain::{ExplainOptions, explain};
@@ -286,6 +289,38 @@ impl Model {
     /// Where there is no model to judge, or the pairs are not for it.
     pub fn doctor(&self, options: &DoctorOptions) -> Result<Diagnosis, Failure> {
         self.limited(|| doctor(self, options))
+    }
+
+    /// What the model does on a corpus: what every sentence costs it, with its own source and with another, and what every head
+    /// and layer does there. Every row is written to the folder, in parts; the answer sums them up.
+    ///
+    /// ```
+    /// use attnscope::{AuditCorpus, AuditOptions};
+    ///
+    /// let dir = std::env::temp_dir().join(format!("audit-{}", std::process::id()));
+    /// std::fs::create_dir_all(&dir).unwrap();
+    /// let pairs = dir.join("pairs.tsv");
+    /// std::fs::write(&pairs, "A dog runs.\tEin Hund läuft.\nA man sleeps.\tEin Mann schläft.\n").unwrap();
+    /// let model = attnscope::open("demo")?;
+    /// let audit = model.audit(&AuditCorpus::Pairs(pairs), &dir.join("out"), &AuditOptions::default())?;
+    /// assert_eq!((audit.summary.sentences, audit.summary.heads.len()), (2, 24)); // 6 attentions with 4 heads each.
+    /// # std::fs::remove_dir_all(&dir).unwrap();
+    /// # Ok::<(), attnscope::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the model cannot be run, the corpus cannot be read, or the folder is not for this audit. What is committed stays.
+    pub fn audit(&self, corpus: &AuditCorpus, out: &Path, options: &AuditOptions) -> Result<Audit, Failure> {
+        self.limited(|| audit(self, corpus, out, options))
+    }
+
+    /// The model as the kernel of audits uses it, for whoever shares out rows by other means:
+    /// [`corpus::audit_batch`](crate::corpus::audit_batch).
+    ///
+    /// # Errors
+    /// Where the model cannot be run, has no tokenizer, or predicts no text.
+    pub fn audit_model(&self) -> Result<AuditModel, Failure> {
+        self.limited(|| audit_model(self, &Input::default()))
     }
 
     /// Everything above about the model, and about a run of it.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use attnscope_checkpoint::Remedy;
-use attnscope_diagnose::audit::{Audit, Checked, Unchecked, Why, audit};
+use attnscope_diagnose::recompute::{Checked, Recomputed, Unchecked, Why, recompute};
 use attnscope_diagnose::rounding::Precision;
 use attnscope_graph::{Dim, NodeId, Side};
 use attnscope_run::trace::Trace;
@@ -26,8 +26,8 @@ use crate::open::Opened;
 /// Where the trace or its model cannot be read, nothing in it can be checked, or it is cancelled.
 pub fn check_trace(folder: &Path, model: Option<&str>, limits: &Limits) -> Result<TraceCheck, Failure> {
     let traced = Traced::open(folder, model)?;
-    let audit = limits.install(|| traced.audit(limits))??;
-    if audit.checked.is_empty() {
+    let recomputed = limits.install(|| traced.recompute(limits))??;
+    if recomputed.checked.is_empty() {
         return Err(Failure::new(
             format!(
                 "{}: nothing could be checked: no tensor in it comes with all of its inputs",
@@ -36,7 +36,7 @@ pub fn check_trace(folder: &Path, model: Option<&str>, limits: &Limits) -> Resul
             Remedy::SaveWholeRun,
         ));
     }
-    traced.answer(folder, &audit)
+    traced.answer(folder, &recomputed)
 }
 
 /// A trace whose model was found: its files have the checksums in the trace.
@@ -63,15 +63,15 @@ impl Traced {
     }
 
     /// Every captured tensor, computed again.
-    fn audit(&self, limits: &Limits) -> Result<Audit, Failure> {
+    fn recompute(&self, limits: &Limits) -> Result<Recomputed, Failure> {
         let model = self.opened.model()?;
         let weights = Weights::load_within(model, &self.opened.checkpoint, limits)?.widened()?;
         let input = self.input()?;
         let precision = if self.precision == "f64" { Precision::F64 } else { Precision::F32 };
-        Ok(audit(model, &weights, &self.trace, &input, precision, limits)?)
+        Ok(recompute(model, &weights, &self.trace, &input, precision, limits)?)
     }
 
-    fn answer(&self, folder: &Path, audit: &Audit) -> Result<TraceCheck, Failure> {
+    fn answer(&self, folder: &Path, recomputed: &Recomputed) -> Result<TraceCheck, Failure> {
         let graph = &self.opened.model()?.graph;
         let path = |node: NodeId| graph.node(node).path.to_string();
         let checked = |checked: &Checked| CheckedTensor {
@@ -96,9 +96,9 @@ impl Traced {
             };
             UncheckedTensor { node: path(unchecked.node), why, input }
         };
-        let mut ranked: Vec<usize> = (0..audit.checked.len()).collect();
-        ranked.sort_by(|&a, &b| audit.checked[b].share.total_cmp(&audit.checked[a].share));
-        let first = audit.checked.iter().find(|checked| checked.beyond());
+        let mut ranked: Vec<usize> = (0..recomputed.checked.len()).collect();
+        ranked.sort_by(|&a, &b| recomputed.checked[b].share.total_cmp(&recomputed.checked[a].share));
+        let first = recomputed.checked.iter().find(|checked| checked.beyond());
         Ok(TraceCheck {
             schema: SCHEMA,
             trace: folder.display().to_string(),
@@ -106,9 +106,9 @@ impl Traced {
             precision: self.precision,
             right: first.is_none(),
             first_mistake: first.map(|first| path(first.node)),
-            checked: audit.checked.iter().map(checked).collect(),
+            checked: recomputed.checked.iter().map(checked).collect(),
             ranked,
-            unchecked: audit.unchecked.iter().map(unchecked).collect(),
+            unchecked: recomputed.unchecked.iter().map(unchecked).collect(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use attnscope::answer::WorkedExamples;
 use attnscope::{Failure, Limits, Outcome, check_example, check_trace};
 use attnscope_diagnose::worked::MOST_BYTES;
-use attnscope_render::{audit, worked};
+use attnscope_render::{trace_check, worked};
 use clap::Args;
 
 use super::remedies::error_line;
@@ -102,7 +102,7 @@ impl Check {
         };
         let answer = check_trace(folder, model.as_deref(), &Limits::default())?;
         match self.format {
-            TextOrJson::Text => output.write(&audit::text(&answer, output.layout())),
+            TextOrJson::Text => output.write(&trace_check::text(&answer, output.layout())),
             TextOrJson::Json => output.write_json(&answer),
         }?;
         Ok(answer.outcome())

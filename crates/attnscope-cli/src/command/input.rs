@@ -59,7 +59,7 @@ pub(super) struct SourceArgs {
     tgt_lang: Option<String>,
 }
 
-fn device(name: &str) -> Result<Device, String> {
+pub(super) fn device(name: &str) -> Result<Device, String> {
     let names = || Device::ALL.map(Device::name).join(" or ");
     let found = Device::ALL.into_iter().find(|device| device.name() == name);
     found.ok_or_else(|| format!("expected {}", names()))

@@ -1,5 +1,6 @@
 //! The command line: one enum of commands, and how each is run.
 
+mod audit;
 mod check;
 mod convert;
 mod diff;
@@ -68,6 +69,8 @@ enum Command {
     Check(check::Check),
     /// Say what is wrong with a model, and why
     Doctor(doctor::Doctor),
+    /// Measure a corpus, every sentence, head and layer, to Parquet; join shards; compare two models or corpora
+    Audit(audit::Audit),
     /// Find where two runs diverge: two traces, or a trace and another program's dump
     Diff(diff::Diff),
     /// Everything above about a model and a run of it as one HTML file, which needs no network
@@ -184,6 +187,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Summary(c)) => c.run().map(fine),
         Some(Command::Trace(c)) => c.run().map(fine),
         Some(Command::Doctor(c)) => c.run(),
+        Some(Command::Audit(c)) => c.run().map(fine),
         Some(Command::Explain(c)) => c.run().map(fine),
         Some(Command::Check(c)) => c.run(),
         Some(Command::Generate(c)) => c.run().map(fine),

@@ -179,5 +179,15 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
             "to go on, give the run's own recipe.toml as RECIPE and neither --steps nor --seed; to learn for longer or otherwise, begin a new run with --init and its folder"
         }
         Remedy::RunFolder => "give a folder that `attnscope train --out` has written",
+        Remedy::NameColumns => {
+            "name its columns: --columns source=NAME,target=NAME (or text=NAME); a.b is b within a"
+        }
+        Remedy::ResumeAudit => "go on with that audit with --resume, or give another folder with --out",
+        Remedy::FinishShards => {
+            "run each shard to its end (--resume goes on with it), then merge all of them"
+        }
+        Remedy::CorpusTexts => "give texts, a line each: --text FILE",
+        Remedy::CorpusPairs => "give a source, a tab and its target a line: --pairs FILE",
+        Remedy::CorpusClips => "give a recording, a tab and its transcript a line: --audio FILE",
     }
 }

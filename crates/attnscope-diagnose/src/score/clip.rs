@@ -51,7 +51,7 @@ impl Clip {
 }
 
 /// The node whose tensor the decoder reads: the encoder's output, or what that is only a name of.
-pub(super) fn encoder_output(model: &Model) -> Option<NodeId> {
+pub fn encoder_output(model: &Model) -> Option<NodeId> {
     let mut id = model.graph.at(Role::StackOut(Stack::Encoder))?;
     while let (Op::Same, Some(&input)) = (&model.graph.node(id).op, model.graph.node(id).inputs.first()) {
         id = input;

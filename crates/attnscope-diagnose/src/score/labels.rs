@@ -27,6 +27,12 @@ pub(super) fn judge(logits: &[f32], width: usize, decoded: &Decoded) -> Score {
     score
 }
 
+/// −Σ ln p(label) over a row's labels in nats: `logits` are [position, vocabulary], and those of `first` predict the first label.
+pub fn nll_of_labels(logits: &[f32], width: usize, first: usize, labels: &[u32]) -> f64 {
+    let rows = logits.chunks(width.max(1)).skip(first).zip(labels);
+    rows.map(|(row, &label)| surprise(row, label).nll[AS_IT_IS]).sum()
+}
+
 /// −ln softmax(β·row)[label] for every β, the entropy of softmax(row), and whether nothing in the row is larger.
 fn surprise(row: &[f32], label: u32) -> Score {
     let (mut nll, mean) = log_sum_exps(row);

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attnscope_graph::{Dim, Model, Side, Stack};
-use attnscope_run::{BETAS, Prepared, RunError, Shift};
+use attnscope_run::{BETAS, Prepared, RunError, Shift, on_all_cores};
 
 use crate::corpus::Corpus;
-pub use clip::Clip;
+pub use clip::{Clip, encoder_output};
 use labels::Score;
+pub use labels::nll_of_labels;
 use shared::{Class, Worker};
 
 /// One way to run the pairs.
@@ -213,27 +214,6 @@ fn parts(classes: &[Class], batches: usize, reads_audio: bool) -> Vec<Part> {
         }
     }
     parts
-}
-
-/// The same work on every core, each with a pool of one thread: many small runs side by side are faster than one run
-/// after the other on all cores. Where the system gives fewer threads (a limit on processes), on those that it gives.
-fn on_all_cores<T: Send>(worker: &(dyn Fn() -> T + Sync)) -> Vec<T> {
-    let alone = || match rayon::ThreadPoolBuilder::new().num_threads(1).build() {
-        Ok(pool) => pool.install(worker),
-        Err(_) => worker(),
-    };
-    std::thread::scope(|scope| {
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, alone).ok();
-        let threads: Vec<_> = (0..rayon::current_num_threads()).map_while(start).collect();
-        if threads.is_empty() {
-            return vec![alone()];
-        }
-        let join = |thread: std::thread::ScopedJoinHandle<'_, T>| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
-    })
 }
 
 /// Pairs that are run together: of one source length, so that padding is seen only where it is asked for.

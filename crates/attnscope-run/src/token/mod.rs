@@ -188,6 +188,17 @@ impl Tokenizer {
             Kind::Words { target, .. } => target.id(piece),
         }
     }
+
+    /// The token of a side that stands for what the tokenizer does not know, if it has one.
+    pub fn unknown(&self, side: Side) -> Option<u32> {
+        const NAMES: [&str; 3] = ["<unk>", "[UNK]", "<UNK>"];
+        match &self.0 {
+            Kind::Words { source, .. } if side == Side::Source => {
+                NAMES.iter().find_map(|name| source.id(name))
+            }
+            _ => NAMES.iter().find_map(|name| self.id(name)),
+        }
+    }
 }
 
 /// Two models and a list of pieces, or one model and what its class says about the numbers.

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use attnscope_checkpoint::Remedy;
+use attnscope_run::data::LineError;
+pub use attnscope_run::data::RowFault;
 
 /// Data that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +37,9 @@ pub enum DataError {
         /// What is.
         found: String,
     },
-    /// A compressed file that ends too early.
-    #[error("{}: expected a whole gzip file, found one that is cut off", file.display())]
-    Cut {
-        /// The file.
-        file: PathBuf,
-    },
+    /// Lines that cannot be read.
+    #[error(transparent)]
+    Lines(LineError),
     /// A file in which nothing is.
     #[error("{}: expected rows of data, found an empty file", file.display())]
     EmptyFile {
@@ -65,36 +64,12 @@ pub enum DataError {
     },
 }
 
-/// One row that is no example.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}: expected {expected}, found {found}", file.display())]
-pub struct RowFault {
-    /// The file.
-    pub file: PathBuf,
-    /// Its line, from 1.
-    pub line: usize,
-    /// What should be there.
-    pub expected: String,
-    /// What is.
-    pub found: String,
-}
-
-impl RowFault {
-    pub(super) fn new(
-        file: &Path,
-        line: usize,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> Self {
-        Self { file: file.to_owned(), line, expected: expected.into(), found: found.into() }
-    }
-}
-
-/// What reading a file ended with.
-pub(super) fn reading(file: &Path, why: std::io::Error) -> DataError {
-    match why.kind() {
-        std::io::ErrorKind::UnexpectedEof => DataError::Cut { file: file.to_owned() },
-        _ => DataError::Io { file: file.to_owned(), why },
+impl From<LineError> for DataError {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::Row(fault) => Self::Row(fault),
+            other => Self::Lines(other),
+        }
     }
 }
 
@@ -136,7 +111,7 @@ impl DataError {
                 "give JSON lines, CSV, tab-separated pairs, the aclImdb folder, or a folder with the files that the recipe names"
                     .into()
             }
-            Self::Cut { .. } => "copy or download the file again: a part of it is missing".into(),
+            Self::Lines(error) => error.remedy(),
             Self::EmptyFile { .. } => "give a file that has rows: JSON lines, CSV, or tab-separated pairs".into(),
             Self::OneClass { .. } => "give data with texts of every class".into(),
             Self::Empty { .. } => "give data that has rows of this split".into(),

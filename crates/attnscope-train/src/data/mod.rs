@@ -3,7 +3,6 @@
 mod acl_imdb;
 mod error;
 mod json;
-mod lines;
 mod parallel;
 mod quotes;
 mod table;
@@ -12,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 pub use error::{DataError, RowFault};
 
+use attnscope_run::data::Lines;
+
 use crate::recipe::DataTable;
 use acl_imdb::AclImdb;
 use json::JsonLines;
-use lines::Lines;
 use parallel::Parallel;
 use table::Table;
 
@@ -241,7 +241,7 @@ fn tab_pairs(lines: Lines, unmarked: Split) -> impl Iterator<Item = RawRow> {
     lines.filter_map(move |line| {
         let (number, line) = match line {
             Ok(line) => line,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Err(error.into())),
         };
         if line.trim().is_empty() {
             return None;

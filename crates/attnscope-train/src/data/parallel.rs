@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use attnscope_run::data::Lines;
+
 use super::error::DataError;
-use super::lines::Lines;
 use super::{RawRow, Split, pair};
 use crate::recipe::DataTable;
 
@@ -39,7 +40,7 @@ impl Parallel {
                     // Both lines are read before either is refused: the next row must still be a pair.
                     let ((line, source), (_, target)) = match (source, target) {
                         (Ok(source), Ok(target)) => (source, target),
-                        (Err(error), _) | (_, Err(error)) => return Ok(Some(Err(error))),
+                        (Err(error), _) | (_, Err(error)) => return Ok(Some(Err(error.into()))),
                     };
                     return Ok(Some(pair(sources.file(), line, &source, &target).map(|pair| (*split, pair))));
                 }

@@ -3,11 +3,12 @@
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
+use attnscope_run::data::{LineError, open_plain_or_gzip};
 use csv::{Reader, ReaderBuilder, StringRecord};
 
-use super::error::{DataError, RowFault, reading};
+use super::error::{DataError, RowFault};
 use super::quotes::{OpenQuote, Quotes};
-use super::{Example, RawRow, Split, class_of, class_words, lines, pair};
+use super::{Example, RawRow, Split, class_of, class_words, pair};
 use crate::recipe::DataTable;
 
 /// The rows of a table.
@@ -31,7 +32,7 @@ impl Table {
         table: &DataTable,
         unmarked: Split,
     ) -> Result<Self, DataError> {
-        let quotes = Quotes::new(lines::open(file)?, delimiter);
+        let quotes = Quotes::new(open_plain_or_gzip(file)?, delimiter);
         let mut reader = ReaderBuilder::new().delimiter(delimiter).has_headers(true).from_reader(quotes);
         let header = reader.headers().map_err(|e| error(file, e))?.clone();
         let find = |name: &str| {
@@ -107,7 +108,7 @@ fn error(file: &Path, error: csv::Error) -> DataError {
                 let expected = "the quote that opens a field here to be closed at the field's end";
                 DataError::OpenQuote(RowFault::new(file, quote.line, expected, quote.found))
             }
-            Err(why) => reading(file, why),
+            Err(why) => LineError::reading(file, why).into(),
         },
         csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
             RowFault::new(file, line(pos.as_ref()), format!("{expected_len} columns"), len.to_string()).into()

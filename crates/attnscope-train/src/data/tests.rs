@@ -212,7 +212,7 @@ fn files_that_cannot_be_read_say_why() {
     let found = DataSet::open(&conv, Some(&cut))
         .and_then(|data| data.rows(&ALL, Split::Train)?.collect::<Result<Vec<_>, _>>());
     let found = found.unwrap_err();
-    assert!(matches!(found, DataError::Cut { .. }), "{found}");
+    assert!(matches!(found, DataError::Lines(attnscope_run::data::LineError::Cut { .. })), "{found}");
     assert!(found.remedy().to_string().contains("again"), "{}", found.remedy());
     let folder =
         DataSet::open(&conv, Some(dir.path())).and_then(|data| data.rows(&ALL, Split::Train)).unwrap_err();

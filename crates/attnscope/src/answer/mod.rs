@@ -2,6 +2,7 @@
 //!
 //! A field that is left out of the JSON is there for readers of text.
 
+mod audit;
 mod conversion;
 mod diagnosis;
 mod difference;
@@ -23,6 +24,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
+pub use audit::{Audit, AuditComparison, AuditRun};
 pub use conversion::{AcceptedLoss, Conversion};
 pub use diagnosis::{Diagnosis, FindingDocument};
 pub use difference::{Difference, Party, input_sentence};
@@ -119,6 +121,8 @@ pub(crate) use answer_by_document;
 /// The schema of every answer, by its name.
 pub fn schemas() -> Vec<(&'static str, Schema)> {
     vec![
+        schema::<Audit>(),
+        schema::<AuditComparison>(),
         schema::<Conversion>(),
         schema::<Diagnosis>(),
         schema::<Difference>(),

@@ -444,7 +444,7 @@ impl StatsDocument {
 
 impl<'a> AttentionDocument<'a> {
     fn of(map: &'a AttentionMap, row: usize) -> Self {
-        let head = |(head, &HeadMeasures { entropy, peak, end_share }): (usize, &HeadMeasures)| {
+        let head = |(head, &HeadMeasures { entropy, peak, end_share, .. }): (usize, &HeadMeasures)| {
             HeadDocument { head, entropy, peak, end_share }
         };
         Self { node: &map.path, row, heads: map.heads.iter().enumerate().map(head).collect() }

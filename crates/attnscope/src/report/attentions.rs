@@ -72,8 +72,11 @@ fn key_side(place: AttentionPlace) -> Side {
 /// What each head does, where the weights were kept.
 fn measures(batch: &Batch<'_>, trace: &Trace, weights: NodeId) -> Vec<HeadSummary> {
     let map = trace.kept.get(&weights).and_then(|kept| batch.map(weights, kept, DrawnHeads::Mean));
-    let head =
-        |HeadMeasures { entropy, peak, end_share }: HeadMeasures| HeadSummary { entropy, peak, end_share };
+    let head = |HeadMeasures { entropy, peak, end_share, .. }: HeadMeasures| HeadSummary {
+        entropy,
+        peak,
+        end_share,
+    };
     map.map(|map| map.heads.into_iter().map(head).collect()).unwrap_or_default()
 }
 

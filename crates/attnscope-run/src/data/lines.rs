@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use attnscope_checkpoint::open_input;
 use flate2::bufread::MultiGzDecoder;
 
-use super::error::{DataError, RowFault, reading};
+use super::{LineError, RowFault};
 
 /// No example is longer. A compressed file may hold a line without end.
 const MOST_LINE: u64 = 16 << 20;
@@ -16,8 +16,11 @@ const MOST_LINE: u64 = 16 << 20;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The bytes of a file, plain or compressed: which, its first bytes say.
-pub(super) fn open(file: &Path) -> Result<Box<dyn BufRead>, DataError> {
-    let io = |why| DataError::Io { file: file.to_owned(), why };
+///
+/// # Errors
+/// When it cannot be read.
+pub fn open_plain_or_gzip(file: &Path) -> Result<Box<dyn BufRead>, LineError> {
+    let io = |why| LineError::Io { file: file.to_owned(), why };
     let mut reader = BufReader::with_capacity(1 << 16, open_input(file).map_err(io)?);
     let compressed = reader.fill_buf().map_err(io)?.starts_with(&GZIP);
     Ok(match compressed {
@@ -27,36 +30,37 @@ pub(super) fn open(file: &Path) -> Result<Box<dyn BufRead>, DataError> {
 }
 
 /// The lines of a file, without their ends. A byte order mark is no part of the first.
-pub(super) struct Lines {
+pub struct Lines {
     reader: Box<dyn BufRead>,
     file: PathBuf,
     number: usize,
 }
 
 impl Lines {
-    pub(super) fn open(file: &Path) -> Result<Self, DataError> {
-        Ok(Self { reader: open(file)?, file: file.to_owned(), number: 0 })
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(file: &Path) -> Result<Self, LineError> {
+        Ok(Self { reader: open_plain_or_gzip(file)?, file: file.to_owned(), number: 0 })
     }
 
-    pub(super) fn file(&self) -> &Path {
+    /// The file.
+    pub fn file(&self) -> &Path {
         &self.file
     }
 
     /// The next line, or nothing at the end.
-    fn line(&mut self) -> Result<Option<(usize, String)>, DataError> {
+    fn line(&mut self) -> Result<Option<(usize, String)>, LineError> {
         let mut bytes = Vec::new();
         let read = (&mut self.reader).take(MOST_LINE).read_until(b'\n', &mut bytes);
-        if read.map_err(|why| reading(&self.file, why))? == 0 {
+        if read.map_err(|why| LineError::reading(&self.file, why))? == 0 {
             return Ok(None);
         }
         self.number += 1;
         let ended = bytes.pop_if(|last| *last == b'\n').is_some();
         if !ended && bytes.len() as u64 == MOST_LINE {
-            return Err(DataError::Layout {
-                place: self.file.clone(),
-                expected: "lines of at most 16 MiB",
-                found: format!("a longer one, line {}", self.number),
-            });
+            return Err(LineError::TooLong { file: self.file.clone(), line: self.number });
         }
         bytes.pop_if(|last| *last == b'\r');
         if self.number == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
@@ -71,9 +75,18 @@ impl Lines {
 }
 
 impl Iterator for Lines {
-    type Item = Result<(usize, String), DataError>;
+    type Item = Result<(usize, String), LineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.line().transpose()
+    }
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines")
+            .field("file", &self.file)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }

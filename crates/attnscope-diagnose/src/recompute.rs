@@ -1,4 +1,4 @@
-//! The audit of a run: every captured tensor is computed again in f64 from its inputs, and the difference is compared with the
+//! A saved run, checked: every captured tensor is computed again in f64 from its inputs, and the difference is compared with the
 //! bound of rounding.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::rounding::{BoundedInput, Computed, Precision, Rounding};
 
 /// What was checked, and what could not be.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Audit {
+pub struct Recomputed {
     /// In the order of computation.
     pub checked: Vec<Checked>,
     /// In the order of computation.
@@ -68,9 +68,9 @@ pub enum Why {
     Given,
 }
 
-/// Why the audit failed.
+/// Why the run could not be computed again.
 #[derive(Debug, thiserror::Error)]
-pub enum AuditError {
+pub enum RecomputeError {
     /// The trace belongs to another model or input.
     #[error("{path}: expected {expected}, found {found}")]
     Foreign {
@@ -89,7 +89,7 @@ pub enum AuditError {
     Trace(#[from] TraceError),
 }
 
-impl AuditError {
+impl RecomputeError {
     /// What the user can do next.
     pub fn remedy(&self) -> Remedy {
         match self {
@@ -111,32 +111,33 @@ impl Checked {
 ///
 /// # Errors
 /// When the trace is not one of this model on this input, or it is cancelled.
-pub fn audit(
+pub fn recompute(
     model: &Model,
     weights: &Weights,
     trace: &Trace,
     input: &Input,
     precision: Precision,
     limits: &Limits,
-) -> Result<Audit, AuditError> {
+) -> Result<Recomputed, RecomputeError> {
     let checked = CheckedInput::new(model, input.clone())?;
     let formula = Formula::new(&model.graph, checked.sizes().clone(), input)?.with_cancel(&limits.cancel);
     let cells = trace.nodes.iter().map(|node| node.shape.iter().product::<usize>()).sum();
     let rounding = Rounding::new(precision, cells);
     let last_reader = last_readers(model);
-    let mut auditor = Auditor { model, weights, trace, formula, rounding, last_reader, held: HashMap::new() };
-    let mut audit = Audit { checked: Vec::new(), unchecked: Vec::new() };
+    let mut recomputer =
+        Recomputer { model, weights, trace, formula, rounding, last_reader, held: HashMap::new() };
+    let mut recomputed = Recomputed { checked: Vec::new(), unchecked: Vec::new() };
     let total = model.graph.nodes().len();
     for (done, (id, node)) in model.graph.iter().enumerate() {
         limits.cancel.check()?;
         limits.progress.tell(Counted::Compared, done, total);
-        match auditor.node(id, node)? {
-            Ok(checked) => audit.checked.push(checked),
-            Err(why) => audit.unchecked.push(Unchecked { node: id, why }),
+        match recomputer.node(id, node)? {
+            Ok(checked) => recomputed.checked.push(checked),
+            Err(why) => recomputed.unchecked.push(Unchecked { node: id, why }),
         }
-        auditor.forget(id);
+        recomputer.forget(id);
     }
-    Ok(audit)
+    Ok(recomputed)
 }
 
 /// For each node the last node that reads it, or the node itself.
@@ -148,7 +149,7 @@ fn last_readers(model: &Model) -> Vec<NodeId> {
     last
 }
 
-struct Auditor<'a> {
+struct Recomputer<'a> {
     model: &'a Model,
     weights: &'a Weights,
     trace: &'a Trace,
@@ -159,8 +160,8 @@ struct Auditor<'a> {
     held: HashMap<NodeId, Arc<Kept>>,
 }
 
-impl Auditor<'_> {
-    fn node(&mut self, id: NodeId, node: &Node) -> Result<Result<Checked, Why>, AuditError> {
+impl Recomputer<'_> {
+    fn node(&mut self, id: NodeId, node: &Node) -> Result<Result<Checked, Why>, RecomputeError> {
         let Some(captured) = self.captured(id)? else { return Ok(Err(Why::NotSaved)) };
         if node.op == Op::Features {
             return Ok(Err(Why::Given));
@@ -189,7 +190,7 @@ impl Auditor<'_> {
     }
 
     /// A tensor of the trace, in the shape that the model gives it.
-    fn captured(&mut self, id: NodeId) -> Result<Option<Arc<Kept>>, AuditError> {
+    fn captured(&mut self, id: NodeId) -> Result<Option<Arc<Kept>>, RecomputeError> {
         if let Some(kept) = self.held.get(&id) {
             return Ok(Some(kept.clone()));
         }
@@ -202,7 +203,7 @@ impl Auditor<'_> {
             return Ok(Some(kept));
         }
         let (expected, found) = (format!("a tensor of shape {expected:?}"), format!("{:?}", kept.shape));
-        Err(AuditError::Foreign { path: path.to_owned(), expected, found })
+        Err(RecomputeError::Foreign { path: path.to_owned(), expected, found })
     }
 }
 
