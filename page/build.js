@@ -1,5 +1,6 @@
 // Builds the page: one script and one style, minified, where the renderer embeds them.
 import { build } from "esbuild";
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -13,4 +14,14 @@ await build({
   format: "iife",
   target: "es2022",
 });
-await build({ ...common, entryPoints: [here("src/page.css")], outfile: `${out}/page.css` });
+
+/** The rules of an `@dark` once for a system that asks for dark colours, and once for the switch. Paper stays light. */
+function expandDark(css) {
+  return css.replace(/^@dark \{\n(.*?)^\}\n/gms, (_, rules) => {
+    const where = (root) => rules.replace(/^ {2}:root/gm, `  :root${root}`);
+    const system = `@media screen and (prefers-color-scheme: dark) {\n${where(':not([data-theme="light"])')}}\n`;
+    return `${system}@media screen {\n${where('[data-theme="dark"]')}}\n`;
+  });
+}
+const style = expandDark(readFileSync(here("src/page.css"), "utf8"));
+await build({ ...common, stdin: { contents: style, loader: "css" }, outfile: `${out}/page.css` });

@@ -10,6 +10,7 @@ mod doctor;
 mod finding;
 mod fit;
 mod heads;
+mod kinds;
 pub mod masks;
 mod measure;
 mod misconversion;

@@ -4,6 +4,8 @@ use attnscope_graph::{Dim, Graph, Model, Role, Stack, WeightId, WeightRole};
 use attnscope_run::Weights;
 use serde_json::{Map, Value, json};
 
+use crate::kinds::kinds;
+
 /// The order of a projection's rows, and how they are brought into the graph's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
@@ -108,21 +110,20 @@ pub enum WeightEdit {
     },
 }
 
-impl WeightEdit {
-    /// Its name in JSON.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::SwapLayers { .. } => "swap_layers",
-            Self::Transpose { .. } => "transpose",
-            Self::Exchange { .. } => "exchange",
-            Self::PermuteHeads { .. } => "permute_heads",
-            Self::Interleave { .. } => "interleave",
-            Self::Negate { .. } => "negate",
-            Self::Scale { .. } => "scale",
-            Self::Roll { .. } => "roll",
-        }
+kinds! {
+    WeightEdit {
+        Self::SwapLayers { .. } => "swap_layers",
+        Self::Transpose { .. } => "transpose",
+        Self::Exchange { .. } => "exchange",
+        Self::PermuteHeads { .. } => "permute_heads",
+        Self::Interleave { .. } => "interleave",
+        Self::Negate { .. } => "negate",
+        Self::Scale { .. } => "scale",
+        Self::Roll { .. } => "roll",
     }
+}
 
+impl WeightEdit {
     /// The weights that it changes.
     pub fn weights(&self, model: &Model) -> Vec<WeightRole> {
         match self {

@@ -7,6 +7,8 @@ use attnscope_graph::{
 use attnscope_run::Weights;
 use serde_json::{Value, json};
 
+use crate::kinds::kinds;
+
 /// The most missing layers whose weights are listed; a config may claim any number.
 const MOST_LAYERS: usize = 64;
 
@@ -48,17 +50,16 @@ pub enum Loss {
     },
 }
 
-impl Loss {
-    /// Its name in JSON.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::DroppedBias { .. } => "dropped_bias",
-            Self::ZeroBiases { .. } => "zero_biases",
-            Self::CopiedLayer { .. } => "copied_layer",
-            Self::MissingLayer { .. } => "missing_layer",
-        }
+kinds! {
+    Loss {
+        Self::DroppedBias { .. } => "dropped_bias",
+        Self::ZeroBiases { .. } => "zero_biases",
+        Self::CopiedLayer { .. } => "copied_layer",
+        Self::MissingLayer { .. } => "missing_layer",
     }
+}
 
+impl Loss {
     /// The weights that are lost; if a config claims very many layers, only those of the first.
     pub fn weights(&self, graph: &Graph) -> Vec<WeightRole> {
         match self {

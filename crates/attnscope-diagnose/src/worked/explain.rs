@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::example::{Example, Operand, Step};
 use super::recipe::{Masking, Mixed, Recipe, WorkedNormaliser, divisor};
+use crate::kinds::kinds;
 
 /// Another number to divide the products by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,40 +120,39 @@ pub enum Coarse {
     },
 }
 
-impl Explanation {
-    /// Its name for programs.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Scale { .. } => "scale",
-            Self::ScaledEarly => "scaled_early",
-            Self::Masking(Masking::MultipliedBefore) => "mask_multiplied_before",
-            Self::Masking(Masking::MultipliedAfter) => "mask_multiplied_after",
-            Self::Masking(Masking::Transposed) => "mask_transposed",
-            Self::Masking(_) => "mask_ignored",
-            Self::Normaliser(WorkedNormaliser::Sigmoid) => "sigmoid",
-            Self::Normaliser(WorkedNormaliser::Columns) => "softmax_over_columns",
-            Self::Normaliser(WorkedNormaliser::Everything) => "softmax_over_everything",
-            Self::Normaliser(WorkedNormaliser::Shares) => "no_exponentials",
-            Self::Normaliser(WorkedNormaliser::Exponentials) => "no_division",
-            Self::Normaliser(_) => "no_softmax",
-            Self::TransposedWeight(_) => "transposed_weight",
-            Self::SwappedWeight { .. } => "swapped_weight",
-            Self::SwappedSource { .. } => "swapped_source",
-            Self::BiasLeftOut(_) => "bias_left_out",
-            Self::SwappedFactors(..) => "swapped_factors",
-            Self::KeysNotTransposed => "keys_not_transposed",
-            Self::WeightsTransposed => "weights_transposed",
-            Self::SwappedValues(_) => "swapped_values",
-            Self::ValuesReordered(_) => "values_reordered",
-            Self::HeadsReordered(_) => "heads_reordered",
-            Self::HeadsInterleaved => "heads_interleaved",
-            Self::Transposed => "transposed",
-            Self::Sign { .. } => "sign",
-            Self::Copied { .. } => "copied",
-            Self::TooCoarse { .. } => "too_coarse",
-        }
+kinds! {
+    Explanation {
+        Self::Scale { .. } => "scale",
+        Self::ScaledEarly => "scaled_early",
+        Self::Masking(Masking::MultipliedBefore) => "mask_multiplied_before",
+        Self::Masking(Masking::MultipliedAfter) => "mask_multiplied_after",
+        Self::Masking(Masking::Transposed) => "mask_transposed",
+        Self::Masking(_) => "mask_ignored",
+        Self::Normaliser(WorkedNormaliser::Sigmoid) => "sigmoid",
+        Self::Normaliser(WorkedNormaliser::Columns) => "softmax_over_columns",
+        Self::Normaliser(WorkedNormaliser::Everything) => "softmax_over_everything",
+        Self::Normaliser(WorkedNormaliser::Shares) => "no_exponentials",
+        Self::Normaliser(WorkedNormaliser::Exponentials) => "no_division",
+        Self::Normaliser(_) => "no_softmax",
+        Self::TransposedWeight(_) => "transposed_weight",
+        Self::SwappedWeight { .. } => "swapped_weight",
+        Self::SwappedSource { .. } => "swapped_source",
+        Self::BiasLeftOut(_) => "bias_left_out",
+        Self::SwappedFactors(..) => "swapped_factors",
+        Self::KeysNotTransposed => "keys_not_transposed",
+        Self::WeightsTransposed => "weights_transposed",
+        Self::SwappedValues(_) => "swapped_values",
+        Self::ValuesReordered(_) => "values_reordered",
+        Self::HeadsReordered(_) => "heads_reordered",
+        Self::HeadsInterleaved => "heads_interleaved",
+        Self::Transposed => "transposed",
+        Self::Sign { .. } => "sign",
+        Self::Copied { .. } => "copied",
+        Self::TooCoarse { .. } => "too_coarse",
     }
+}
 
+impl Explanation {
     /// What happened, in words and numbers.
     pub fn sentence(&self, example: &Example) -> String {
         let right = divisor(example, example.scale).map(|x| format!(" = {}", short(x))).unwrap_or_default();
