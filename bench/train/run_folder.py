@@ -13,6 +13,7 @@ class Run:
 
     def __init__(self, args: argparse.Namespace):
         torch.set_num_threads(args.threads)
+        torch.set_default_device(args.device)
         self.folder = args.run
         self.recipe = tomllib.loads((args.run / "recipe.toml").read_text())
         self.seed = self.recipe["seed"] if args.seed is None else args.seed
@@ -40,5 +41,6 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--time", type=int, metavar="STEPS")
     return parser

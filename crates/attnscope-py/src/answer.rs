@@ -9,8 +9,8 @@ use attnscope::answer::{
 };
 use attnscope::{Failure, Outcome};
 use attnscope_render::{
-    Glyphs, Options, Style, audit, diff, findings, flow, generate, inspect, masks, notebook, page, summary,
-    trace, training, worked,
+    Glyphs, Options, Style, diff, findings, flow, generate, inspect, masks, notebook, page, summary, trace,
+    trace_check, training, worked,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -122,7 +122,7 @@ shown! {
         text: |it, look| trace::text(it, false, look.options, look.style),
         pictures: |it| attentions(it),
     }
-    TraceCheck { text: |it, look| audit::text(it, look.options), ok: |it| fine(it.outcome()) }
+    TraceCheck { text: |it, look| trace_check::text(it, look.options), ok: |it| fine(it.outcome()) }
     Generation { text: |it, look| generate::text(it, look.options, look.style), }
     MaskProof {
         text: |it, look| masks::text(it, None, look.options, look.style),

@@ -159,5 +159,15 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
              with init= and its folder"
         }
         Remedy::RunFolder => "give a folder that attnscope.train has written",
+        Remedy::NameColumns => {
+            "name its columns: columns={'source': NAME, 'target': NAME} (or 'text'); 'a.b' is b within a"
+        }
+        Remedy::ResumeAudit => "go on with that audit: resume=True, or give another folder: out=",
+        Remedy::FinishShards => {
+            "run each shard to its end (resume=True goes on with it), then merge all of them"
+        }
+        Remedy::CorpusTexts => "give texts, a line each: text=FILE",
+        Remedy::CorpusPairs => "give a source, a tab and its target a line: pairs=FILE",
+        Remedy::CorpusClips => "give a recording, a tab and its transcript a line: audio=FILE",
     }
 }
