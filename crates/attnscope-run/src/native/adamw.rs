@@ -9,6 +9,10 @@ use crate::learn::AdamW;
 /// Elements that one chunk handles: fixed, so that sums over all elements do not depend on the number of threads.
 const CHUNK: usize = 1 << 14;
 
+/// A first moment that shrinks below this is 0: it would become subnormal, on which many processors compute a hundred times more
+/// slowly, for every weight that gets no gradient for some hundred steps (a rare word's).
+const VANISHED: f32 = 1e-30;
+
 /// The same elements of a weight and of all that belongs to it.
 struct Chunk<'a> {
     weight: &'a mut [f32],
@@ -49,7 +53,7 @@ impl Factors {
     }
 }
 
-/// Interventions every weight; `gradient` is what the gradients are multiplied by. They are 0 afterwards.
+/// Updates every weight; `gradient` is what the gradients are multiplied by. They are 0 afterwards.
 pub(super) fn update<'a>(
     machine: Machine<'_>,
     rule: &AdamW,
@@ -86,8 +90,9 @@ impl Chunk<'_> {
             for ((w, g), (m, v)) in weight.iter_mut().zip(gradient.iter_mut()).zip(moments) {
                 let d = *g * scale;
                 *g = 0.0;
-                *m += (d - *m) * (1.0 - beta1);
-                *v = *v * beta2 + (1.0 - beta2) * d * d;
+                let (first, second) = (*m + (d - *m) * (1.0 - beta1), *v * beta2 + (1.0 - beta2) * d * d);
+                *m = if first.abs() < VANISHED { 0.0 } else { first };
+                *v = if second < f32::MIN_POSITIVE { 0.0 } else { second };
                 *w = *w * keep - step * (*m / (v.sqrt() / correction + epsilon));
             }
         }));
