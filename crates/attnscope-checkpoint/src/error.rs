@@ -190,10 +190,10 @@ pub fn limit_help(e: &std::io::Error) -> Option<&'static str> {
     use std::io::ErrorKind as Kind;
     match e.kind() {
         Kind::StorageFull | Kind::QuotaExceeded => {
-            Some("free some space on that disk, or write to another one; nothing was left behind")
+            Some("free some space on that disk, or write to another one; no part of the file was left there")
         }
         Kind::FileTooLarge => Some(
-            "raise the limit on the size of a file (`ulimit -f`), or write to a disk that holds larger ones; nothing was left behind",
+            "raise the limit on the size of a file (`ulimit -f`), or write to a disk that holds larger ones; no part of the file was left there",
         ),
         _ if too_many_open(e) => Some(
             "raise the number of files that may be open at once, as with `ulimit -n 4096`, and run it again",

@@ -238,6 +238,13 @@ fn blocks_are_explained_with_the_model_s_own() {
     assert!(none.contains("1 / (1 − p)") && none.contains("This model has no node for dropout."), "{none}");
     let conv = stdout(&attnscope(&["explain", "classifier.0.conv", &fixture("classifiers/conv")]));
     assert!(conv.contains("slides along the positions") && !conv.contains("frames"), "{conv}");
+    let (model, text) = (fixture("classifiers/conv"), ids(&[5; 9]));
+    let cell = ["explain", "classifier.0.conv", &model, "--src-ids", &text, "--at", "0,1,0"];
+    let cell = stdout(&attnscope(&cell));
+    assert!(cell.contains("channel 0, position ") && !cell.contains("frame"), "{cell}");
+    assert!(cell.contains("b 0, feature 1, ") && cell.contains(" × padding"), "{cell}");
+    let class = ["explain", "logits", &model, "--src-ids", &text, "--at", "0,1"];
+    assert!(stdout(&attnscope(&class)).contains("b 0, class 1\n"));
 }
 
 /// Models of Hugging Face that classify: their own heads, on texts that Hugging Face has scored. A decoder that classifies reads

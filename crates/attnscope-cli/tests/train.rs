@@ -102,7 +102,13 @@ fn a_dry_run_trains_nothing() {
     // What is kept for backward comes on top of 4 values a parameter.
     assert_eq!(plan["bytes"].as_u64().unwrap(), 16 * plan["parameters"].as_u64().unwrap());
     assert!(plan["step_bytes"].as_u64().unwrap() > 100_000, "{plan}");
-    assert!(text.contains("MB of tensors of the largest batch"), "{text}");
+    assert!(text.contains("kB of tensors of the largest batch"), "{text}");
+    let layers = plan["layers"].as_array().unwrap();
+    let scores = layers.iter().find(|layer| layer["path"] == "decoder.1.cross_attn.scores").unwrap();
+    assert_eq!(scores["shape"], serde_json::json!([1, 4, 6, 7]));
+    let leaves = layers.iter().filter(|layer| !layer["shape"].is_null());
+    let parameters: u64 = leaves.map(|layer| layer["parameters"].as_u64().unwrap()).sum();
+    assert_eq!(plan["parameters"].as_u64().unwrap(), parameters);
     assert!(text.contains("60 steps at ") && text.contains("the largest is [1, 7] and [1, 6]"), "{text}");
 }
 

@@ -179,7 +179,7 @@ impl Dim {
             Self::Types => "token types",
             Self::RotaryPairs(_) => "pairs of features that are rotated",
             Self::Convolved(_) => "positions after convolutions",
-            Self::Fixed(_) => "fixed",
+            Self::Fixed(_) => "features, a size of this layer's own",
         }
     }
 }

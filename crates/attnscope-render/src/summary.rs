@@ -19,7 +19,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
     );
     let mut text = options.glyphs.text(&heading);
     text.push_str("\n\n");
-    text += &layers(&summary.layers, options);
+    text += &layer_table(&summary.layers, options);
     text.push('\n');
     text += &totals(summary, options);
     if let Some(figures) = &summary.torch_summary {
@@ -29,7 +29,8 @@ pub fn text(summary: &Summary, options: Options) -> String {
     text
 }
 
-fn layers(layers: &[Layer], options: Options) -> String {
+/// A line a layer: its shape and what it costs.
+pub(crate) fn layer_table(layers: &[Layer], options: Options) -> String {
     let columns = vec![
         Column::left("Layer (type:depth-index)"),
         Column::left("Output shape"),
@@ -102,7 +103,7 @@ fn totals(summary: &Summary, options: Options) -> String {
 }
 
 /// A number with the largest unit in which it is 1 or more: `4.64 M`, `5.16 T`, `512 B`.
-fn sized(n: u64, unit: &str) -> String {
+pub(crate) fn sized(n: u64, unit: &str) -> String {
     const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match UNITS.into_iter().find(|(size, _)| n as f64 >= *size) {
         Some((size, name)) => format!("{:.2} {name}{unit}", n as f64 / size),

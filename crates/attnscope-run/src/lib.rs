@@ -45,7 +45,7 @@ pub use input::{
 pub use intervention::Intervention;
 pub use learn::{
     AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, Targets, UpdateReport,
-    have_gradients,
+    have_gradients, learning_bytes,
 };
 pub use limits::{Cancel, Counted, Limits, Progress, Step, on_all_cores};
 pub use mask::{MaskReason, masked_by};

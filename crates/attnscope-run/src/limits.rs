@@ -54,7 +54,10 @@ impl Limits {
     }
 
     /// An error where the memory that somebody is about to use is not there.
-    pub(crate) fn check_memory(&self, need: u64) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// [`RunError::Memory`], with what is needed and what is left.
+    pub fn check_memory(&self, need: u64) -> Result<(), RunError> {
         check_memory_within(need, self.memory).map_err(RunError::Memory)
     }
 

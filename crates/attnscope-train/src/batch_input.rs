@@ -1,7 +1,7 @@
 //! From examples to what a learner reads: a checked input, and what its output should say.
 
 use attnscope_graph::{Model, Side};
-use attnscope_run::{CheckedInput, Input, PadSide, Rows, Sequence, Shift, Targets, pad_token};
+use attnscope_run::{CheckedInput, Input, Limits, PadSide, Rows, Sequence, Shift, Targets, pad_token};
 
 use crate::error::TrainError;
 use crate::examples::Examples;
@@ -26,6 +26,9 @@ pub(crate) struct Batch {
     pub(crate) cells: usize,
     pub(crate) tokens: usize,
 }
+
+/// Bytes of a position of padded texts: its id as it is padded, read and checked, and what is open of it.
+const PADDED_POSITION: u64 = 15;
 
 impl BatchMaker {
     /// For a model; `length` is what a classifier's texts are padded to.
@@ -53,6 +56,8 @@ impl BatchMaker {
     ) -> Result<Batch, TrainError> {
         let (input, classes) = match examples.select(chosen) {
             Examples::Labelled { texts, classes } => {
+                let positions = (texts.len() as u64).saturating_mul(self.length as u64);
+                Limits::default().check_memory(positions.saturating_mul(PADDED_POSITION))?;
                 let rows = Rows::padded(&texts, self.pad, PadSide::Right, self.length);
                 (Input::of(Side::Source, Sequence::Tokens(rows)), classes.into_iter().map(Some).collect())
             }

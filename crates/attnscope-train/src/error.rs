@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use attnscope_checkpoint::Remedy;
+use attnscope_checkpoint::{Remedy, Shortage};
+use attnscope_run::RunError;
 
 use crate::data::DataError;
 use crate::recipe::{RecipeDifference, RecipeError};
@@ -32,6 +33,14 @@ pub enum TrainError {
     Model {
         /// Why.
         why: String,
+    },
+    /// A model that is too large to learn here.
+    #[error("a model of {parameters} parameters, with gradients and two moments, {shortage}")]
+    Memory {
+        /// How many parameters it has.
+        parameters: u64,
+        /// What is needed, and what there is.
+        shortage: Shortage,
     },
     /// A model that learning cannot begin with.
     #[error("{}: learning cannot begin with it: {why}", place.display())]
@@ -79,6 +88,14 @@ pub enum TrainError {
         /// What the operating system said.
         why: std::io::Error,
     },
+    /// A run that failed after it saved weights and before it saved what it could go on with.
+    #[error("{cause}; weights are kept in {}, and the run cannot be resumed", weights.display())]
+    NotSaved {
+        /// Why it failed.
+        cause: Box<TrainError>,
+        /// What was saved.
+        weights: PathBuf,
+    },
     /// A model that has left the numbers behind.
     #[error("step {step}: {found}; learning cannot go on")]
     NotFinite {
@@ -95,7 +112,7 @@ pub enum TrainError {
     Settings(#[from] attnscope_run::generate::SettingsError),
     /// A run of the model.
     #[error(transparent)]
-    Run(#[from] attnscope_run::RunError),
+    Run(#[from] RunError),
 }
 
 /// `train.steps is 60 there, and 80 is given; …`
@@ -119,6 +136,14 @@ fn listed(all: &[RecipeDifference]) -> String {
 }
 
 impl TrainError {
+    /// A shortage of memory as one of the whole model.
+    pub(crate) fn of_model(error: RunError, parameters: u64) -> Self {
+        match error {
+            RunError::Memory(shortage) => Self::Memory { parameters, shortage },
+            other => Self::Run(other),
+        }
+    }
+
     /// What the user can do next.
     pub fn remedy(&self) -> Remedy {
         match self {
@@ -127,7 +152,16 @@ impl TrainError {
             Self::Vocabulary(e) => e.remedy(),
             Self::Tokens(e) => e.remedy(),
             Self::Checkpoint(e) => e.remedy(),
+            Self::Memory { shortage, .. } => {
+                Remedy::Or("choose a smaller model", Box::new(shortage.remedy()))
+            }
+            Self::Run(RunError::Memory(shortage)) => {
+                Remedy::Or("choose smaller batches or shorter examples", Box::new(shortage.remedy()))
+            }
             Self::Run(e) => e.remedy(),
+            Self::NotSaved { cause, .. } => {
+                Remedy::Noting(Box::new(cause.remedy()), "then begin again in another folder")
+            }
             Self::Shift(e) => e.remedy(),
             Self::Settings(e) => e.remedy(),
             Self::Model { .. } => "correct the recipe's [model] table".into(),

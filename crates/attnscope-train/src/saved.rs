@@ -20,6 +20,9 @@ pub struct RunFolder(PathBuf);
 /// The file of a run's curves. Whoever watches the run draws them.
 pub const CURVES: &str = "curves.svg";
 
+/// The file of a model's weights, in the folder that others open.
+const WEIGHTS: &str = "model.safetensors";
+
 /// The key of the run's progress in the metadata of state.safetensors.
 const PROGRESS: &str = "progress";
 
@@ -66,10 +69,18 @@ impl RunFolder {
     }
 
     /// Takes back what a run began that failed before it saved anything. Where something else is in the folder, it stays.
-    /// The folder itself goes where the run has made it.
-    pub(crate) fn abandon(&self, made: bool) {
-        if self.checkpoint().is_dir() || self.best().is_dir() {
-            return;
+    /// The folder itself goes where the run has made it. What was saved stays, and the error says so where the run cannot go on
+    /// with it.
+    pub(crate) fn abandon(&self, made: bool, cause: TrainError) -> TrainError {
+        if self.state().is_file() {
+            return cause;
+        }
+        let is_whole = |folder: &PathBuf| folder.join(WEIGHTS).is_file();
+        if let Some(weights) = [self.best(), self.checkpoint()].into_iter().find(is_whole) {
+            return TrainError::NotSaved { cause: Box::new(cause), weights };
+        }
+        for folder in [self.best(), self.checkpoint()] {
+            let _ = fs::remove_dir_all(folder);
         }
         for file in [self.recipe(), self.metrics(), self.curves()] {
             let _ = fs::remove_file(file);
@@ -77,6 +88,7 @@ impl RunFolder {
         if made {
             let _ = fs::remove_dir(&self.0);
         }
+        cause
     }
 
     /// What the examples of the run that is saved here follow from; `None` where none is.
@@ -159,7 +171,7 @@ impl RunFolder {
         let metadata = Map::from_iter([("format".to_owned(), json!("pt"))]);
         let tensors = file_tensors(model, weights);
         let entries = tensors.iter().map(|(name, shape, values)| entry(name.clone(), shape.clone(), values));
-        Ok(write(Target::Safetensors, &folder.join("model.safetensors"), entries.collect(), &metadata)?)
+        Ok(write(Target::Safetensors, &folder.join(WEIGHTS), entries.collect(), &metadata)?)
     }
 
     /// Writes all that a run goes on with, in one file, so that no part of it can be of another step.
@@ -277,4 +289,44 @@ fn file_tensors(model: &Model, weights: &Weights) -> Vec<(String, Vec<usize>, Ve
         tensors.push((spec.name.clone(), spec.shape.clone(), values));
     }
     tensors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(files: &[&str]) -> (tempfile::TempDir, TrainError) {
+        let dir = tempfile::tempdir().unwrap();
+        for file in files {
+            let file = dir.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let cause = TrainError::Io { place: dir.path().to_owned(), why: full };
+        let error = RunFolder::at(dir.path()).abandon(false, cause);
+        (dir, error)
+    }
+
+    #[test]
+    fn a_run_that_failed_before_it_saved_anything_leaves_nothing() {
+        let (dir, error) = failed(&["recipe.toml", "metrics.jsonl", "best/config.json", "notes.txt"]);
+        assert!(matches!(error, TrainError::Io { .. }), "{error}");
+        let left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes.txt"]);
+    }
+
+    #[test]
+    fn weights_that_were_saved_are_kept_and_named() {
+        let (dir, error) = failed(&["recipe.toml", "best/model.safetensors"]);
+        assert!(
+            dir.path().join("best/model.safetensors").is_file() && dir.path().join("recipe.toml").is_file()
+        );
+        assert!(error.to_string().ends_with("best, and the run cannot be resumed"), "{error}");
+        assert!(error.remedy().to_string().contains("begin again in another folder"), "{}", error.remedy());
+        // With all that a run goes on with, it was no more than interrupted.
+        let (_, error) = failed(&["recipe.toml", "checkpoint/model.safetensors", "state.safetensors"]);
+        assert!(matches!(error, TrainError::Io { .. }), "{error}");
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use attnscope_checkpoint::Checkpoint;
 use attnscope_graph::{Config, Model, Recognised, Wiring, recognise};
-use attnscope_run::{Tokenizer, Weights, tensor_specs};
+use attnscope_run::{Limits, Tokenizer, Weights, learning_bytes, tensor_specs};
 use serde_json::{Map, Value};
 
 use crate::error::TrainError;
@@ -30,8 +30,8 @@ impl Start {
     /// The model of a recipe, with weights that are drawn from its seed and the tokenizer of a tokenizer.json.
     ///
     /// # Errors
-    /// When the recipe's model cannot be built.
-    pub fn untrained(recipe: &Recipe, tokenizer_json: &str) -> Result<Self, TrainError> {
+    /// When the recipe's model cannot be built, or there is not enough memory for it to learn.
+    pub fn untrained(recipe: &Recipe, tokenizer_json: &str, limits: &Limits) -> Result<Self, TrainError> {
         let tokenizer = Tokenizer::from_json(tokenizer_json)?;
         let (TokensTable::Words { specials, .. } | TokensTable::Bpe { specials, .. }) = &recipe.tokens;
         let mut files = vec![
@@ -40,6 +40,8 @@ impl Start {
         ];
         let Planned { model, configs, beginning, .. } = Planned::with(recipe, Vocabulary::of(&tokenizer))?;
         files.extend(configs.iter().map(|(name, facts)| ((*name).to_owned(), document(facts))));
+        let (parameters, _) = model.parameters();
+        limits.check_memory(learning_bytes(parameters)).map_err(|e| TrainError::of_model(e, parameters))?;
         let weights = draw(&model, beginning, recipe.seed)?;
         Ok(Self { model: Arc::new(model), weights, tokenizer, files }.dropping(recipe))
     }

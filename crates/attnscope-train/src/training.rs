@@ -148,11 +148,8 @@ pub fn train(
             }
             None => ended,
         },
-        ended => ended.inspect_err(|_| {
-            if !options.resume {
-                run.folder.abandon(is_new);
-            }
-        })?,
+        ended if options.resume => ended?,
+        ended => ended.map_err(|cause| run.folder.abandon(is_new, cause))?,
     };
     let best = run.progress.best.map(|best| (best.step, best.nll, best.accuracy));
     Ok(TrainingRun {

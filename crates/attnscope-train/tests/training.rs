@@ -69,7 +69,7 @@ fn pairs(file: &Path, shuffled: bool) {
 fn setup(recipe: &Recipe, data: Option<&Path>) -> Setup {
     let data = DataSet::open(&recipe.data, data).unwrap();
     let tokenizer = learn_tokenizer(recipe, &data).unwrap();
-    let start = Start::untrained(recipe, &tokenizer).unwrap();
+    let start = Start::untrained(recipe, &tokenizer, &Limits::default()).unwrap();
     let longest = match &recipe.model {
         ModelTable::Classifier(model) => model.length,
         ModelTable::EncoderDecoder(_) => recipe.train.longest,
@@ -230,7 +230,7 @@ fn the_lecture_s_classifiers_have_its_numbers_of_parameters() {
         let recipe = Recipe::parse(name, shipped(name).unwrap()).unwrap();
         let mut words = VocabularyBuilder::new(&recipe).unwrap();
         (0..3).for_each(|_| words.add(&text).unwrap());
-        let start = Start::untrained(&recipe, &words.finish().unwrap()).unwrap();
+        let start = Start::untrained(&recipe, &words.finish().unwrap(), &Limits::default()).unwrap();
         assert_eq!(start.tokenizer.len(), 20_000);
         assert_eq!(start.model.parameters().0, parameters, "{name}");
     }

@@ -71,6 +71,11 @@ pub(crate) fn summarise(opened: &Opened, lengths: &Lengths, mut notes: Notes) ->
     })
 }
 
+/// The layers alone, with what they cost at some sizes; `None` where a number does not fit 64 bits.
+pub(crate) fn layers(model: &Model, sizes: &Sizes) -> Option<Vec<Layer>> {
+    Some(Rows::of(model, sizes)?.rows.into_iter().map(|row| row.layer).collect())
+}
+
 /// Sides that are longer than the model's table of positions.
 fn too_few_positions(model: &Model, input: SummaryInput) -> Vec<Note> {
     let note = |side: Side| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use attnscope_checkpoint::{Checkpoint, Remedy};
+use attnscope_graph::{Model, Side};
 use attnscope_run::Limits;
 use attnscope_train::data::DataSet;
 use attnscope_train::recipe::{ModelTable, SHIPPED, shipped};
@@ -15,13 +16,14 @@ use attnscope_train::{
 };
 
 use crate::answer::{
-    BestValidation, BleuScore, Evaluation, LearnedFrom, PredictedRow, Prediction, SCHEMA, Training,
+    BestValidation, BleuScore, Evaluation, Layer, LearnedFrom, PredictedRow, Prediction, SCHEMA, Training,
     TrainingPlan,
 };
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::note::Note;
 use crate::open::Opened;
+use crate::summary::layers;
 
 /// What a run is given besides its recipe.
 #[derive(Debug, Clone, Default)]
@@ -114,6 +116,7 @@ pub fn plan_training(name: &str, recipe: Recipe, options: &TrainOptions) -> Resu
     let recipe = edited(recipe, options);
     let setup = setup(&recipe, options, first_model(options)?.as_ref())?;
     let data = learned_from(&setup.data, &setup.start);
+    let model = setup.start.model.clone();
     let plan = dry_run(&*options.device.executor(), &Limits::default(), setup)?;
     Ok(TrainingPlan {
         schema: SCHEMA,
@@ -124,6 +127,7 @@ pub fn plan_training(name: &str, recipe: Recipe, options: &TrainOptions) -> Resu
         batches: plan.batches,
         steps: plan.steps,
         padding: plan.padding,
+        layers: planned_layers(&model, &plan.largest),
         largest_batch: plan.largest,
         bytes: plan.bytes,
         step_bytes: plan.step_bytes,
@@ -131,6 +135,19 @@ pub fn plan_training(name: &str, recipe: Recipe, options: &TrainOptions) -> Resu
         seconds: plan.seconds_a_step.map(|seconds| seconds * plan.steps as f64),
         first_loss: plan.first_loss,
     })
+}
+
+/// The layers with what they cost for a batch, given as the shape of each side; none where there is no batch.
+fn planned_layers(model: &Model, batch: &[Vec<usize>]) -> Vec<Layer> {
+    let sides: Vec<(Side, &Vec<usize>)> = model.architecture.sides().zip(batch).collect();
+    let of = |side: Side, i: usize| {
+        let shape = sides.iter().find(|(own, _)| *own == side);
+        shape.and_then(|(_, shape)| shape.get(i).copied())
+    };
+    let Some(rows) = of(Side::Source, 0).or_else(|| of(Side::Target, 0)) else { return Vec::new() };
+    let length = |side: Side| of(side, 1).unwrap_or(0);
+    layers(model, &model.sizes.with_lengths(rows, length(Side::Source), length(Side::Target)))
+        .unwrap_or_default()
 }
 
 /// Judges what a run has trained on the test split of its data.
@@ -261,7 +278,7 @@ fn setup(recipe: &Recipe, options: &TrainOptions, init: Option<&Checkpoint>) -> 
     let data = data.skipping_bad(options.skip_bad);
     let start = match init {
         Some(checkpoint) => Start::resumed(recipe, checkpoint)?,
-        None => Start::untrained(recipe, &learn_tokenizer(recipe, &data)?)?,
+        None => Start::untrained(recipe, &learn_tokenizer(recipe, &data)?, &Limits::default())?,
     };
     let longest = match &recipe.model {
         ModelTable::Classifier(model) => model.length,

@@ -53,6 +53,7 @@ impl Cell<'_> {
         let &[b, o, t] = self.at else { return Ok(Vec::new()) };
         let x = self.input(0)?;
         let [_, channels, frames] = x.shape[..] else { return Ok(Vec::new()) };
+        let place = if self.cells.model.graph.reads_audio() { "frame" } else { "position" };
         let mut terms = Vec::new();
         for c in 0..channels {
             for k in 0..kernel {
@@ -63,14 +64,14 @@ impl Cell<'_> {
                 let w =
                     self.weight(0).get((o * channels + c) * kernel + k).map_or(f64::NAN, |&w| f64::from(w));
                 let x = value(x, &[b, c, frame]);
-                let label = format!("channel {c}, frame {frame}");
+                let label = format!("channel {c}, {place} {frame}");
                 terms.push(Term { label, written: TermForm::Product(w, x), value: w * x });
             }
         }
         let formula = match padding {
-            1 => format!("Σ over {channels} channels and 3 frames around {} of w × x", t * stride),
+            1 => format!("Σ over {channels} channels and 3 {place}s around {} of w × x", t * stride),
             _ => format!(
-                "Σ over {channels} channels and {kernel} positions from {} on of w × x",
+                "Σ over {channels} channels and {kernel} {place}s from {} on of w × x",
                 (t * stride).saturating_sub(padding)
             ),
         };

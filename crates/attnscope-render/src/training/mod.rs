@@ -8,7 +8,9 @@ use attnscope::training::{Metric, MonitorMetric, ValidationMetric};
 
 pub use curves::curves;
 
+use crate::glyphs::clean;
 use crate::layout::Options;
+use crate::summary::{layer_table, sized};
 use crate::table::{Column, Table};
 
 /// What a run came to.
@@ -32,8 +34,8 @@ pub fn text(training: &Training, options: Options) -> String {
     ));
     match &training.best {
         Some(best) => lines.push(format!(
-            "best validation: {:.4} nats a target, {:.2} % right, after step {}",
-            best.nll,
+            "best validation: {} nats a target, {:.2} % right, after step {}",
+            nats(best.nll),
             100.0 * best.accuracy,
             thousands(best.step)
         )),
@@ -51,14 +53,22 @@ pub fn text(training: &Training, options: Options) -> String {
     let mut text = options.glyphs.lines(&(lines.join("\n") + "\n"));
     text += &validations(&training.metrics, options);
     text += &attentions(&training.metrics, options);
-    if training.warnings.is_empty() {
-        return text + "\nNo monitor has warned.\n";
+    match (training.warnings.is_empty(), training.ended) {
+        // What a monitor did not say of numbers that were left behind is no good news.
+        (true, RunEnd::Diverged) => return text,
+        (true, _) => return text + "\nNo monitor has warned.\n",
+        (false, _) => {}
     }
     text += "\nWarnings\n";
     for warning in &training.warnings {
         text += &options.glyphs.lines(&format!("  step {}: {}\n", thousands(warning.step), warning.says));
     }
     text
+}
+
+/// Four digits after the point; a loss that has exploded, by its power of ten.
+fn nats(x: f64) -> String {
+    if x.abs() < 1e6 { format!("{x:.4}") } else { format!("{x:.3e}") }
 }
 
 fn end_words(end: RunEnd) -> &'static str {
@@ -72,7 +82,11 @@ fn end_words(end: RunEnd) -> &'static str {
 
 /// `1 example`, `22,500 examples`.
 fn some(n: usize, word: &str) -> String {
-    format!("{} {word}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
+    counted(n, word, &format!("{word}s"))
+}
+
+fn counted(n: usize, one: &str, more: &str) -> String {
+    format!("{} {}", thousands(n as u64), if n == 1 { one } else { more })
 }
 
 fn examples(data: &LearnedFrom) -> String {
@@ -135,7 +149,7 @@ fn validations(metrics: &[Metric], options: Options) -> String {
         }
         let mut cells = vec![
             thousands(line.step),
-            format!("{:.4}", line.nll),
+            nats(line.nll),
             format!("{:.2} %", 100.0 * line.accuracy),
             if line.best { "best until then".to_owned() } else { String::new() },
         ];
@@ -197,9 +211,10 @@ pub fn plan_text(plan: &TrainingPlan, options: Options) -> String {
         format!("{} · {} of {} parameters", plan.recipe, plan.model, thousands(plan.parameters)),
         examples(&plan.data),
         format!(
-            "{} batches in the first epoch, {:.1} % of their positions padding; the largest is {}",
-            thousands(plan.batches as u64),
+            "{} in the first epoch, {:.1} % of {} positions padding; the largest is {}",
+            counted(plan.batches, "batch", "batches"),
             100.0 * plan.padding,
+            if plan.batches == 1 { "its" } else { "their" },
             shapes.join(" and ")
         ),
         memory(plan),
@@ -214,19 +229,24 @@ pub fn plan_text(plan: &TrainingPlan, options: Options) -> String {
         _ => lines.push(format!("{} steps", thousands(plan.steps))),
     }
     if let Some(loss) = plan.first_loss {
-        lines.push(format!("the loss before anything is learned: {loss:.4} nats a target"));
+        lines.push(format!("the loss before anything is learned: {} nats a target", nats(loss)));
     }
-    options.glyphs.lines(&(lines.join("\n") + "\n"))
+    let text = options.glyphs.lines(&(lines.join("\n") + "\n"));
+    if plan.layers.is_empty() {
+        return text;
+    }
+    format!("{text}\nLayers, with the largest batch\n{}", layer_table(&plan.layers, options))
 }
 
 fn memory(plan: &TrainingPlan) -> String {
-    let kept = plan.bytes as f64 / 1e6;
-    match plan.step_bytes.map(|bytes| bytes as f64 / 1e6) {
+    let kept = sized(plan.bytes, "B");
+    match plan.step_bytes {
         Some(step) => format!(
-            "about {:.1} MB of memory: {kept:.1} MB of weights, gradients and moments, {step:.1} MB of tensors of the largest batch, by their shapes",
-            kept + step
+            "about {} of memory: {kept} of weights, gradients and moments, {} of tensors of the largest batch, by their shapes",
+            sized(plan.bytes.saturating_add(step), "B"),
+            sized(step, "B")
         ),
-        None => format!("{kept:.1} MB of weights, gradients and moments"),
+        None => format!("{kept} of weights, gradients and moments"),
     }
 }
 
@@ -297,13 +317,14 @@ pub fn prediction_text(prediction: &Prediction, options: Options) -> String {
     let mut text = String::new();
     for row in &prediction.rows {
         let made = match (&row.generated, &row.class) {
-            (Some(generated), _) => generated.clone(),
+            (Some(generated), _) => clean(&generated.replace('\n', " ")),
             (None, class) => {
                 let most = row.probabilities.iter().copied().fold(0.0, f64::max);
-                format!("{} ({:.1} %)\t{}", class.as_deref().unwrap_or("–"), 100.0 * most, row.text)
+                let (class, text) = (class.as_deref().unwrap_or("–"), row.text.replace('\n', " "));
+                format!("{} ({:.1} %)\t{}", clean(class), 100.0 * most, clean(&text))
             }
         };
-        text += &options.glyphs.lines(&format!("{}\n", made.replace('\n', " ")));
+        text += &options.glyphs.lines(&format!("{made}\n"));
     }
     text
 }
@@ -321,7 +342,12 @@ pub fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::{duration, nats};
+
+    #[test]
+    fn a_loss_that_has_exploded_is_a_power_of_ten() {
+        assert_eq!([nats(5.25), nats(123_456_789.0)], ["5.2500", "1.235e8"]);
+    }
 
     #[test]
     fn durations_are_in_words() {

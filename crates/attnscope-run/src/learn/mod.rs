@@ -66,6 +66,12 @@ pub trait Learner: Send {
     fn set_optimiser_state(&mut self, state: OptimiserState) -> Result<(), RunError>;
 }
 
+/// Bytes that a model takes while it learns, a batch's tensors left out: each weight, its gradient and two moments, and a copy
+/// while they are laid out or saved.
+pub fn learning_bytes(parameters: u64) -> u64 {
+    parameters.saturating_mul(5 * size_of::<f32>() as u64)
+}
+
 /// What a model learns from in one step.
 #[derive(Debug, Clone, Copy)]
 pub struct LearningBatch<'a> {

@@ -20,7 +20,8 @@ use crate::error::RunError;
 use crate::executor::Report;
 use crate::intervention::Interventions;
 use crate::learn::{
-    AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, UpdateReport, output,
+    AdamW, BatchLoss, Learner, LearningBatch, LearningSink, OptimiserState, UpdateReport, learning_bytes,
+    output,
 };
 use crate::limits::{Cancel, Limits};
 use crate::pool::{Buffer, Shared, catching};
@@ -62,8 +63,7 @@ impl NativeLearner {
         }
         let graph = &model.graph;
         let values: u64 = graph.weight_ids().map(|id| weights.len(id) as u64).sum();
-        // The weight, its gradient and two moments, and a copy while it is laid out.
-        limits.check_memory(values.saturating_mul(5 * 4))?;
+        limits.check_memory(learning_bytes(values))?;
         let mut weights = weights.to_learn(&uses(&model)?, panel_width(executor.arch));
         let zeros: Vec<Vec<f32>> = weights.stored_mut().map(|values| vec![0.0; values.len()]).collect();
         let output = output(graph)?;

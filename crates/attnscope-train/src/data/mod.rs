@@ -243,7 +243,8 @@ fn tab_pairs(lines: Lines, unmarked: Split) -> impl Iterator<Item = RawRow> {
             Ok(line) => line,
             Err(error) => return Some(Err(error.into())),
         };
-        if line.trim().is_empty() {
+        // A line of a tab alone is a row with two empty sides.
+        if line.trim_matches(' ').is_empty() {
             return None;
         }
         let sides: Vec<&str> = line.split('\t').collect();

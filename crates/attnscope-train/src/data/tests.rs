@@ -144,7 +144,7 @@ fn a_bad_row_is_named_by_file_and_line_and_may_be_passed_over() {
 #[test]
 fn bad_rows_of_other_forms() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(&str, &[u8], &str); 9] = [
+    let cases: [(&str, &[u8], &str); 10] = [
         ("imdb-conv", b"text,label\nfine,1\nx,1,2\n", ":3: expected 2 columns, found 3"),
         ("imdb-conv", b"text,label\nfine,1\n\xff,1\n", ":3: expected UTF-8, found other bytes in column 1"),
         (
@@ -155,6 +155,7 @@ fn bad_rows_of_other_forms() {
         ("multi30k-en-de", b"a\tb\nno tab\n", ":2: expected a source, a tab and a target, found no tab"),
         ("multi30k-en-de", b"a\tb\nc\td\te\n", ":2: expected a source, a tab and a target, found 2 tabs"),
         ("multi30k-en-de", b"a\tb\nc\t \n", ":2: expected a text on both sides, found an empty target"),
+        ("multi30k-en-de", b"a\tb\n\t\n", ":2: expected a text on both sides, found an empty source"),
         (
             "imdb-conv",
             b"text,label\nfine,1\n\"open,0\nmore,1\n",

@@ -2,7 +2,7 @@
 
 use attnscope_graph::Block;
 
-use super::{DataTable, ModelTable, Recipe, Schedule, TokensTable};
+use super::{DataTable, ModelTable, Recipe, Schedule, TokensTable, TrainTable};
 
 /// What is wrong, and under which key.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,10 +24,19 @@ fn at(key: &[&str], why: impl Into<String>) -> Option<Fault> {
     Some(Fault { key: key.iter().map(|part| (*part).to_owned()).collect(), why: why.into() })
 }
 
-/// A fault where a size is 0.
-fn at_least_one(key: &[&str], value: usize) -> Option<Fault> {
-    if value == 0 { at(key, "expected 1 or more, found 0") } else { None }
+/// Larger than any width, length or batch that is in use. Products of three sizes still fit 64 bits.
+const LARGEST: usize = 1 << 20;
+
+/// A fault where a size is 0, or larger than any model's.
+fn size(key: &[&str], value: usize) -> Option<Fault> {
+    if (1..=LARGEST).contains(&value) {
+        return None;
+    }
+    at(key, format!("expected 1 to {LARGEST}, found {value}"))
 }
+
+/// More epochs than anybody trains for: the length of a run is counted in steps before it begins.
+const MOST_EPOCHS: usize = 10_000;
 
 /// More layers than any model has: a drawing of a recipe builds them all.
 const MOST_LAYERS: usize = 1024;
@@ -87,7 +96,7 @@ fn is_among(class: &str, others: &[String]) -> bool {
 }
 
 fn tokens(tokens: &TokensTable) -> Option<Fault> {
-    let (size, specials) = match tokens {
+    let (asked_for, specials) = match tokens {
         TokensTable::Words { size, specials, .. } => (*size, specials),
         TokensTable::Bpe { size, specials } => (Some(*size), specials),
     };
@@ -98,12 +107,13 @@ fn tokens(tokens: &TokensTable) -> Option<Fault> {
     if let Some(i) = (1..specials.len()).find(|&i| specials[..i].contains(&specials[i])) {
         return at(&["tokens", "specials"], format!("expected each token once, found {} twice", specials[i]));
     }
-    match size {
-        Some(size) if size <= specials.len() => at(
+    match asked_for {
+        Some(own) if own <= specials.len() => at(
             &["tokens", "size"],
-            format!("expected more than the {} special tokens, found {size}", specials.len()),
+            format!("expected more than the {} special tokens, found {own}", specials.len()),
         ),
-        _ => None,
+        Some(own) => size(&["tokens", "size"], own),
+        None => None,
     }
 }
 
@@ -111,7 +121,7 @@ fn model(recipe: &Recipe) -> Option<Fault> {
     match &recipe.model {
         ModelTable::Classifier(model) => {
             let sizes = [("embedding", model.embedding), ("length", model.length), ("heads", model.heads)];
-            let wrong = sizes.iter().find_map(|(key, value)| at_least_one(&["model", key], *value));
+            let wrong = sizes.iter().find_map(|(key, value)| size(&["model", key], *value));
             wrong
                 .or_else(|| at_most_layers(model.layers))
                 .or_else(|| share(&["model", "dropout"], model.dropout))
@@ -132,7 +142,7 @@ fn model(recipe: &Recipe) -> Option<Fault> {
                 ("d_ff", model.d_ff),
                 ("positions", model.positions),
             ];
-            let wrong = sizes.iter().find_map(|(key, value)| at_least_one(&["model", key], *value));
+            let wrong = sizes.iter().find_map(|(key, value)| size(&["model", key], *value));
             wrong
                 .or_else(|| at_most_layers(model.layers.encoder().max(model.layers.decoder())))
                 .or_else(|| share(&["model", "dropout"], model.dropout))
@@ -189,10 +199,19 @@ fn train(recipe: &Recipe) -> Option<Fault> {
         (Some(_), Some(_)) => {
             return at(&["train", "batch_tokens"], "expected batch or batch_tokens, found both");
         }
-        (Some(0), None) => return at(&["train", "batch"], "expected 1 or more, found 0"),
-        (None, Some(0)) => return at(&["train", "batch_tokens"], "expected 1 or more, found 0"),
         _ => {}
     }
+    let batch = own.batch.and_then(|batch| size(&["train", "batch"], batch));
+    batch
+        .or_else(|| own.batch_tokens.and_then(|tokens| size(&["train", "batch_tokens"], tokens)))
+        .or_else(|| size(&["train", "longest"], own.longest))
+        .or_else(|| steps(own))
+        .or_else(|| size(&["monitors", "examples"], recipe.monitors.examples))
+        .or_else(|| share(&["train", "label_smoothing"], own.label_smoothing))
+}
+
+/// How long a run is, and how often something is done in it.
+fn steps(own: &TrainTable) -> Option<Fault> {
     match (own.epochs, own.steps) {
         (None, None) => return at(&["train"], "expected epochs or steps, found neither"),
         (Some(_), Some(_)) => return at(&["train", "steps"], "expected epochs or steps, found both"),
@@ -209,7 +228,10 @@ fn train(recipe: &Recipe) -> Option<Fault> {
     if let Some((key, _)) = periods.iter().find(|(_, value)| *value == Some(0)) {
         return at(&["train", key], "expected 1 or more, found 0");
     }
-    at_least_one(&["train", "longest"], own.longest)
-        .or_else(|| at_least_one(&["monitors", "examples"], recipe.monitors.examples))
-        .or_else(|| share(&["train", "label_smoothing"], own.label_smoothing))
+    match own.epochs {
+        Some(epochs) if epochs > MOST_EPOCHS as u64 => {
+            at(&["train", "epochs"], format!("expected at most {MOST_EPOCHS}, found {epochs}"))
+        }
+        _ => None,
+    }
 }

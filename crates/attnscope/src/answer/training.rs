@@ -1,5 +1,6 @@
 //! What a training run came to, what one would take, and what a trained model is worth.
 
+use super::Layer;
 use attnscope_train::{Divergence, Ended, Fault, HeldOut, Metric, Warning};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -164,6 +165,8 @@ pub struct TrainingPlan {
     pub padding: f64,
     /// The largest batch: the shape of each side, [rows, length].
     pub largest_batch: Vec<Vec<usize>>,
+    /// The layers, with what they cost for the largest batch; empty where there is no batch.
+    pub layers: Vec<Layer>,
     /// Weights, gradients and two moments in f32.
     pub bytes: u64,
     /// The most that the tensors of a step with the largest batch take at once, those kept for backward and gradients, computed

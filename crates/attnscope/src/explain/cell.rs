@@ -3,7 +3,7 @@
 use crate::answer::Page;
 use attnscope_checkpoint::Remedy;
 use attnscope_diagnose::cell::{Arithmetic, Cells, Step, Term, TermForm, needed};
-use attnscope_graph::{Dim, NodeId, ShapeText, Side};
+use attnscope_graph::{Dim, Node, NodeId, Role, ShapeText, Side};
 use attnscope_run::trace::Precision;
 
 use super::Subject;
@@ -46,10 +46,11 @@ pub(crate) fn arithmetic_of(cells: &Cells<'_>, node: NodeId, at: &[usize]) -> Re
 
 /// The cell for readers.
 pub(crate) fn cell_page(subject: &Subject<'_>, node: NodeId, told: &Arithmetic, full: bool) -> Page {
-    let dims = &subject.graph().node(node).dims;
+    let Node { dims, role, .. } = subject.graph().node(node);
+    let fixed = if *role == Role::Logits { "class" } else { "feature" };
     let row = dims.iter().position(|&dim| dim == Dim::Batch).map_or(0, |i| told.at[i]);
     let place: Vec<String> =
-        dims.iter().zip(&told.at).map(|(&dim, &index)| place(subject, row, dim, index)).collect();
+        dims.iter().zip(&told.at).map(|(&dim, &index)| place(subject, row, fixed, dim, index)).collect();
     let mut page = Page::new(format!("{}[{}]", told.node, joined(&told.at)));
     page.facts([("cell", Some(place.join(", "))), ("stored", Some(digits(told.stored)))]);
     for (i, step) in told.steps.iter().enumerate() {
@@ -65,7 +66,11 @@ pub(crate) fn cell_page(subject: &Subject<'_>, node: NodeId, told: &Arithmetic, 
 }
 
 /// `t 2 (▁Mann)`.
-fn place(subject: &Subject<'_>, row: usize, dim: Dim, index: usize) -> String {
+fn place(subject: &Subject<'_>, row: usize, fixed: &str, dim: Dim, index: usize) -> String {
+    if let Dim::Fixed(size) = dim {
+        // A size of 1 is a dimension along which there is nothing to choose.
+        return if size == 1 { format!("{index} of 1") } else { format!("{fixed} {index}") };
+    }
     let letter = dim.symbol(&subject.sizes).to_lowercase();
     if let (Dim::Vocab(side), Some(run)) = (dim, &subject.run) {
         let piece = |t: &attnscope_run::Tokenizer| t.piece(side, u32::try_from(index).unwrap_or(u32::MAX));

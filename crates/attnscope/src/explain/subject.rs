@@ -160,6 +160,13 @@ impl<'a> Subject<'a> {
 }
 
 fn labels(rows: &[Vec<Token>]) -> String {
-    let row = |tokens: &Vec<Token>| tokens.iter().map(Token::label).collect::<Vec<_>>().join(" ");
+    let row = |tokens: &Vec<Token>| {
+        let end = tokens.iter().rposition(|token| !token.padding).map_or(0, |last| last + 1);
+        let read = tokens[..end].iter().map(Token::label).collect::<Vec<_>>().join(" ");
+        match tokens.len() - end {
+            0..4 => tokens.iter().map(Token::label).collect::<Vec<_>>().join(" "),
+            padding => format!("{read} and {padding} × padding"),
+        }
+    };
     rows.iter().map(row).collect::<Vec<_>>().join(" ; ")
 }
