@@ -1,9 +1,6 @@
 //! The `attnscope` binary: parses the command line, runs one command, sets the exit code.
 
 mod allocator;
-mod command;
-mod text_file;
-mod thresholds_file;
 
 use std::process::ExitCode;
 use std::thread;
@@ -15,7 +12,8 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
-    match thread::Builder::new().stack_size(STACK).spawn(command::main) {
+    let main = || attnscope_cli::main(std::env::args_os());
+    match thread::Builder::new().stack_size(STACK).spawn(main) {
         // A defect is neither a finding nor a difference, so the exit code is not 1.
         Ok(thread) => thread.join().unwrap_or_else(|_| {
             eprintln!("error: attnscope ended in the middle of its work");
@@ -23,6 +21,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }),
         // No thread could be started (a limit on processes or addresses): use this one.
-        Err(_) => command::main(),
+        Err(_) => main(),
     }
 }

@@ -1,9 +1,6 @@
-//! Small text files of the user: read whole, up to a limit.
+//! Small text files of the user: a file, or standard input.
 
-use std::io::{ErrorKind, Read};
 use std::path::Path;
-
-use attnscope_checkpoint::{limit_help, open_input};
 
 use attnscope::Failure;
 
@@ -20,32 +17,7 @@ pub(crate) fn opened_as(file: &Path) -> &Path {
     if is_standard_input(file) { Path::new("/dev/stdin") } else { file }
 }
 
-/// The help where the system refuses to read; the expected contents would not help then.
-fn how_to_read(e: &std::io::Error) -> Option<&'static str> {
-    match e.kind() {
-        ErrorKind::NotFound => Some("check the path: it does not exist"),
-        ErrorKind::PermissionDenied => {
-            Some("you may not read it: check the permissions of the file and of the folders above it")
-        }
-        ErrorKind::IsADirectory => Some("give a file, not a folder"),
-        _ => limit_help(e),
-    }
-}
-
-/// Reads a file, or what comes out of a pipe, of at most `most` bytes of UTF-8. Pipes and devices do not say how much
-/// there is, so the limit is on what is read. `-` is standard input.
+/// Reads a file of at most `most` bytes of UTF-8. `-` is standard input.
 pub(crate) fn read_text(file: &Path, most: u64, help: &str) -> Result<String, Failure> {
-    let refused = |why: String| Failure::new(format!("{}: {why}", file.display()), help);
-    let mut bytes = Vec::new();
-    open_input(opened_as(file))
-        .and_then(|f| f.take(most.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|e| Failure::new(format!("{}: {e}", file.display()), how_to_read(&e).unwrap_or(help)))?;
-    if bytes.len() as u64 > most {
-        return Err(refused(format!("expected at most {most} bytes, found more")));
-    }
-    let text = String::from_utf8(bytes).map_err(|e| {
-        refused(format!("expected UTF-8, found other bytes at byte {}", e.utf8_error().valid_up_to() + 1))
-    })?;
-    // A byte order mark is not part of the text.
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    attnscope::read_text(&file.display().to_string(), opened_as(file), most, help)
 }

@@ -20,7 +20,7 @@ pub use compare::{ComparedHead, ComparedMeasure, Comparison, PairedNll, compare}
 pub use distribution::{Distribution, RANK_ERROR};
 pub use error::AuditError;
 pub use folder::{AuditFolder, Manifest, RunIdentity, Shard};
-pub use kernel::{KernelOptions, audit_batch};
+pub use kernel::{KernelOptions, audit_batch, audited_schema};
 pub use measure::{HeadMeasure, JoinMeasure, SentenceMeasure};
 pub use merge::merge;
 pub use model::{AuditModel, Task};

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, cast::AsArray};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use attnscope_diagnose::swap_partners;
 
 use crate::error::AuditError;
+use crate::kernel::Texts;
 use crate::model::Task;
 use crate::reading::CorpusRow;
 use crate::schema::input_schema;
@@ -106,32 +107,34 @@ fn unplanned(error: arrow_schema::ArrowError) -> AuditError {
 }
 
 /// A table of `source` and `target` with what a plan adds: `row`, `swap_row` and `swap_source`, in the order of the table. For
-/// whoever shares out rows by other means, before that is done.
+/// whoever shares out rows by other means, before that is done. Rows are pairs, or recordings with their transcripts.
 ///
 /// # Errors
 /// When the table has no such columns.
-pub fn with_swaps(table: &RecordBatch) -> Result<RecordBatch, AuditError> {
+pub fn with_swaps(table: &RecordBatch, task: Task) -> Result<RecordBatch, AuditError> {
     let names =
         || table.schema_ref().fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
     let texts = |name: &str| {
-        let column = table.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
-        column.ok_or_else(|| AuditError::Batch {
-            expected: format!("a column {name:?} of type string"),
-            found: names(),
+        let missing = || AuditError::Batch { expected: format!("a column {name:?}"), found: names() };
+        let column = table.column_by_name(name).ok_or_else(missing)?;
+        Texts::of(column).ok_or_else(|| AuditError::Batch {
+            expected: format!("{name:?} of type a string"),
+            found: column.data_type().to_string(),
         })
     };
     let (sources, targets) = (texts("source")?, texts("target")?);
     let count = table.num_rows();
     let usable = |row: &usize| {
-        let is_text = |column: &StringArray| column.is_valid(*row) && !column.value(*row).trim().is_empty();
-        is_text(sources) && is_text(targets)
+        let is_text = |column: &Texts<'_>| column.get(*row).is_some_and(|text| !text.trim().is_empty());
+        is_text(&sources) && is_text(&targets)
     };
     let rows = (0..count).filter(usable).collect();
-    let (order, partners) = by_length(Task::Pairs, rows, |row| sources.value(row), |row| targets.value(row));
+    let source = |row| sources.get(row).unwrap_or_default();
+    let (order, partners) = by_length(task, rows, source, |row| targets.get(row).unwrap_or_default());
     let mut of_rows = vec![None; count];
     order.iter().zip(partners.unwrap_or_default()).for_each(|(&row, partner)| of_rows[row] = Some(partner));
     let number = |row: usize| i64::try_from(row).unwrap_or(i64::MAX);
-    let swapped = of_rows.iter().map(|partner| partner.map(|row| sources.value(row)));
+    let swapped = of_rows.iter().map(|partner| sources.get((*partner)?));
     let added: [(&str, ArrayRef); 3] = [
         ("row", Arc::new((0..count).map(|row| Some(number(row))).collect::<Int64Array>())),
         ("swap_row", Arc::new(of_rows.iter().map(|row| row.map(number)).collect::<Int64Array>())),

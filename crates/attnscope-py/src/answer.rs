@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use attnscope::answer::{
-    Answer as Schema, Diagnosis, Difference, Evaluation, Explanation, Flow, Generation, Inspection,
-    MaskProof, Prediction, Summary, Trace, TraceCheck, Training, TrainingPlan, WorkedExamples,
+    Answer as Schema, Audit, AuditComparison, Diagnosis, Difference, Evaluation, Explanation, Flow,
+    Generation, Inspection, MaskProof, Prediction, Summary, Trace, TraceCheck, Training, TrainingPlan,
+    WorkedExamples,
 };
 use attnscope::{Failure, Outcome};
 use attnscope_render::{
-    Glyphs, Options, Style, diff, findings, flow, generate, inspect, masks, notebook, page, summary, trace,
-    trace_check, training, worked,
+    Glyphs, Options, Style, audit, diff, findings, flow, generate, inspect, masks, notebook, page, summary,
+    trace, trace_check, training, worked,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -136,9 +137,15 @@ shown! {
     }
     Difference { text: |it, look| diff::text(it, false, look.options), ok: |it| fine(it.outcome()) }
     WorkedExamples { text: |it, look| worked::text(it, look.options, look.style), ok: |it| fine(it.outcome()) }
-    Training { text: |it, look| training::text(it, look.options), ok: |it| Some(!it.has_warnings()) }
+    Training {
+        text: |it, look| training::text(it, look.options),
+        pictures: |it| (vec![training::curves(&it.recipe, &it.metrics)], training::text(it, Look::plain(WIDTH).options)),
+        ok: |it| Some(it.divergence.is_none() && !it.has_warnings()),
+    }
     TrainingPlan { text: |it, look| training::plan_text(it, look.options), }
     Evaluation { text: |it, look| training::evaluation_text(it, look.options), }
+    Audit { text: |it, look| audit::text(it, look.options), }
+    AuditComparison { text: |it, look| audit::comparison(it, look.options), }
     Prediction { text: |it, look| training::prediction_text(it, look.options), }
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn open_held(
 ) -> PyResult<Model> {
     let opened = run(py, |_| Opened::held(name, held(tensors)?, documents, heads))?;
     let limits = Limits { threads, memory, ..Limits::default() };
-    Ok(Model(attnscope::Model::from(opened).with_limits(limits)))
+    Ok(attnscope::Model::from(opened).with_limits(limits).into())
 }
 
 /// A run: one of ours, a folder or a file, or arrays with the name of what they were captured from.

@@ -2,6 +2,9 @@
 //! Python face; nothing is computed or worded that the library or the renderer could.
 
 mod answer;
+mod arrow;
+mod ask;
+mod audit;
 mod failure;
 mod given;
 mod held;
@@ -18,6 +21,12 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::answer::Answer;
+    #[pymodule_export]
+    use crate::arrow::{audit_stream, audited_schema_stream, with_swaps_stream};
+    #[pymodule_export]
+    use crate::ask::{check, command, topics, train};
+    #[pymodule_export]
+    use crate::audit::{audit, compare_audits, merge_audits, read_audit};
     #[pymodule_export]
     use crate::held::{diff_runs, open_held};
     #[pymodule_export]

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use attnscope::corpus::AuditModel;
 use attnscope::diagnose::masks::Mistake;
 use attnscope::graph::Selector;
 use attnscope::run::PadSide;
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::answer::Answer;
+use crate::arrow::{Kernels, Languages};
 use crate::failure::raised;
 use crate::given::{Given, Texts};
 use crate::remedies::words;
@@ -55,7 +57,7 @@ pub(crate) fn open(
         Ok(opened)
     })?;
     let limits = Limits { threads, memory, ..Limits::default() };
-    Ok(Model(Library::from(opened).on(device).with_limits(limits)))
+    Ok(Library::from(opened).on(device).with_limits(limits).into())
 }
 
 /// Edits of the wiring, as the library reads them: `field=value`.
@@ -101,7 +103,13 @@ pub(crate) fn named<T, const N: usize>(
 /// >>> m.generate("A man is sleeping.")["outputs"][0]["hypotheses"][0]["text"]
 /// 'Ein Mann schläft.'
 #[pyclass(frozen, module = "attnscope")]
-pub(crate) struct Model(pub(crate) Library);
+pub(crate) struct Model(pub(crate) Library, Kernels);
+
+impl From<Library> for Model {
+    fn from(model: Library) -> Self {
+        Self(model, Kernels::default())
+    }
+}
 
 impl Model {
     /// Calls the library without the GIL, so that a signal can cancel it.
@@ -114,6 +122,21 @@ impl Model {
         run(py, |cancel| {
             let limits = Limits { cancel: cancel.clone(), threads, ..self.0.limits().clone() };
             work(&self.0.clone().with_limits(limits))
+        })
+    }
+
+    /// The model as the kernel of audits uses it, and limits for a call. It is made once.
+    pub(crate) fn with_kernel<T: Send>(
+        &self,
+        py: Python<'_>,
+        languages: Languages,
+        work: impl FnOnce(&AuditModel, Limits) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        let threads = self.0.limits().threads.or_else(threads);
+        run(py, |cancel| {
+            let limits = Limits { threads, ..self.0.limits().clone() };
+            let kernel = self.1.of(&self.0.clone().with_limits(limits.clone()), languages)?;
+            work(&kernel, Limits { cancel: cancel.clone(), ..limits })
         })
     }
 }

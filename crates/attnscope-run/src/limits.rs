@@ -116,6 +116,11 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The flag itself, for work that ends by itself where it is raised.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+
     /// An error if the flag was set.
     ///
     /// # Errors

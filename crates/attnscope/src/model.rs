@@ -315,12 +315,12 @@ impl Model {
     }
 
     /// The model as the kernel of audits uses it, for whoever shares out rows by other means:
-    /// [`corpus::audit_batch`](crate::corpus::audit_batch).
+    /// [`corpus::audit_batch`](crate::corpus::audit_batch). Of `languages` those of a multilingual model are read.
     ///
     /// # Errors
     /// Where the model cannot be run, has no tokenizer, or predicts no text.
-    pub fn audit_model(&self) -> Result<AuditModel, Failure> {
-        self.limited(|| audit_model(self, &Input::default()))
+    pub fn audit_model(&self, languages: &Input) -> Result<AuditModel, Failure> {
+        self.limited(|| audit_model(self, languages))
     }
 
     /// Everything above about the model, and about a run of it.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use attnscope::corpus::{ColumnNames, KernelOptions, Shard, audit_batch, input_schema};
+use attnscope::corpus::{ColumnNames, KernelOptions, Shard, Task, audit_batch, input_schema};
 use attnscope::{AuditCorpus, AuditOptions, Failure, Limits, Model};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -112,9 +112,9 @@ fn the_kernel_gives_what_an_audit_writes() {
     let target: ArrayRef = Arc::new(sides.iter().map(|(_, target)| Some(*target)).collect::<StringArray>());
     let line: ArrayRef = Arc::new((1..=60).map(Some).collect::<Int64Array>());
     let table = RecordBatch::try_from_iter([("line", line), ("source", source), ("target", target)]).unwrap();
-    let table = attnscope::corpus::with_swaps(&table).unwrap();
+    let table = attnscope::corpus::with_swaps(&table, Task::Pairs).unwrap();
     assert!(input_schema().fields().iter().all(|field| table.column_by_name(field.name()).is_some()));
-    let model = demo().audit_model().unwrap();
+    let model = demo().audit_model(&attnscope::Input::default()).unwrap();
     let kernel = KernelOptions::default();
     let mut found = Vec::new();
     for from in (0..60).step_by(13) {

@@ -27,6 +27,7 @@ mod tour;
 mod trace;
 mod train;
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -163,10 +164,11 @@ impl ModelArgs {
     }
 }
 
-/// Parses the command line, runs the command, reports what went wrong.
-pub(crate) fn main() -> ExitCode {
+/// Parses a command line, runs the command, reports what went wrong. Signals are its own from then on: a process calls it once.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     interrupt::watch();
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(e) => {
             // --help and --version are not errors; everything else is bad usage.
@@ -174,7 +176,7 @@ pub(crate) fn main() -> ExitCode {
                 let _ = e.print();
                 return ExitCode::SUCCESS;
             }
-            let _ = write!(std::io::stderr(), "{}", usage_error(&e));
+            let _ = write!(std::io::stderr(), "{}", usage_error(&e, &arguments));
             return ExitCode::from(2);
         }
     };
@@ -221,7 +223,7 @@ fn exit(outcome: Outcome) -> ExitCode {
 }
 
 /// What clap says of a command line, with its last line as the `help:` that every error ends with.
-fn usage_error(error: &clap::Error) -> String {
+fn usage_error(error: &clap::Error, arguments: &[OsString]) -> String {
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let text = if coloured { error.render().ansi().to_string() } else { error.render().to_string() };
     let said = text.split("\nFor more information").next().unwrap_or(&text).trim_end();
@@ -229,14 +231,14 @@ fn usage_error(error: &clap::Error) -> String {
         clap::error::ErrorKind::InvalidUtf8 => {
             "rename the file, or give a link to it, so that its name is UTF-8: `ln -s FILE model`".to_owned()
         }
-        _ => format!("`{} --help` lists its options", command_name()),
+        _ => format!("`{} --help` lists its options", command_name(arguments)),
     };
     format!("{said}\n\nhelp: {help}\n")
 }
 
 /// `attnscope diff` where the first word is a command.
-fn command_name() -> String {
-    let first = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+fn command_name(arguments: &[OsString]) -> String {
+    let first = arguments.get(1).and_then(|word| word.to_str());
     let known = first.filter(|word| Cli::command().find_subcommand(word).is_some());
     known.map_or_else(|| "attnscope".to_owned(), |word| format!("attnscope {word}"))
 }

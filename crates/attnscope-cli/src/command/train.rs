@@ -143,13 +143,7 @@ impl TrainWatcher for Watcher<'_> {
 impl Watcher<'_> {
     /// Curves are for looking at: where they cannot be written, learning goes on.
     fn draw(&self, metrics: &[Metric]) {
-        let file = self.folder.join(attnscope::training::CURVES);
-        let svg = training::curves(&self.title, metrics);
-        let _ = attnscope_checkpoint::write_file(&file, |mut open| {
-            open.write_all(svg.as_bytes()).map_err(|e| {
-                attnscope_checkpoint::Error::new(&file, attnscope_checkpoint::ErrorKind::Write(e))
-            })
-        });
+        let _ = training::write_curves(self.folder, &self.title, metrics);
     }
 }
 

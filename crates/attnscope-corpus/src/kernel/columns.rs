@@ -33,21 +33,21 @@ pub(super) struct Input<'b> {
     swap_source: Option<Texts<'b>>,
 }
 
-/// A column of texts.
-enum Texts<'b> {
+/// A column of texts, in any of Arrow's forms.
+pub(crate) enum Texts<'b> {
     Small(&'b StringArray),
     Large(&'b arrow_array::LargeStringArray),
     View(&'b arrow_array::StringViewArray),
 }
 
 impl<'b> Texts<'b> {
-    fn of(array: &'b ArrayRef) -> Option<Self> {
+    pub(crate) fn of(array: &'b ArrayRef) -> Option<Self> {
         let small = array.as_string_opt::<i32>().map(Self::Small);
         let large = || array.as_string_opt::<i64>().map(Self::Large);
         small.or_else(large).or_else(|| array.as_string_view_opt().map(Self::View))
     }
 
-    fn get(&self, row: usize) -> Option<&'b str> {
+    pub(crate) fn get(&self, row: usize) -> Option<&'b str> {
         match self {
             Self::Small(array) => array.is_valid(row).then(|| array.value(row)),
             Self::Large(array) => array.is_valid(row).then(|| array.value(row)),

@@ -9,14 +9,15 @@ mod sink;
 use std::path::PathBuf;
 
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::Field;
+use arrow_schema::{Field, Schema, SchemaRef};
 use attnscope_run::Limits;
 use rayon::prelude::*;
 use std::sync::Arc;
 
 use crate::error::AuditError;
 use crate::model::{AuditModel, Task};
-use crate::schema::INPUT_COLUMNS;
+use crate::schema::{INPUT_COLUMNS, output_schema};
+pub(crate) use columns::Texts;
 use columns::{Input, output};
 use item::Item;
 use run::Wave;
@@ -97,8 +98,18 @@ fn waves<'i>(model: &AuditModel, items: &'i [Item]) -> Vec<&'i [Item]> {
     waves
 }
 
+/// The columns that the kernel gives for a batch with these.
+pub fn audited_schema(input: &Schema, alignments: bool) -> SchemaRef {
+    let kept: Vec<Arc<Field>> = input.fields().iter().filter(|field| is_kept(field)).cloned().collect();
+    output_schema(alignments, &kept)
+}
+
+fn is_kept(field: &Field) -> bool {
+    !INPUT_COLUMNS.contains(&field.name().as_str())
+}
+
 /// The columns that are the user's own.
 fn kept(batch: &RecordBatch) -> Vec<(Arc<Field>, Arc<dyn Array>)> {
     let fields = batch.schema_ref().fields().iter().cloned().zip(batch.columns().iter().cloned());
-    fields.filter(|(field, _)| !INPUT_COLUMNS.contains(&field.name().as_str())).collect()
+    fields.filter(|(field, _)| is_kept(field)).collect()
 }

@@ -9,8 +9,22 @@
 
 from collections import abc as _abc
 
+from attnscope import arrow
 from attnscope._capture import Capture, capture
-from attnscope._core import Answer, Model, Table, Trace, open
+from attnscope._core import (
+    Answer,
+    Model,
+    Table,
+    Trace,
+    audit,
+    check,
+    compare_audits,
+    merge_audits,
+    open,
+    read_audit,
+    topics,
+    train,
+)
 from attnscope._diff import assert_matches, diff
 from attnscope._errors import Defect, Error, OutOfMemory
 from attnscope._transformers import from_transformers
@@ -26,9 +40,17 @@ __all__ = [
     "OutOfMemory",
     "Table",
     "Trace",
+    "arrow",
     "assert_matches",
+    "audit",
     "capture",
+    "check",
+    "compare_audits",
     "diff",
     "from_transformers",
+    "merge_audits",
     "open",
+    "read_audit",
+    "topics",
+    "train",
 ]

@@ -7,7 +7,27 @@ from typing_extensions import Unpack, disjoint_base
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answer", "Model", "Table", "Tensor", "Trace", "diff_runs", "open", "open_held"]
+__all__ = [
+    "Answer",
+    "Model",
+    "Table",
+    "Tensor",
+    "Trace",
+    "audit",
+    "audit_stream",
+    "audited_schema_stream",
+    "check",
+    "command",
+    "compare_audits",
+    "diff_runs",
+    "merge_audits",
+    "open",
+    "open_held",
+    "read_audit",
+    "topics",
+    "train",
+    "with_swaps_stream",
+]
 
 _Held = tuple[str, str, Sequence[int], bytes]
 _GivenRun = Trace | tuple[str, Sequence[_Held]] | str | PathLike[str]
@@ -190,3 +210,55 @@ def diff_runs(
     tolerance: float | None = None,
     their_precision: Literal["f32", "tf32", "bf16", "fp16"] | None = None,
 ) -> Answer: ...
+def audit(
+    model: Model | _Path,
+    out: _Path,
+    *,
+    pairs: _Path | None = None,
+    text: _Path | None = None,
+    audio: _Path | None = None,
+    columns: Mapping[Literal["source", "target", "text"], str] = ...,
+    keep: Sequence[str] = ...,
+    by: str | None = None,
+    measures: bool = True,
+    alignments: bool = False,
+    max_tokens: int | None = None,
+    part_rows: int | None = None,
+    shard: tuple[int, int] = ...,
+    resume: bool = False,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Answer: ...
+def merge_audits(shards: Sequence[_Path], out: _Path, *, by: str | None = None) -> Answer: ...
+def read_audit(folder: _Path, *, by: str | None = None) -> Answer: ...
+def compare_audits(a: _Path, b: _Path) -> Answer: ...
+def check(
+    *examples: _Path, text: str | None = None, trace: _Path | None = None, model: _Path | None = None
+) -> Answer: ...
+def train(
+    recipe: _Path,
+    data: _Path | None = None,
+    out: _Path | None = None,
+    *,
+    resume: bool = False,
+    init: _Path | None = None,
+    skip_bad: bool = False,
+    seed: int | None = None,
+    steps: int | None = None,
+    dry_run: bool = False,
+) -> Answer: ...
+def topics() -> Answer: ...
+def command(arguments: Sequence[str]) -> int: ...
+def audit_stream(
+    model: Model,
+    batches: bytes,
+    *,
+    measures: bool,
+    alignments: bool,
+    max_tokens: int | None,
+    source_language: str | None,
+    target_language: str | None,
+    folder: _Path,
+) -> bytes: ...
+def with_swaps_stream(batch: bytes, *, audio: bool) -> bytes: ...
+def audited_schema_stream(schema: bytes, *, alignments: bool) -> bytes: ...

@@ -1,6 +1,11 @@
 //! The curves of a run: loss and validation over the steps, and what another source costs.
 
-use attnscope::training::Metric;
+use std::io::Write;
+use std::path::Path;
+
+use attnscope::Failure;
+use attnscope::training::{CURVES, Metric};
+use attnscope_checkpoint::{Error, ErrorKind, write_file};
 
 use crate::markup::escape;
 
@@ -16,6 +21,16 @@ struct Curve {
     name: &'static str,
     color: &'static str,
     points: Vec<(f64, f64)>,
+}
+
+/// Writes the curves into the folder of their run.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_curves(folder: &Path, title: &str, metrics: &[Metric]) -> Result<(), Failure> {
+    let (file, svg) = (folder.join(CURVES), curves(title, metrics));
+    let failed = |e| Error::new(&file, ErrorKind::Write(e));
+    Ok(write_file(&file, |mut open| open.write_all(svg.as_bytes()).map_err(failed))?)
 }
 
 /// The curves of what was measured, as one drawing.

@@ -6,7 +6,7 @@ use attnscope::answer::{Evaluation, HeldOutFrom, LearnedFrom, Prediction, RunEnd
 use attnscope::figures::thousands;
 use attnscope::training::{Metric, MonitorMetric, ValidationMetric};
 
-pub use curves::curves;
+pub use curves::{curves, write_curves};
 
 use crate::glyphs::clean;
 use crate::layout::Options;
