@@ -194,6 +194,64 @@ fn a_training_run_of_another_model_is_told() {
     }
 }
 
+#[test]
+fn the_folder_of_a_training_run_brings_its_own_training() {
+    let folder = tempdir().unwrap();
+    let run = folder.path().join("run").display().to_string();
+    let trained = attnscope(&["train", "toy", "--steps", "20", "--out", &run]);
+    assert!(trained.status.success(), "{}", stderr(&trained));
+    let report = |model: &str| json(&["report", model, "--src", "hello", "--repair-time", "0"]);
+    let own = report(&run);
+    assert_eq!(
+        (&own["training"]["is_of_model"], &own["left_out"]),
+        (&Value::Bool(true), &Value::Array(vec![]))
+    );
+    assert!(!own["training"]["metrics"].as_array().unwrap().is_empty());
+    assert_eq!(report("toy")["training"], Value::Null);
+    // What cannot be read is left out of a report that nobody asked to have it.
+    std::fs::write(folder.path().join("run/metrics.jsonl"), "{}\n{}\n").unwrap();
+    let broken = report(&run);
+    assert_eq!(
+        (&broken["training"], &broken["left_out"][0]["part"]),
+        (&Value::Null, &Value::from("training"))
+    );
+}
+
+#[test]
+fn a_note_is_told_once() {
+    let ids = vec!["5"; 70].join(",");
+    let model = fixture("marian");
+    let output = attnscope(&["report", &model, "--src-ids", &ids, "--repair-time", "0", "--format", "json"]);
+    let told = stderr(&output);
+    let notes: Vec<&str> = told.lines().filter(|line| line.starts_with("note: ")).collect();
+    assert!(notes.iter().any(|note| note.contains("the source has 70 positions")), "{told}");
+    for note in &notes {
+        assert_eq!(notes.iter().filter(|other| other == &note).count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn padding_is_left_out_of_pictures() {
+    // The classifier reads 30 positions, whatever it is given.
+    let model = fixture("classifiers/attention");
+    let report = json(&["report", &model, "--src-ids", "5,6,7,8", "--repair-time", "0"]);
+    let attention = &report["run"]["attentions"][0];
+    assert_eq!((&attention["queries"], &attention["on_padding"]), (&Value::from(30), &Value::from(0.0)));
+    let path = attention["path"].as_str().unwrap();
+    let weights = floats(&report["run"]["values"][format!("{path}.weights")]["values"]);
+    for picture in attention["pictures"].as_array().unwrap() {
+        assert_eq!((&picture["rows"], &picture["columns"]), (&Value::from(4), &Value::from(4)), "{picture}");
+    }
+    let picture = attention["pictures"].as_array().unwrap().iter().find(|p| p["of"] == "weights").unwrap();
+    let codes = bytes(&picture["codes"]);
+    for (i, code) in codes.iter().enumerate() {
+        let (head, row, column) = (i / 16, i / 4 % 4, i % 4);
+        let value = weights[head * 900 + row * 30 + column];
+        let most = picture["high"][head].as_f64().unwrap() as f32;
+        assert!((f32::from(*code) / 254.0 * most - value).abs() <= most / 254.0, "{i}");
+    }
+}
+
 /// A number of `bits` bits in a list of them without gaps, the lowest bit first.
 fn number_at(packed: &[u8], bits: usize, at: usize) -> usize {
     let bit = |place: usize| usize::from(packed[place / 8] >> (place % 8) & 1);

@@ -6,7 +6,7 @@ use attnscope_checkpoint::Stats;
 use attnscope_graph::{Graph, NodeId, Side, Stack};
 use attnscope_run::trace::TraceWriter;
 use attnscope_run::{
-    CheckedInput, Input as RunInput, Prepared, RunError, Sink, SourceTensors, Tensor, Values,
+    CheckedInput, Input as RunInput, Prepared, Rows, RunError, Sink, SourceTensors, Tensor, Values,
 };
 
 use crate::failure::{Argument, Failure};
@@ -77,6 +77,7 @@ impl Collect {
     ) -> Result<ResolvedRun, Failure> {
         let source = match given {
             ResolvedInput::Whole(input) => {
+                self.tell_watch(&[Side::Source, Side::Target].map(|side| (side, input.rows(side))));
                 let input = CheckedInput::new(ready.model, input)?;
                 let fully_masked = self.run(&*ready.prepared, &input)?;
                 return Ok(ResolvedRun { input, generated: false, fully_masked });
@@ -84,13 +85,27 @@ impl Collect {
             ResolvedInput::Source(source) => source,
         };
         let mut session = ready.session();
-        let input = CheckedInput::to_decode(ready.model, RunInput::of(Side::Source, source.clone()))?;
+        let input = RunInput::of(Side::Source, source.clone());
+        self.tell_watch(&[(Side::Source, input.rows(Side::Source))]);
+        let input = CheckedInput::to_decode(ready.model, input)?;
         let (tensors, report) = SourceTensors::compute(&mut *session, &input, self)?;
         let target = ready.generated_target_in(&mut *session, &source, Some(&tensors))?;
-        let input = CheckedInput::new(ready.model, RunInput::pair(source, target))?;
+        let input = RunInput::pair(source, target);
+        self.tell_watch(&[(Side::Target, input.rows(Side::Target))]);
+        let input = CheckedInput::new(ready.model, input)?;
         let rest = tensors.run_after(&mut *session, &input, self)?;
         let fully_masked = [report.fully_masked, rest.fully_masked].concat();
         Ok(ResolvedRun { input, generated: true, fully_masked })
+    }
+
+    /// Tells whoever draws attentions which positions are tokens.
+    fn tell_watch(&mut self, sides: &[(Side, Option<&Rows>)]) {
+        let Some(watch) = &mut self.watch else { return };
+        for (side, rows) in sides {
+            if let Some(rows) = rows {
+                watch.reads(*side, rows);
+            }
+        }
     }
 
     /// Whether a tensor of so many bytes is kept.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use attnscope_corpus::AuditModel;
 use attnscope_run::{Limits, Prepared};
@@ -147,6 +147,19 @@ impl Model {
 
     fn notes(&self) -> Notes {
         Notes::new(self.listener.clone())
+    }
+
+    /// The same model for a call that makes several others: its listener is told of each note once.
+    fn telling_once(&self) -> Self {
+        let Some(listener) = self.listener.clone() else { return self.clone() };
+        let told = Mutex::new(Vec::new());
+        self.clone().on_note(move |note| {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            if !told.contains(note) {
+                told.push(note.clone());
+                listener(note);
+            }
+        })
     }
 
     /// What the checkpoint is: format, family, every fact with its source, what is missing.
@@ -338,7 +351,7 @@ impl Model {
     /// # Errors
     /// Where there is no model, or the input is not for it. What else cannot be done is left out, with the reason.
     pub fn report(&self, options: ReportOptions) -> Result<Report, Failure> {
-        self.limited(|| report(self, options))
+        self.limited(|| report(&self.telling_once(), options))
     }
 
     /// The part of a report that is about one run.
@@ -346,7 +359,8 @@ impl Model {
     /// # Errors
     /// Where the model cannot be run, or the input is not for it.
     pub fn run_report(&self, options: &RunOptions) -> Result<RunReport, Failure> {
-        self.limited(|| run_report(self, options, self.notes()))
+        let model = self.telling_once();
+        self.limited(|| run_report(&model, options, model.notes()))
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Report {
     /// As `diff --format json` has it, where another run was given.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub diff: Option<Difference>,
-    /// Where the folder of a training run was given.
+    /// Where the folder of a training run was given, or the model is one.
     pub training: Option<TrainingRun>,
     /// What is not in it, and why.
     pub left_out: Vec<LeftOut>,
@@ -56,7 +56,8 @@ pub struct RunReport {
     /// As `trace --format json` has it.
     #[schemars(with = "Map<String, Value>")]
     pub trace: Trace,
-    /// As `generate --align --format json` has it; `null` where the model generates nothing, or a target was given.
+    /// As `generate --align --format json` has it, without alignments of very many words; `null` where the model generates
+    /// nothing, or a target was given.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub generation: Option<Generation>,
     /// As `masks --format json` has it; `null` where there is none, or the input is too long for the proofs.
@@ -137,7 +138,7 @@ pub struct MaskRow {
 /// A part that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// `run`, `doctor`, `masks`, `proofs`, `generation`, `contribution`, `values` or `cells`.
+    /// `run`, `doctor`, `training`, `masks`, `proofs`, `generation`, `alignment`, `contribution`, `values` or `cells`.
     pub part: &'static str,
     /// Why, in a sentence.
     pub why: String,
@@ -204,6 +205,8 @@ pub struct ReportAttention {
     pub pictures: Vec<Picture>,
     /// Of weights whose picture is reduced: the largest weight of each query.
     pub largest: Option<RowMaxima>,
+    /// Where padding is left out of the pictures: the mean weight of a query on it, over heads.
+    pub on_padding: Option<f64>,
     /// In cross-attention: the share of the stream in the contributions of each query.
     pub stream_share: Option<F32Array>,
 }
@@ -231,6 +234,10 @@ pub struct Picture {
     pub rows: usize,
     /// Columns of a matrix: keys, or groups of them.
     pub columns: usize,
+    /// The query that the first row begins with: padding before the first token and after the last is left out.
+    pub first_query: usize,
+    /// The key that the first column begins with.
+    pub first_key: usize,
     /// Queries that a row stands for; the largest value of a group is shown.
     pub queries_a_row: usize,
     /// Keys that a column stands for.

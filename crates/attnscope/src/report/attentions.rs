@@ -1,11 +1,13 @@
 //! The attentions of a run with their pictures.
 
+use std::ops::Range;
+
 use attnscope_diagnose::{HeadMeasures, contributions, contributions_need};
-use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, NodeId, Side};
+use attnscope_graph::{AttentionPlace, AttentionStep, NodeId, Side};
 use attnscope_run::{Kept, RunError, Tensor};
 
 use super::picture::Matrices;
-use super::watch::{OTHER_BYTES, TensorWatch};
+use super::watch::{OTHER_BYTES, TensorWatch, key_side};
 use crate::answer::{F32Array, HeadSummary, LeftOut, PictureOf, ReportAttention, Trace};
 use crate::attention_map::{Batch, DrawnHeads};
 
@@ -41,9 +43,11 @@ pub(super) fn attentions(
             measures: measures(batch, trace, id),
             pictures: watch.pictures.remove(&place).unwrap_or_default(),
             largest: watch.largest.remove(&place),
+            on_padding: watch.on_padding.remove(&place),
             stream_share: None,
         };
-        if !add_contributions(batch, trace, place, &mut attention) {
+        let shown = watch.shown(place, queries, keys);
+        if !add_contributions(batch, trace, place, &shown, &mut attention) {
             without.push(attention.path.clone());
         }
         all.push(attention);
@@ -59,13 +63,6 @@ fn side_name(side: Side) -> &'static str {
     match side {
         Side::Source => "source",
         Side::Target => "target",
-    }
-}
-
-fn key_side(place: AttentionPlace) -> Side {
-    match place.kind {
-        AttentionKind::CrossAttention => Side::Source,
-        AttentionKind::SelfAttention => place.stack.side(),
     }
 }
 
@@ -85,6 +82,7 @@ fn add_contributions(
     batch: &Batch<'_>,
     trace: &Trace,
     place: AttentionPlace,
+    shown: &[Range<usize>; 2],
     attention: &mut ReportAttention,
 ) -> bool {
     let model = batch.ready.model;
@@ -107,7 +105,7 @@ fn add_contributions(
     };
     let values: Vec<f32> = found.keys.iter().map(|&x| x as f32).collect();
     let matrix = Matrices { values: &values, count: 1, rows: queries, columns: keys };
-    attention.pictures.push(matrix.picture(PictureOf::Contribution, OTHER_BYTES));
+    attention.pictures.push(matrix.picture_of(shown, PictureOf::Contribution, OTHER_BYTES));
     attention.stream_share = found.stream.map(|shares| F32Array(shares.iter().map(|&x| x as f32).collect()));
     true
 }

@@ -11,18 +11,18 @@ mod picture;
 mod training;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use attnscope_graph::{AttentionStep, AudioStep, Graph, Node, Role};
 use attnscope_run::audio::POSITION_SECONDS;
 
 pub(crate) use watch::TensorWatch;
 
-use training::read_training;
+use training::{own_training, read_training};
 
 use crate::answer::{
-    Base64, Diagnosis, Difference, LeftOut, MaskProof, MaskRuns, Report, RunReport, SCHEMA, Spectrogram,
-    Trace,
+    Base64, Diagnosis, Difference, LeftOut, MaskProof, MaskRuns, Output, Report, RunReport, SCHEMA,
+    Spectrogram, Trace,
 };
 use crate::attention_map::Batch;
 use crate::collect::{Collect, TensorUse};
@@ -46,7 +46,8 @@ pub struct ReportOptions {
     pub doctor: Option<DoctorOptions>,
     /// The comparison of two runs.
     pub diff: Option<Difference>,
-    /// The folder of a training run, for what was measured while the model learned.
+    /// The folder of a training run, for what was measured while the model learned; where the model is such a folder itself, it
+    /// needs not be given.
     pub training: Option<PathBuf>,
 }
 
@@ -66,13 +67,23 @@ const KEPT_ATTENTION_BYTES: u64 = 16 << 20;
 /// Masks of attentions with more queries or keys than this are drawn in runs and not proved: a proof runs the model many times.
 const PROVED_POSITIONS: usize = 600;
 
+/// Cells of the alignments of words that a report holds: those of 100 sentences of 40 words. Nothing in the page is drawn from
+/// them, and as JSON a cell takes some 20 bytes.
+const ALIGNED_CELLS: usize = 160_000;
+
 /// Makes a report.
 pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Failure> {
     let opened = model.opened();
     let recognised = opened.model()?;
-    let training = options.training.as_deref();
-    let training = training.map(|run| read_training(&opened.checkpoint, run)).transpose()?;
     let mut left_out = Vec::new();
+    let training = match &options.training {
+        Some(run) => Some(read_training(&opened.checkpoint, run)?),
+        // The folder of a run stands for its best weights, and for how they were learned.
+        None => match own_training(Path::new(&opened.name)) {
+            Some(run) => optional("training", read_training(&opened.checkpoint, run), &mut left_out)?,
+            None => None,
+        },
+    };
     let run = match (&options.run, recognised.obstacles.first()) {
         (None, _) => None,
         (Some(_), Some(why)) => {
@@ -153,7 +164,10 @@ pub(crate) fn run_report(model: &Model, options: &RunOptions, notes: Notes) -> R
                 }
                 made => made,
             };
-            optional("generation", made, &mut left_out)?
+            let mut made = optional("generation", made, &mut left_out)?;
+            left_out
+                .extend(made.as_mut().and_then(|made| bound_alignments(&mut made.outputs, ALIGNED_CELLS)));
+            made
         }
         false => None,
     };
@@ -174,6 +188,27 @@ pub(crate) fn run_report(model: &Model, options: &RunOptions, notes: Notes) -> R
         trace,
         left_out,
     })
+}
+
+/// Leaves out the alignments for which there is no room any more, and says so.
+fn bound_alignments(outputs: &mut [Output], mut room: usize) -> Option<LeftOut> {
+    let mut without = Vec::new();
+    for output in outputs {
+        let Some(alignment) = &output.alignment else { continue };
+        let (rows, columns) = (alignment.target_words.len(), alignment.source_words.len());
+        match room.checked_sub(rows * columns) {
+            Some(rest) => room = rest,
+            None => {
+                without.push(format!("{rows} × {columns}"));
+                output.alignment = None;
+            }
+        }
+    }
+    let why = format!(
+        "the alignment of {} words (target × source) is not in it: at most {ALIGNED_CELLS} cells are",
+        without.join(", ")
+    );
+    (!without.is_empty()).then_some(LeftOut { part: "alignment", why })
 }
 
 /// Every tensor is looked at, and kept where it is small.
@@ -237,4 +272,44 @@ fn spectrogram(graph: &Graph, trace: &Trace, row: usize) -> Option<Spectrogram> 
         high,
         codes: Base64(codes),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{AlignedWord, Output, WordAlignment};
+
+    use super::bound_alignments;
+
+    fn aligned(target: usize, source: usize) -> Output {
+        let words = |count| vec![AlignedWord { text: "dog".into(), tokens: [0, 1], special: false }; count];
+        let alignment = WordAlignment {
+            source_words: words(source),
+            target_words: words(target),
+            weights: Vec::new(),
+            links: Vec::new(),
+        };
+        Output {
+            source: None,
+            start: Vec::new(),
+            start_pieces: Vec::new(),
+            hypotheses: Vec::new(),
+            prompt: None,
+            said: None,
+            segments: None,
+            alignment: Some(alignment),
+            words: None,
+        }
+    }
+
+    #[test]
+    fn alignments_that_do_not_fit_are_left_out_and_named() {
+        let mut outputs = [aligned(4, 5), aligned(30, 40), aligned(2, 5)];
+        let left_out = bound_alignments(&mut outputs, 30).unwrap();
+        assert_eq!(outputs.each_ref().map(|output| output.alignment.is_some()), [true, false, true]);
+        assert_eq!(left_out.part, "alignment");
+        assert!(left_out.why.contains("30 × 40 words"), "{}", left_out.why);
+        let mut small = [aligned(4, 5)];
+        assert_eq!(bound_alignments(&mut small, 20), None);
+        assert!(small[0].alignment.is_some());
+    }
 }

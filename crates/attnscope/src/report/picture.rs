@@ -1,5 +1,7 @@
 //! Matrices in 8 bits, reduced where they are large.
 
+use std::ops::Range;
+
 use crate::answer::{Base64, Picture, PictureOf};
 
 /// The code of a value that is not finite.
@@ -17,6 +19,24 @@ pub(super) struct Matrices<'a> {
 }
 
 impl Matrices<'_> {
+    /// A picture of some queries and keys: padding around them is left out.
+    pub(super) fn picture_of(
+        self,
+        [queries, keys]: &[Range<usize>; 2],
+        of: PictureOf,
+        most_bytes: usize,
+    ) -> Picture {
+        if (queries.len(), keys.len()) == (self.rows, self.columns) {
+            return self.picture(of, most_bytes);
+        }
+        let matrices = self.values.chunks((self.rows * self.columns).max(1)).take(self.count);
+        let rows = matrices
+            .flat_map(|matrix| matrix.chunks(self.columns.max(1)).take(queries.end).skip(queries.start));
+        let values: Vec<f32> = rows.flat_map(|row| row[keys.clone()].iter().copied()).collect();
+        let part = Matrices { values: &values, count: self.count, rows: queries.len(), columns: keys.len() };
+        Picture { first_query: queries.start, first_key: keys.start, ..part.picture(of, most_bytes) }
+    }
+
     /// A picture of at most so many bytes. Of cells that are drawn as one, the largest is kept with its place, so that no peak
     /// is lost.
     pub(super) fn picture(self, of: PictureOf, most_bytes: usize) -> Picture {
@@ -48,6 +68,8 @@ impl Matrices<'_> {
             heads: self.count,
             rows,
             columns,
+            first_query: 0,
+            first_key: 0,
             queries_a_row: row_step,
             keys_a_column: column_step,
             low,
@@ -167,6 +189,21 @@ mod tests {
             let shown = f32::from(code) / LARGEST * picture.high[head];
             assert!((shown - value).abs() <= picture.high[head] / LARGEST, "{shown} for {value}");
         }
+    }
+
+    #[test]
+    fn a_part_of_a_matrix_is_drawn_with_its_place() {
+        let values: Vec<f32> = (0..24).map(|i| i as f32).collect();
+        let all = Matrices { values: &values, count: 2, rows: 3, columns: 4 };
+        let picture = all.picture_of(&[1..3, 1..3], PictureOf::Scores, 100);
+        assert_eq!((picture.rows, picture.columns, picture.first_query, picture.first_key), (2, 2, 1, 1));
+        // Cells 5, 6, 9 and 10 of each matrix of 12.
+        assert_eq!((picture.low, picture.high), (vec![5.0, 17.0], vec![10.0, 22.0]));
+        assert_eq!(picture.codes.0, [0, 51, 203, 254, 0, 51, 203, 254]);
+        assert_eq!(
+            all.picture_of(&[0..3, 0..4], PictureOf::Scores, 100),
+            all.picture(PictureOf::Scores, 100)
+        );
     }
 
     #[test]

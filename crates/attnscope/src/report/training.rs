@@ -9,6 +9,13 @@ use attnscope_train::RunFolder;
 use crate::answer::TrainingRun;
 use crate::failure::Failure;
 
+/// A model's own folder, where that is the folder of a training run in which something was measured.
+pub(super) fn own_training(model: &Path) -> Option<&Path> {
+    (RunFolder::weights_in(model).is_some() && model.join(METRICS).is_file()).then_some(model)
+}
+
+/// The file of a run's folder with what was measured.
+const METRICS: &str = "metrics.jsonl";
 /// More than a run of a year writes.
 const MOST_BYTES: u64 = 1 << 28;
 
@@ -17,7 +24,7 @@ const MOST_BYTES: u64 = 1 << 28;
 /// # Errors
 /// Where there is no metrics.jsonl in it, or a line of it cannot be read.
 pub(super) fn read_training(model: &Checkpoint, folder: &Path) -> Result<TrainingRun, Failure> {
-    let file = folder.join("metrics.jsonl");
+    let file = folder.join(METRICS);
     let help = "name the folder that `train` was given to write to";
     let failed = |why: String| Failure::new(format!("{}: {why}", file.display()), help);
     let length = fs::metadata(&file).map_err(|e| failed(e.to_string()))?.len();

@@ -1,10 +1,11 @@
 //! What a report needs of every tensor while it is there: a histogram, and pictures of attentions that are too large to keep.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use attnscope_checkpoint::Stats;
-use attnscope_graph::{AttentionPlace, AttentionStep, Graph, NodeId, Op};
-use attnscope_run::Tensor;
+use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, Graph, NodeId, Op, Side};
+use attnscope_run::{Rows, Tensor};
 
 use super::picture::Matrices;
 use crate::answer::{Base64, F32Array, Histogram, Picture, PictureOf, RowMaxima};
@@ -26,6 +27,10 @@ pub(crate) struct TensorWatch {
     pub(super) histograms: BTreeMap<NodeId, Histogram>,
     pub(super) pictures: BTreeMap<AttentionPlace, Vec<Picture>>,
     pub(super) largest: BTreeMap<AttentionPlace, RowMaxima>,
+    /// The mean weight of a token's query on padding, where padding is left out of pictures.
+    pub(super) on_padding: BTreeMap<AttentionPlace, f64>,
+    /// From the first token of a side to its last: what pictures show.
+    tokens: BTreeMap<&'static str, Range<usize>>,
     /// The norm of each value vector: heads, then [head, key].
     norms: BTreeMap<AttentionPlace, (usize, Vec<f32>)>,
 }
@@ -52,8 +57,29 @@ impl TensorWatch {
             histograms: BTreeMap::new(),
             pictures: BTreeMap::new(),
             largest: BTreeMap::new(),
+            on_padding: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             norms: BTreeMap::new(),
         }
+    }
+
+    /// Takes note of where a side has tokens: padding before and after them is left out of pictures.
+    pub(crate) fn reads(&mut self, side: Side, rows: &Rows) {
+        let length = rows.length();
+        let open = rows.open().get(self.row * length..(self.row + 1) * length).unwrap_or_default();
+        let ends = (open.iter().position(|&open| open), open.iter().rposition(|&open| open));
+        if let (Some(first), Some(last)) = ends {
+            self.tokens.insert(side.word(), first..last + 1);
+        }
+    }
+
+    /// The queries and the keys of an attention that its pictures show.
+    pub(super) fn shown(&self, place: AttentionPlace, queries: usize, keys: usize) -> [Range<usize>; 2] {
+        let of = |side: Side, count: usize| {
+            let tokens = self.tokens.get(side.word()).filter(|tokens| tokens.end <= count);
+            tokens.cloned().unwrap_or(0..count)
+        };
+        [of(place.stack.side(), queries), of(key_side(place), keys)]
     }
 
     /// Looks at a tensor.
@@ -68,11 +94,19 @@ impl TensorWatch {
         let Some(values) = values.get(self.row * cells..(self.row + 1) * cells) else { return };
         let matrices = Matrices { values, count: heads, rows, columns };
         match step {
-            AttentionStep::Scores => self.add(place, matrices.picture(PictureOf::Scores, OTHER_BYTES)),
+            AttentionStep::Scores => {
+                let picture =
+                    matrices.picture_of(&self.shown(place, rows, columns), PictureOf::Scores, OTHER_BYTES);
+                self.add(place, picture);
+            }
             AttentionStep::Weights => {
-                let picture = matrices.picture(PictureOf::Weights, WEIGHT_BYTES);
-                if (picture.rows, picture.columns) != (rows, columns) {
+                let shown = self.shown(place, rows, columns);
+                let picture = matrices.picture_of(&shown, PictureOf::Weights, WEIGHT_BYTES);
+                if picture.queries_a_row * picture.keys_a_column > 1 {
                     self.largest.insert(place, row_maxima(matrices));
+                }
+                if shown[1] != (0..columns) {
+                    self.on_padding.insert(place, share_beside(matrices, &shown));
                 }
                 self.add(place, picture);
                 self.add_weighted_values(place, matrices);
@@ -102,10 +136,30 @@ impl TensorWatch {
                 weighted.extend(row.iter().zip(norms).map(|(weight, norm)| weight * norm));
             }
         }
-        let picture =
-            Matrices { values: &weighted, ..weights }.picture(PictureOf::WeightedValues, OTHER_BYTES);
-        self.add(place, picture);
+        let shown = self.shown(place, rows, columns);
+        let weighted = Matrices { values: &weighted, ..weights };
+        self.add(place, weighted.picture_of(&shown, PictureOf::WeightedValues, OTHER_BYTES));
     }
+}
+
+/// Whose positions the keys are.
+pub(super) fn key_side(place: AttentionPlace) -> Side {
+    match place.kind {
+        AttentionKind::CrossAttention => Side::Source,
+        AttentionKind::SelfAttention => place.stack.side(),
+    }
+}
+
+/// What the rows that are shown have beside the columns that are shown, on average.
+fn share_beside(matrices: Matrices<'_>, [queries, keys]: &[Range<usize>; 2]) -> f64 {
+    let Matrices { values, count, rows, columns } = matrices;
+    let row = |matrix: usize, row: usize| values[(matrix * rows + row) * columns..][..columns].iter();
+    let beside = |(matrix, query)| -> f64 {
+        let all = row(matrix, query).enumerate().filter(|(key, _)| !keys.contains(key));
+        all.map(|(_, &weight)| f64::from(weight)).sum()
+    };
+    let all = (0..count).flat_map(|matrix| queries.clone().map(move |query| (matrix, query)));
+    all.map(beside).sum::<f64>() / (count * queries.len()).max(1) as f64
 }
 
 /// Where the finite values lie.
@@ -148,6 +202,14 @@ mod tests {
         assert_eq!((histogram.low, histogram.high), (-1.0, 1.0));
         assert_eq!(histogram.counts.iter().sum::<u64>(), 4);
         assert_eq!((histogram.counts[0], histogram.counts[BINS - 1]), (1, 1));
+    }
+
+    #[test]
+    fn what_is_on_padding_is_the_mean_over_queries_that_are_tokens() {
+        let values = [0.5, 0.25, 0.25, 0.0, 0.5, 0.5, 0.0, 0.0, 1.0];
+        let weights = Matrices { values: &values, count: 1, rows: 3, columns: 3 };
+        assert_eq!(share_beside(weights, &[0..2, 0..2]), (0.25 + 0.5) / 2.0);
+        assert_eq!(share_beside(weights, &[0..3, 1..3]), 0.5 / 3.0);
     }
 
     #[test]
