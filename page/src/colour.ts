@@ -1,6 +1,7 @@
 // Colours that people with any colour vision can tell apart, and that get steadily lighter.
 
 import { h, number } from "./dom.ts";
+import { logFloor } from "./matrix.ts";
 
 /** Points of viridis, evenly spaced. */
 const POINTS = [
@@ -20,7 +21,9 @@ for (let i = 0; i < 256; i++) {
 
 /** A cell that a mask hides: no colour of the map. */
 export const MASKED = (255 << 24) | (0xd0 << 16) | (0xd0 << 8) | 0xd0;
-/** A cell that is left out, or has no finite value. */
+/** A cell that a reader left out. */
+export const LEFT_OUT = (255 << 24) | (0x6b << 16) | (0x6b << 8) | 0x6b;
+/** A cell that has no finite value. */
 export const NOT_FINITE = (255 << 24) | (0x80 << 16) | (0x7f << 8) | 0xd9;
 
 export function css(step: number): string {
@@ -32,6 +35,22 @@ export function css(step: number): string {
 export interface Apart {
   masked: boolean;
   leftOut: boolean;
+  notFinite: boolean;
+}
+
+/** The ends of the colours, and on a logarithmic scale what lies below and between them. */
+export function endsOf(
+  low: number,
+  high: number,
+  log: boolean,
+): { least: string; most: string; how: string } {
+  const least = log && low >= 0 && high > 0 ? `≤ ${number(logFloor({ low, high }))}` : number(low);
+  const how = !log
+    ? ""
+    : low < 0
+      ? "log of 1 + the distance from the least"
+      : "log, down to 1/10,000 of the largest";
+  return { least, most: number(high), how };
 }
 
 /** The legend of a picture: its colours from the least to the largest value, and what has none. */
@@ -45,17 +64,19 @@ export function legend(low: number, high: number, log: boolean, apart: Apart): H
   }
   const others = [
     apart.masked ? { class: "swatch masked", words: "masked" } : null,
-    apart.leftOut ? { class: "swatch left-out", words: "left out, or not finite" } : null,
+    apart.leftOut ? { class: "swatch left-out", words: "left out" } : null,
+    apart.notFinite ? { class: "swatch not-finite", words: "not finite" } : null,
   ].filter((other) => other !== null);
-  const words = `from ${number(low)} (dark) to ${number(high)} (light)${log ? ", on a logarithmic scale" : ""}`;
+  const { least, most, how } = endsOf(low, high, log);
+  const words = `from ${least} (dark) to ${most} (light)${how ? `, ${how}` : ""}`;
   const spoken = [words, ...others.map((other) => `apart from them: ${other.words}`)].join("; ");
   return h(
     "div",
     { class: "colour-legend", role: "img", "aria-label": `colours: ${spoken}` },
-    h("span", {}, number(low)),
+    h("span", {}, least),
     bar,
-    h("span", {}, number(high)),
-    log ? h("span", { class: "muted" }, "log") : null,
+    h("span", {}, most),
+    how ? h("span", { class: "muted" }, how) : null,
     ...others.flatMap((other) => [
       h("span", { class: other.class }),
       h("span", { class: "muted" }, other.words),

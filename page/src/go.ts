@@ -1,6 +1,7 @@
 // Going to a tensor from wherever it is named.
 
 import { report, runs } from "./context.ts";
+import { button } from "./dom.ts";
 import { layerOf, ownerOf } from "./places.ts";
 import { set } from "./state.ts";
 
@@ -10,9 +11,19 @@ export function openNode(path: string, slice: string | null = null): void {
     (a) => path === a.path || path === `${a.path}.weights` || path === `${a.path}.scores`,
   );
   const head = slice?.match(/^heads? (\d+)/)?.[1];
-  if (attention && (head !== undefined || path !== attention.path)) {
+  if (attention) {
     const attn = attention.kind === "cross_attn" ? "cross" : attention.stack;
-    set({ attn, map: attention.path, head: head ?? "mean", part: "attention" });
+    const show = path === `${attention.path}.scores` ? "scores" : "weights";
+    set({
+      attn,
+      map: attention.path,
+      head: head ?? "mean",
+      show,
+      measure: "attention",
+      cell: "",
+      zoom: "",
+      part: "attention",
+    });
     scrollTo("attention");
     return;
   }
@@ -20,6 +31,12 @@ export function openNode(path: string, slice: string | null = null): void {
   const node = ownerOf(path) ?? report.flow.nodes.find((n) => n.path.startsWith(`${path}.`));
   if (node) set({ node: node.path, layer: layerOf(node.path), part: "model" });
   scrollTo("model");
+}
+
+/** A tensor that can be gone to, with a part of it. */
+export function tensorLink(path: string, slice: string | null = null): HTMLElement {
+  const name = `${path}${slice ? ` ${slice}` : ""}`;
+  return button(name, () => openNode(path, slice), { class: "link" });
 }
 
 export function scrollTo(part: string): void {

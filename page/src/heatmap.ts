@@ -1,10 +1,11 @@
 // A matrix on a canvas: baked once into an offscreen image, so that moving and zooming only copies pixels. Tokens stand along
 // its sides in SVG, as many as are in view.
 
-import { css, MAP, MASKED, NOT_FINITE } from "./colour.ts";
-import { h, isolated, number, s, visible } from "./dom.ts";
-import { isMasked, type Matrix, tone } from "./matrix.ts";
+import { css, endsOf, LEFT_OUT, MAP, MASKED, NOT_FINITE } from "./colour.ts";
+import { h, isolated, s, visible } from "./dom.ts";
+import { isLeftOut, isMasked, type Matrix, tone } from "./matrix.ts";
 import { hover, lock, onSelection, selected } from "./selection.ts";
+import { on, set, state } from "./state.ts";
 import type { Side } from "./types.ts";
 
 /** The matrix as an image, a pixel a cell. Null in a browser without canvas. */
@@ -17,7 +18,8 @@ export function baked(matrix: Matrix, log: boolean): HTMLCanvasElement | null {
   for (let i = 0; i < matrix.rows * matrix.columns; i++) {
     const at = tone(matrix.values[i] as number, matrix, log);
     const colour = () => MAP[Math.round(Math.min(1, Math.max(0, at)) * 255)] as number;
-    pixels[i] = isMasked(matrix, i) ? MASKED : Number.isNaN(at) ? NOT_FINITE : colour();
+    const apart = isMasked(matrix, i) ? MASKED : isLeftOut(matrix, i) ? LEFT_OUT : NOT_FINITE;
+    pixels[i] = isMasked(matrix, i) || Number.isNaN(at) ? apart : colour();
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -47,7 +49,12 @@ export interface Options {
   /** What a cell is, in words. */
   tell: (row: number, column: number, value: number) => (Node | string)[];
   open?: (row: number, column: number) => void;
+  /** Told which part of the columns is in view, from 0 to 1. */
+  seen?: (from: number, to: number) => void;
 }
+
+/** How long a view must rest before it is written into the address, in milliseconds. */
+const REST = 150;
 
 export class Heatmap {
   readonly element: HTMLElement;
@@ -60,6 +67,7 @@ export class Heatmap {
   private view = { x: 0, y: 0, across: 1, down: 1 };
   private cursor = { row: 0, column: 0 };
   private focused = false;
+  private resting = 0;
   private readonly size: { width: number; height: number; left: number; top: number };
 
   constructor(
@@ -84,8 +92,16 @@ export class Heatmap {
     const plain = this.image
       ? null
       : h("p", { class: "warning" }, "This browser has no canvas: the table below has the values.");
-    this.element = h("div", { class: "heatmap" }, plain ?? grid, plain ? null : this.told);
-    this.whole();
+    const { rowTitle, columnTitle } = options.axes;
+    const titles = h("p", { class: "axis-titles muted" }, `↓ ${rowTitle}, → ${columnTitle}`);
+    this.element = h(
+      "div",
+      { class: "heatmap" },
+      plain ?? titles,
+      plain ? null : grid,
+      plain ? null : this.told,
+    );
+    on(["zoom"], () => this.restore());
     this.listen();
     onSelection(() => this.draw());
   }
@@ -120,13 +136,36 @@ export class Heatmap {
 
   /** Shows all of it. */
   whole(): void {
-    this.view = {
-      x: 0,
-      y: 0,
-      across: this.size.width / this.matrix.columns,
-      down: this.size.height / this.matrix.rows,
-    };
+    this.see(0, 0, this.matrix.columns, this.matrix.rows);
+    this.remember();
+  }
+
+  private see(x: number, y: number, columns: number, rows: number): void {
+    this.view = { x, y, across: this.size.width / columns, down: this.size.height / rows };
     this.draw();
+  }
+
+  /** Shows what the address says. */
+  private restore(): void {
+    const { rows, columns } = this.matrix;
+    const given = state.zoom.split(" ").map(Number);
+    const [x, y, across, down] = given as [number, number, number, number];
+    const isView = given.length === 4 && given.every(Number.isFinite) && across > 0 && down > 0;
+    if (isView) this.see(x, y, Math.min(columns, across), Math.min(rows, down));
+    else this.see(0, 0, columns, rows);
+  }
+
+  /** Writes into the address what is in view, once it rests. */
+  private remember(): void {
+    clearTimeout(this.resting);
+    this.resting = window.setTimeout(() => {
+      if (!this.element.isConnected) return;
+      const { view, size, matrix } = this;
+      const [columns, rows] = [size.width / view.across, size.height / view.down];
+      const isWhole = columns > matrix.columns - 0.01 && rows > matrix.rows - 0.01;
+      const cells = [view.x, view.y, columns, rows].map((n) => Number(n.toFixed(2)));
+      set({ zoom: isWhole ? "" : cells.join(" ") });
+    }, REST);
   }
 
   private listen(): void {
@@ -147,6 +186,7 @@ export class Heatmap {
         this.view.x = drag.from.x - (point.x - drag.x) / this.view.across;
         this.view.y = drag.from.y - (point.y - drag.y) / this.view.down;
         this.draw();
+        this.remember();
         return;
       }
       this.point(
@@ -207,8 +247,9 @@ export class Heatmap {
 
   private lockBoth(): void {
     const { rowSide, columnSide } = this.options.axes;
-    if (rowSide) lock(rowSide, this.cursor.row * this.matrix.queriesARow);
-    if (columnSide) lock(columnSide, this.cursor.column * this.matrix.keysAColumn);
+    const { matrix, cursor } = this;
+    if (rowSide) lock(rowSide, matrix.firstQuery + cursor.row * matrix.queriesARow);
+    if (columnSide) lock(columnSide, matrix.firstKey + cursor.column * matrix.keysAColumn);
   }
 
   zoom(by: number, at = { x: this.size.width / 2, y: this.size.height / 2 }): void {
@@ -220,6 +261,7 @@ export class Heatmap {
     view.x = x - at.x / view.across;
     view.y = y - at.y / view.down;
     this.draw();
+    this.remember();
   }
 
   /** Points at a cell: its words, and its tokens everywhere. */
@@ -230,12 +272,14 @@ export class Heatmap {
     this.cursor = { row, column };
     // What the keyboard points at stays in view.
     const { view, size } = this;
+    const before = { x: view.x, y: view.y };
     view.x = Math.min(column, Math.max(view.x, column + 1 - size.width / view.across));
     view.y = Math.min(row, Math.max(view.y, row + 1 - size.height / view.down));
+    if (view.x !== before.x || view.y !== before.y) this.remember();
     const value = matrix.values[row * matrix.columns + column] as number;
     this.told.replaceChildren(...this.options.tell(row, column, value));
     const { rowSide } = this.options.axes;
-    if (rowSide) hover({ side: rowSide, at: row * matrix.queriesARow });
+    if (rowSide) hover({ side: rowSide, at: matrix.firstQuery + row * matrix.queriesARow });
     this.draw();
   }
 
@@ -263,6 +307,8 @@ export class Heatmap {
     this.outline(context);
     this.axis(this.left, "left");
     this.axis(this.top, "top");
+    const { columns } = matrix;
+    this.options.seen?.(view.x / columns, (view.x + size.width / view.across) / columns);
   }
 
   private outline(context: CanvasRenderingContext2D): void {
@@ -273,10 +319,12 @@ export class Heatmap {
       context.strokeRect(x + 1, y + 1, Math.max(2, across) - 2, Math.max(2, down) - 2);
     };
     for (const at of options.axes.rowSide ? selected(options.axes.rowSide) : []) {
-      band(0, (Math.floor(at / matrix.queriesARow) - view.y) * view.down, size.width, view.down);
+      const row = Math.floor((at - matrix.firstQuery) / matrix.queriesARow);
+      band(0, (row - view.y) * view.down, size.width, view.down);
     }
     for (const at of options.axes.columnSide ? selected(options.axes.columnSide) : []) {
-      band((Math.floor(at / matrix.keysAColumn) - view.x) * view.across, 0, view.across, size.height);
+      const column = Math.floor((at - matrix.firstKey) / matrix.keysAColumn);
+      band((column - view.x) * view.across, 0, view.across, size.height);
     }
     if (this.focused) {
       context.strokeStyle = "#ffffff";
@@ -291,11 +339,11 @@ export class Heatmap {
   }
 
   private axis(svg: SVGSVGElement, where: "left" | "top"): void {
-    const { view, size, options } = this;
+    const { view, size, options, matrix } = this;
     const isLeft = where === "left";
-    const [texts, each, from, room] = isLeft
-      ? [options.axes.rows, view.down, view.y, size.height]
-      : [options.axes.columns, view.across, view.x, size.width];
+    const [texts, each, from, room, first] = isLeft
+      ? [options.axes.rows, view.down, view.y, size.height, matrix.firstQuery]
+      : [options.axes.columns, view.across, view.x, size.width, matrix.firstKey];
     svg.setAttribute("width", String(isLeft ? size.left : size.width));
     svg.setAttribute("height", String(isLeft ? size.height : size.top));
     // Labels that do not collide: every so many.
@@ -310,7 +358,7 @@ export class Heatmap {
         : { transform: `translate(${middle + 3} ${size.top - 4}) rotate(-50)` };
       const text = s(
         "text",
-        { ...place, class: chosen.includes(i) ? "selected" : null },
+        { ...place, class: chosen.includes(i + first) ? "selected" : null },
         short(texts[i] as Label),
       );
       text.append(s("title", {}, labelText(texts[i] as Label)));
@@ -345,6 +393,7 @@ export class Heatmap {
         );
     });
     const stops = [0, 0.25, 0.5, 0.75, 1].map((at) => s("stop", { offset: at, "stop-color": css(at) }));
+    const { least, most, how } = endsOf(matrix.low, matrix.high, options.log);
     const bottom = height - 22;
     return s(
       "svg",
@@ -370,9 +419,9 @@ export class Heatmap {
         preserveAspectRatio: "none",
         "image-rendering": "pixelated",
       }),
-      s("text", { x: left, y: bottom + 10, "text-anchor": "end" }, `${number(matrix.low)} `),
+      s("text", { x: left, y: bottom + 10, "text-anchor": "end" }, `${least} `),
       s("rect", { x: left + 4, y: bottom, width: 120, height: 12, fill: "url(#colours)" }),
-      s("text", { x: left + 130, y: bottom + 10 }, `${number(matrix.high)}${options.log ? " (log)" : ""}`),
+      s("text", { x: left + 130, y: bottom + 10 }, `${most}${how ? ` (${how})` : ""}`),
     );
   }
 }

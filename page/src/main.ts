@@ -5,13 +5,15 @@ import { apart, button, h, number, own, visible } from "./dom.ts";
 import { scrollTo } from "./go.ts";
 import { attentionPart } from "./parts/attention.ts";
 import { diffPart } from "./parts/diff.ts";
-import { livePart, waitForVerdict } from "./parts/live.ts";
+import { isOfOtherRun, livePart, waitForVerdict } from "./parts/live.ts";
 import { masksPart } from "./parts/masks.ts";
 import { modelPart } from "./parts/model.ts";
 import { tensorsPart } from "./parts/tensors.ts";
 import { trainingPart } from "./parts/training.ts";
 import { verdictPart, waitingPart } from "./parts/verdict.ts";
 import { label, sideName, watchSelection } from "./selection.ts";
+import { closeByEscape } from "./escape.ts";
+import { followParts } from "./follow.ts";
 import { on, Scope, set, state } from "./state.ts";
 import type { Run, Token } from "./types.ts";
 
@@ -86,6 +88,7 @@ function show(): void {
     watchSelection();
   });
   absent.replaceChildren(leftOut() ?? "");
+  if (report.doctor) judge();
   links();
 }
 
@@ -121,7 +124,14 @@ function links(): void {
 }
 
 top.append(h("div", { class: "row" }, menu, theme()));
-main.prepend(h("a", { class: "skip", href: "#part=model" }, "to the model"));
+const skip = (event: Event) => {
+  event.preventDefault();
+  set({ part: "model" });
+  scrollTo("model");
+};
+main.prepend(h("a", { class: "skip", href: "#part=model", onclick: skip }, "to the model"));
+// Until the run of a link is there, none is shown.
+if (isOfOtherRun()) runs.splice(0);
 if (live) main.append(livePart(show));
 main.append(
   inputs,
@@ -153,5 +163,7 @@ if (live && !report.doctor && !report.left_out?.some((part) => part.part === "do
   links();
   void waitForVerdict(waiting.tell);
 }
+closeByEscape();
 document.documentElement.dataset["ready"] = "";
 if (state.part) scrollTo(state.part);
+followParts(main);

@@ -1,7 +1,7 @@
 // The matrices of attentions: chosen, averaged, maximised and renormalised from what the report holds.
 
 import { bytes, floats } from "./bytes.ts";
-import type { Attention, Mask, MaskRuns, Picture, PictureOf, Run } from "./types.ts";
+import type { Attention, Mask, MaskRuns, Picture, PictureOf, Run, Side } from "./types.ts";
 import type { State } from "./state.ts";
 
 export interface Matrix {
@@ -12,10 +12,15 @@ export interface Matrix {
   /** Queries that a row stands for, keys that a column stands for. */
   queriesARow: number;
   keysAColumn: number;
+  /** The query of the first row, the key of the first column: padding before them is left out. */
+  firstQuery: number;
+  firstKey: number;
   /** Whether these are the values themselves, not codes of 8 bits. */
   exact: boolean;
   /** 1 where a mask hides all that a cell stands for; null where the mask is not known, or was not applied yet. */
   masked: Uint8Array | null;
+  /** 1 for each column that a reader left out. */
+  leftOut: Uint8Array | null;
   /** The cell of the run that is shown: of a group its largest, of a mean or a maximum that of the head with the most. */
   cell: (row: number, column: number) => { head: number; query: number; key: number };
   low: number;
@@ -134,6 +139,56 @@ export function hasHead(attention: Attention, head: string): boolean {
   return head === "mean" || head === "max" || (/^\d+$/.test(head) && Number(head) < attention.heads);
 }
 
+/** Which cells of an attention a picture shows: padding around the tokens is left out, and cells may be shown in groups. */
+interface Frame {
+  firstQuery: number;
+  firstKey: number;
+  rows: number;
+  columns: number;
+  queriesARow: number;
+  keysAColumn: number;
+}
+
+function frameOf(run: Run, attention: Attention, picture: Picture | null): Frame {
+  if (picture) {
+    return {
+      firstQuery: picture.first_query,
+      firstKey: picture.first_key,
+      rows: picture.rows,
+      columns: picture.columns,
+      queriesARow: picture.queries_a_row,
+      keysAColumn: picture.keys_a_column,
+    };
+  }
+  const [top, bottom] = positionsOf(run, attention.query_side, attention.queries);
+  const [left, right] = positionsOf(run, attention.key_side, attention.keys);
+  const [rows, columns] = [bottom - top, right - left];
+  return { firstQuery: top, firstKey: left, rows, columns, queriesARow: 1, keysAColumn: 1 };
+}
+
+/** The positions of a side from its first token to its last: padding around them is not drawn. */
+export function positionsOf(run: Run, side: Side, count: number): [number, number] {
+  const rows = side === "source" ? run.trace.tokens.source : run.trace.tokens.target;
+  const open = (rows?.[run.row] ?? []).map((token) => !token.padding);
+  const [first, last] = [open.indexOf(true), open.lastIndexOf(true)];
+  return first === -1 || open.length !== count ? [0, count] : [first, last + 1];
+}
+
+/** What a frame shows of a matrix of all cells. */
+function framed(
+  all: Float32Array,
+  width: number,
+  { firstQuery, firstKey, rows, columns }: Frame,
+): Float32Array {
+  if (rows * columns === all.length) return all;
+  const out = new Float32Array(rows * columns);
+  for (let r = 0; r < rows; r++) {
+    const from = (firstQuery + r) * width + firstKey;
+    out.set(all.subarray(from, from + columns), r * columns);
+  }
+  return out;
+}
+
 /** The matrix of a head, or of all: `mean` or `max`. Null where the report does not hold it. */
 export function matrix(run: Run, attention: Attention, head: string, toggles: Toggles): Matrix | null {
   if (toggles.show === "mask") return ofMask(run, attention);
@@ -141,17 +196,20 @@ export function matrix(run: Run, attention: Attention, head: string, toggles: To
   const picture = attention.pictures.find((picture) => picture.of === of);
   const step = of === "weights" || of === "scores" ? of : null;
   const tensor = step ? ofTensor(run, `${attention.path}.${step}`) : null;
-  const matrices = tensor ?? (picture ? ofPicture(picture) : null);
-  if (!matrices || matrices.length === 0) return null;
   const reduced = tensor ? null : (picture ?? null);
-  const [rows, columns] = reduced ? [reduced.rows, reduced.columns] : [attention.queries, attention.keys];
-  const [queriesARow, keysAColumn] = reduced ? [reduced.queries_a_row, reduced.keys_a_column] : [1, 1];
+  const frame = frameOf(run, attention, reduced);
+  const matrices =
+    tensor?.map((all) => framed(all, attention.keys, frame)) ?? (picture ? ofPicture(picture) : null);
+  if (!matrices || matrices.length === 0) return null;
+  const { rows, columns, firstQuery, firstKey, queriesARow, keysAColumn } = frame;
   const one = matrices.length === 1 ? 0 : Number(head);
   let values = matrices[one];
   if (!values) values = head === "max" ? largest(matrices) : mean(matrices);
-  if (toggles.ends === "without" && attention.ends.length > 0 && of !== "scores" && keysAColumn === 1) {
-    values = withoutKeys(values, columns, attention.ends);
-  }
+  const ends = attention.ends
+    .map((key) => key - firstKey)
+    .filter((column) => 0 <= column && column < columns);
+  const isWithout = toggles.ends === "without" && ends.length > 0 && of !== "scores" && keysAColumn === 1;
+  if (isWithout) values = withoutKeys(values, columns, ends);
   const cell = (row: number, column: number) => {
     const at = row * columns + column;
     const drawn = matrices[one] ? one : headOfMost(matrices, at);
@@ -159,21 +217,17 @@ export function matrix(run: Run, attention: Attention, head: string, toggles: To
     return {
       // Contributions are of all heads together.
       head: matrices.length > 1 ? drawn : Math.min(attention.heads - 1, Number(head) || 0),
-      query: row * queriesARow + Math.floor(place / keysAColumn),
-      key: column * keysAColumn + (place % keysAColumn),
+      query: firstQuery + row * queriesARow + Math.floor(place / keysAColumn),
+      key: firstKey + column * keysAColumn + (place % keysAColumn),
     };
   };
-  // Scores are from before the mask.
-  const masked = of === "scores" ? null : hidden(run, attention, queriesARow, keysAColumn);
-  const exact = tensor !== null;
   return {
-    rows,
-    columns,
+    ...frame,
     values,
-    queriesARow,
-    keysAColumn,
-    exact,
-    masked,
+    exact: tensor !== null,
+    // Scores are from before the mask.
+    masked: of === "scores" ? null : hidden(run, attention, frame),
+    leftOut: isWithout ? Uint8Array.from({ length: columns }, (_, c) => Number(ends.includes(c))) : null,
     cell,
     ...range(values, of !== "scores"),
   };
@@ -187,19 +241,23 @@ function headOfMost(matrices: Float32Array[], at: number): number {
   return most;
 }
 
-/** 1 for each cell of a picture behind which the mask hides everything. */
-function hidden(run: Run, attention: Attention, queriesARow: number, keysAColumn: number): Uint8Array | null {
+/** 1 for each cell of a frame behind which the mask hides everything. */
+function hidden(run: Run, attention: Attention, frame: Frame): Uint8Array | null {
   const mask = maskOf(run, attention);
   if (!mask) return null;
-  const [rows, columns] = [Math.ceil(mask.queries / queriesARow), Math.ceil(mask.keys / keysAColumn)];
+  const { rows, columns, firstQuery, firstKey, queriesARow, keysAColumn } = frame;
   const out = new Uint8Array(rows * columns).fill(1);
+  const within = (from: number, count: number, first: number, each: number, most: number) => [
+    Math.max(0, Math.floor((from - first) / each)),
+    Math.min(most, Math.ceil((from + count - first) / each)),
+  ];
   let query = 0;
   for (const row of mask.rows) {
-    const [from, to] = [Math.floor(query / queriesARow), Math.ceil((query + row.queries) / queriesARow)];
+    const [from, to] = within(query, row.queries, firstQuery, queriesARow, rows) as [number, number];
     let key = 0;
     for (const [letter, count] of row.keys) {
-      const [left, right] = [Math.floor(key / keysAColumn), Math.ceil((key + count) / keysAColumn)];
-      if (letter === "o")
+      const [left, right] = within(key, count, firstKey, keysAColumn, columns) as [number, number];
+      if (letter === "o" && left < right)
         for (let r = from; r < to; r++) out.fill(0, r * columns + left, r * columns + right);
       key += count;
     }
@@ -211,18 +269,16 @@ function hidden(run: Run, attention: Attention, queriesARow: number, keysAColumn
 function ofMask(run: Run, attention: Attention): Matrix | null {
   // As coarse as the weights.
   const picture = attention.pictures.find((picture) => picture.of === "weights");
-  const [queriesARow, keysAColumn] = [picture?.queries_a_row ?? 1, picture?.keys_a_column ?? 1];
-  const masked = hidden(run, attention, queriesARow, keysAColumn);
+  const frame = frameOf(run, attention, picture ?? null);
+  const masked = hidden(run, attention, frame);
   if (!masked) return null;
-  const columns = Math.ceil(attention.keys / keysAColumn);
-  const rows = Math.ceil(attention.queries / queriesARow);
   const values = Float32Array.from(masked, (isMasked) => 1 - isMasked);
   const cell = (row: number, column: number) => ({
     head: 0,
-    query: row * queriesARow,
-    key: column * keysAColumn,
+    query: frame.firstQuery + row * frame.queriesARow,
+    key: frame.firstKey + column * frame.keysAColumn,
   });
-  return { rows, columns, values, queriesARow, keysAColumn, exact: true, masked, cell, low: 0, high: 1 };
+  return { ...frame, values, exact: true, masked, leftOut: null, cell, low: 0, high: 1 };
 }
 
 function mean(all: Float32Array[]): Float32Array {
@@ -272,13 +328,23 @@ export function isMasked({ masked, values }: Matrix, at: number): boolean {
   return masked?.[at] === 1 && !((values[at] as number) > 0);
 }
 
+/** Whether a reader left a cell out. */
+export function isLeftOut({ leftOut, columns }: Matrix, at: number): boolean {
+  return leftOut?.[at % columns] === 1;
+}
+
+/** The value at and below which a logarithmic scale has its darkest colour: four powers of ten below the largest. */
+export function logFloor({ low, high }: Pick<Matrix, "low" | "high">): number {
+  return low < 0 ? low : high * 1e-4;
+}
+
 /** Where a value lies among colours, from 0 to 1; NaN for one that has none. */
-export function tone(value: number, { low, high }: Matrix, log: boolean): number {
+export function tone(value: number, { low, high }: Pick<Matrix, "low" | "high">, log: boolean): number {
   if (!Number.isFinite(value)) return NaN;
   if (high <= low) return 0;
   if (!log) return (value - low) / (high - low);
-  // Four powers of ten below the largest value, whatever the sign of the least.
-  const floor = low < 0 ? low : high * 1e-4;
+  const floor = logFloor({ low, high });
+  // Where values are negative, the logarithm is that of 1 + how far they are above the least.
   if (low < 0) return Math.log1p(value - floor) / Math.log1p(high - floor);
   return value <= floor ? 0 : Math.log(value / floor) / Math.log(high / floor);
 }

@@ -2,7 +2,7 @@
 // pointer does not.
 
 import { hasSource } from "./context.ts";
-import { h, isolated, own, visible } from "./dom.ts";
+import { counted, h, isolated, own, visible } from "./dom.ts";
 import { on, Scope, set, state } from "./state.ts";
 import type { Run, Side, Token } from "./types.ts";
 
@@ -58,9 +58,12 @@ export function watchSelection(): void {
 }
 
 export function labels(run: Run, side: Side): string[] | null {
+  return tokensOf(run, side)?.map(label) ?? null;
+}
+
+function tokensOf(run: Run, side: Side): Token[] | undefined {
   const rows = side === "source" ? run.trace.tokens.source : run.trace.tokens.target;
-  const row = rows?.[run.row];
-  return row ? row.map(label) : null;
+  return rows?.[run.row];
 }
 
 /** What a side is called: a decoder alone has a prompt. */
@@ -77,9 +80,11 @@ const MOST = 300;
 
 /** The tokens of a side as buttons: pointing at one highlights it everywhere, pressing it locks it. */
 export function tokenStrip(run: Run, side: Side): HTMLElement | null {
-  const all = labels(run, side);
-  if (!all) return null;
-  const token = (text: string, at: number) => {
+  const read = tokensOf(run, side);
+  if (!read) return null;
+  const all = read.map((one, at) => ({ text: label(one), at })).filter(({ at }) => !read[at]?.padding);
+  const padding = read.length - all.length;
+  const token = ({ text, at }: { text: string; at: number }) => {
     const element = h(
       "button",
       {
@@ -105,5 +110,7 @@ export function tokenStrip(run: Run, side: Side): HTMLElement | null {
     ...all.slice(0, MOST).map(token),
   );
   if (all.length > MOST) strip.append(h("span", { class: "muted" }, ` … ${all.length - MOST} more`));
+  if (padding > 0)
+    strip.append(h("span", { class: "muted" }, ` and ${counted(padding, "position")} of padding`));
   return h("div", { class: "strip" }, h("span", { class: "muted" }, `${sideName(side)} `), strip);
 }

@@ -15,6 +15,8 @@ export interface State {
   scale: "linear" | "log";
   /** The enlarged picture: a matrix or links. */
   view: "matrix" | "links";
+  /** What is seen of the matrix, in cells: first column, first row, columns, rows; empty for all of it. */
+  zoom: string;
   /** Locked tokens of each side. */
   src: number[];
   tgt: number[];
@@ -30,6 +32,11 @@ export interface State {
   /** The selector of the list of tensors. */
   find: string;
   theme: "" | "light" | "dark";
+  /** On a server: what was run. A recording is named only. */
+  source: string;
+  target: string;
+  second: string;
+  recording: string;
 }
 
 const usual: State = {
@@ -42,6 +49,7 @@ const usual: State = {
   ends: "raw",
   scale: "linear",
   view: "matrix",
+  zoom: "",
   src: [],
   tgt: [],
   cell: "",
@@ -51,6 +59,10 @@ const usual: State = {
   tensor: "",
   find: "",
   theme: "",
+  source: "",
+  target: "",
+  second: "",
+  recording: "",
 };
 
 /** Values that a link may carry; anything else in it is ignored. */

@@ -7,8 +7,8 @@ export interface Column<Row> {
   title: string;
   /** What is shown. */
   cell: (row: Row) => Node | string;
-  /** What is saved; what is shown, where it is a text. */
-  value?: (row: Row) => string | number | null | undefined;
+  /** What is saved; what is shown, where it is a text. A column of pictures is not saved. */
+  value?: ((row: Row) => string | number | null | undefined) | null;
   numeric?: boolean;
   /** Names the row. */
   head?: boolean;
@@ -44,6 +44,7 @@ export function table<Row>(
       h("th", { scope: "col", class: column.numeric ? "number" : null }, column.title),
     ),
   );
+  const saved = columns.filter((column) => column.value !== null);
   return h(
     "div",
     { class: "table" },
@@ -59,8 +60,8 @@ export function table<Row>(
       ),
     ),
     csvButton(name, () => [
-      columns.map((column) => column.title),
-      ...rows.map((row) => columns.map((column) => text(column, row))),
+      saved.map((column) => column.title),
+      ...rows.map((row) => saved.map((column) => text(column, row))),
     ]),
   );
 }

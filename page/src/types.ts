@@ -65,6 +65,8 @@ export interface Picture {
   heads: number;
   rows: number;
   columns: number;
+  first_query: number;
+  first_key: number;
   queries_a_row: number;
   keys_a_column: number;
   low: number[];
@@ -89,6 +91,7 @@ export interface Attention {
   measures: { entropy: number | null; peak: number | null; end_share: number | null }[];
   pictures: Picture[];
   largest: { weights: string; keys: string } | null;
+  on_padding: number | null;
   stream_share: string | null;
 }
 
@@ -192,7 +195,11 @@ export interface Run {
   };
   generation: {
     text?: string;
-    outputs: { hypotheses: { text: string | null }[]; words?: TimedWord[] | null }[];
+    outputs: {
+      source?: { text?: string | null } | null;
+      hypotheses: { text: string | null }[];
+      words?: TimedWord[] | null;
+    }[];
   } | null;
   masks: {
     masks: Mask[];

@@ -29,7 +29,11 @@ test("heads are enlarged, toggled, zoomed and averaged", async ({ page }) => {
   await page.getByRole("button", { name: "attention", exact: true }).click();
   await page.getByRole("button", { name: "log", exact: true }).click();
   expect(await pixels()).not.toBe(before);
-  await expect(page.locator(".colour-legend")).toContainText("log");
+  // Where the scale ends at the dark side.
+  const [least, most] = await page.locator(".colour-legend > span:not([class])").allTextContents();
+  expect(least).toMatch(/^≤ /);
+  expect(Number(least!.slice(2).replace("−", "-"))).toBeCloseTo(Number(most) * 1e-4, 6);
+  await expect(page.locator(".colour-legend")).toContainText("log, down to 1/10,000 of the largest");
   await page.getByRole("button", { name: "linear", exact: true }).click();
   for (const head of ["mean", "max"]) {
     await page.locator(`.thumbnail[data-map="decoder.1.self_attn"][data-head="${head}"]`).click();
@@ -70,7 +74,7 @@ test("pictures hold the values of the run", async ({ page }) => {
   const rows = page.locator(".enlarged details table tbody tr");
   await page.locator(".enlarged details summary").first().click();
   const first = await rows.first().locator("td").allTextContents();
-  expect(first.at(-1)).toBe("NaN");
+  expect(first.at(-1)).toBe("left out");
   const sum = first.slice(0, -1).reduce((total, text) => total + Number(text.replace("−", "-")), 0);
   expect(Math.abs(sum - 1)).toBeLessThan(0.01);
 });
@@ -126,6 +130,74 @@ test("a cell shows the lines of explain", async ({ page }) => {
   expect(lines).toBeGreaterThan(30);
   await page.getByRole("button", { name: "close" }).click();
   await expect(page.locator(".cell h4")).toHaveCount(0);
+});
+
+test("a cell says where its arithmetic is not that of the number in the picture", async ({ page }) => {
+  await open(page, "demo", "attn=cross&map=decoder.0.cross_attn&head=1&cell=1.2.3");
+  const note = page.locator(".cell .note");
+  await expect(page.locator(".cell h4")).toBeVisible();
+  await expect(note).toHaveCount(0);
+  for (const [name, words] of [
+    ["‖A·V‖", /^The picture shows ‖A·V‖, .*, 0\.\d+ here\. Below is the arithmetic of head 1's weight after/],
+    ["contribution", /^The picture shows the contribution of the key, all heads together, 0\.\d+ here/],
+    ["mask", /^The picture shows the mask\. Below is the arithmetic of head 1's weight/],
+  ] as const) {
+    await page.getByRole("button", { name, exact: true }).click();
+    await expect(note).toHaveText(words);
+  }
+  await page.getByRole("button", { name: "attention", exact: true }).click();
+  await page.getByRole("button", { name: "weights", exact: true }).click();
+  await page.getByRole("button", { name: "without the end token" }).click();
+  await expect(note).toContainText("renormalised without the end token");
+  await page.getByRole("button", { name: "raw", exact: true }).click();
+  await page.evaluate(() => (location.hash += "&head=mean"));
+  await expect(note).toContainText("the weights, mean of heads");
+});
+
+test("what is seen of a matrix stands in the address", async ({ page }) => {
+  await open(page, "demo", "attn=cross&map=decoder.0.cross_attn&head=0");
+  const pixels = () =>
+    page.locator(".heat canvas").evaluate((element: HTMLCanvasElement) => element.toDataURL());
+  const whole = await pixels();
+  await page.getByRole("button", { name: "zoom in" }).click();
+  await expect.poll(() => page.url()).toContain("zoom=");
+  const zoomed = await pixels();
+  expect(zoomed).not.toBe(whole);
+  await page.reload();
+  await expect(page.locator("html")).toHaveAttribute("data-ready", "");
+  expect(await pixels()).toBe(zoomed);
+  await page.getByRole("button", { name: "whole" }).click();
+  await expect.poll(() => page.url()).not.toContain("zoom=");
+  expect(await pixels()).toBe(whole);
+});
+
+test("padding is not drawn, and how much looks at it is said", async ({ page }) => {
+  await open(page, "padded", "attn=encoder&head=0");
+  await expect(page.locator(".heat canvas")).toHaveAttribute("aria-label", /: 4 rows, 4 columns\./);
+  await expect(page.locator(".enlarged .note").first()).toContainText(
+    /^Padding is left out: 2 positions of the queries, 2 positions of the keys\. 0 % of a token's weight is on it/,
+  );
+  await expect(page.locator('.token[data-side="source"]')).toHaveCount(4);
+  await page.locator(".heat canvas").focus();
+  await page.keyboard.press("End");
+  await page.keyboard.press("l");
+  expect(page.url()).toContain("src=0.3");
+});
+
+test("cells that are left out, and cells that are not finite, have colours of their own", async ({
+  page,
+}) => {
+  await open(page, "demo", "attn=cross&ends=without");
+  const swatches = () =>
+    page.locator(".colour-legend .swatch").evaluateAll((all) => all.map((one) => one.className));
+  expect(await swatches()).toEqual(["swatch left-out"]);
+  const drawn = await page
+    .locator('.thumbnail[aria-pressed="true"] canvas')
+    .evaluate((canvas: HTMLCanvasElement) => {
+      const last = canvas.getContext("2d")!.getImageData(canvas.width - 1, 0, 1, 1).data;
+      return [...last.slice(0, 3)];
+    });
+  expect(drawn).toEqual([0x6b, 0x6b, 0x6b]);
 });
 
 test("masks are drawn with reasons, and their proofs hold", async ({ page }) => {

@@ -63,6 +63,26 @@ export const REPORTS: Made[] = [
       `${folder}/trained`,
     ],
   },
+  {
+    name: "same",
+    args: ["report", "toy", "--diff", `${folder}/toy-trace`],
+  },
+  { name: "run-folder", args: ["report", `${folder}/trained`, "--src-ids", "1,2,3"] },
+  {
+    name: "padded",
+    args: [
+      "report",
+      `${tiny}/tiny.pt`,
+      "--heads",
+      "4",
+      "--src-ids",
+      "3,2,0,1;1,1,4,0,2,5",
+      "--tgt-ids",
+      "4,0,1,3,2;2,2,4,1,0",
+      "--repair-time",
+      "0",
+    ],
+  },
   { name: "flow", args: ["flow", "demo", "--format", "html"] },
   {
     name: "whisper",

@@ -59,6 +59,8 @@ function withLargeAttention(heads: number, queries: number, keys: number): strin
     heads,
     rows: queries,
     columns: keys,
+    first_query: 0,
+    first_key: 0,
     queries_a_row: 1,
     keys_a_column: 1,
     low: Array(heads).fill(0),
@@ -138,6 +140,38 @@ test("Whisper: the spectrogram, words with times, cross-attention of 1500 frames
   expect(bytes("whisper")).toBeLessThanOrEqual(12_000_000);
   await open(page, "whisper", "attn=cross&map=decoder.2.cross_attn&head=5");
   await expect(page.locator(".word")).toContainText(["And"]);
+  // No word covers another, each begins at its time, and both axes have units.
+  const places = await page.locator(".word").evaluateAll((all) =>
+    all.map((word) => {
+      const range = document.createRange();
+      range.selectNodeContents(word);
+      const { left, right, top, bottom } = range.getBoundingClientRect();
+      return { left, right, top, bottom, at: word.getBoundingClientRect().left, words: word.textContent };
+    }),
+  );
+  expect(places.length).toBeGreaterThan(15);
+  for (const [i, a] of places.entries())
+    for (const b of places.slice(i + 1))
+      expect(
+        a.right <= b.left || b.right <= a.left || a.bottom <= b.top + 1 || b.bottom <= a.top + 1,
+        `${a.words} and ${b.words}`,
+      ).toBe(true);
+  const picture = (await page.locator(".spectrogram").boundingBox())!;
+  const [, word, from] = (await page.locator(".audio details li").nth(3).textContent())!.match(
+    /^(.*): (\S+) to /,
+  )!;
+  const placed = places[3]!;
+  expect(placed.words).toBe(word);
+  expect(Math.abs(placed.at - picture.x - (Number(from) / 30) * picture.width)).toBeLessThan(2);
+  await expect(page.locator(".times span").first()).toHaveText("0 s");
+  await expect(page.locator(".audio")).toContainText("mel bands 0 to 79");
+  await expect(page.locator(".axis-titles")).toContainText("keys: time in the recording, s");
+  // Zoomed, the recording follows the matrix.
+  await page.getByRole("button", { name: "zoom in" }).click();
+  await expect
+    .poll(async () => (await page.locator(".spectrogram").boundingBox())!.width)
+    .toBeGreaterThan(picture.width * 1.4);
+  await page.getByRole("button", { name: "whole" }).click();
   await expect(page.locator(".spectrogram")).toBeVisible();
   const frame = await page.locator(".heat canvas").evaluate(async (canvas: HTMLCanvasElement) => {
     const times: number[] = [];

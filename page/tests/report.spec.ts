@@ -32,7 +32,18 @@ test("the verdict shows every check of the doctor, with links to tensors", async
   const dead = page.locator('[data-rule="dead-head"]');
   await expect(dead).toContainText("pass");
   await expect(dead).toContainText("threshold");
-  await dead.locator("button.link").click();
+  await expect(dead).toContainText(/norm of what the head adds: 0\.\d+ of the mean of its attention's heads/);
+  // Each of its measures leads to its head.
+  await dead.locator("summary").filter({ hasText: "24 measures" }).click();
+  await expect(dead.locator(".measured button.link")).toHaveCount(24);
+  await dead.locator(".measured button.link").last().click();
+  await expect(page.locator(".enlarged h3")).toHaveText("decoder.1.cross_attn, head 3, weights");
+  // A finding about several heads leads to the one whose number it gives.
+  const sink = page.locator('[data-rule="attention-sink"]');
+  await expect(sink).toContainText(/0\.\d+ of a query's weight \(threshold 0\.\d+\)/);
+  await sink.locator("button.link").first().click();
+  await expect(page.locator(".enlarged h3")).toHaveText("decoder.0.self_attn, head 1, weights");
+  await dead.locator("button.link").first().click();
   await expect(page.locator(".enlarged h3")).toContainText(/head \d/);
 });
 
@@ -90,6 +101,10 @@ test("tensors are found by a selector, opened and sliced", async ({ page, contex
   await expect(page.locator("#tensors tbody button.small svg.icon")).toBeVisible();
   await page.locator("#tensors tbody button.small").click();
   await expect(page.locator("#said")).toContainText("decoder.0.cross_attn.scores");
+  // Escape closes what is open, where the reader is.
+  await page.locator("#tensors .slice select").first().blur();
+  await page.keyboard.press("Escape");
+  await expect(page.locator("#tensors .slice")).toHaveCount(0);
 });
 
 test("every picture and table can be saved", async ({ page }) => {
@@ -102,7 +117,13 @@ test("every picture and table can be saved", async ({ page }) => {
     return { name: download.suggestedFilename(), text: readFileSync((await download.path())!) };
   };
   const csv = await save(/as CSV$/, ".enlarged");
-  expect(csv.text.toString()).toContain("▁dogs");
+  // Rows and columns have names.
+  expect(csv.text.toString().split("\r\n")[0]).toMatch(/^query,key ▁Two,key ▁dogs,/);
+  const tensors = await save("save tensors as CSV", "#tensors");
+  expect(tensors.text.toString().split("\r\n")[0]).toBe('path,shape,min,mean,max,std,"NaN, ∞"');
+  await page.evaluate(() => (location.hash = "tensor=decoder.0.cross_attn.scores"));
+  const slice = await save(/^save decoder.0.cross_attn.scores-0-0 as CSV$/, "#tensors .slice");
+  expect(slice.text.toString()).toMatch(/^row,column 0,column 1,.*\r\n0,-?\d/);
   const svg = await save(/as SVG$/, ".enlarged");
   expect(svg.text.toString()).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg".*data:image\/png/s);
   const png = await save(/as PNG$/, ".enlarged");
@@ -123,6 +144,85 @@ test("the difference marks the first divergence, training has its curves", async
   await expect(page.locator("#training .chart")).not.toHaveCount(0);
   await expect(page.locator("#training")).toContainText("validation");
   await expect(page.locator("#training")).toContainText("attention health");
+  // Whose training it is, and what a point of it is about.
+  await expect(page.locator("#training .note")).toContainText("it is another model's, or they have changed");
+  await expect(page.locator("#training .key").first()).toContainText(
+    "train: each point the mean of up to 50 steps, drawn at the last of them",
+  );
+  // A logarithm has no place for 0; nodes without an error are drawn on a line of their own.
+  const rows = await page
+    .locator("#diff tbody tr")
+    .evaluateAll((all) => all.map((row) => row.querySelectorAll("td")[3]?.textContent));
+  const zeros = rows.filter((text) => text === "0").length;
+  expect(zeros).toBeGreaterThan(5);
+  await expect(page.locator("#diff .chart circle.zero")).toHaveCount(zeros);
+  await expect(page.locator("#diff figcaption")).toContainText(`the lowest line is 0: ${zeros} points`);
+});
+
+test("equal runs are said to be equal, and no empty picture is drawn", async ({ page }) => {
+  await open(page, "same");
+  await expect(page.locator("#diff .check.pass")).toContainText("The two runs agree");
+  await expect(page.locator("#diff")).toContainText(/every value is equal to the bit in \d+ nodes/);
+  await expect(page.locator("#diff .chart")).toHaveCount(0);
+});
+
+test("the report of a training run's folder has its curves", async ({ page }) => {
+  await open(page, "run-folder");
+  await expect(page.locator("#training .chart")).not.toHaveCount(0);
+  await expect(page.locator("#training .note")).toHaveCount(0);
+});
+
+test("measures stand at what was measured, in words", async ({ page }) => {
+  await open(page, "demo", "node=decoder.0.cross_attn.weights");
+  const node = page.locator("#model .node");
+  await expect(node).toContainText("entropy of the weights of a cross-attention");
+  await expect(node).toContainText("of what is possible (threshold 0.98)");
+  await expect(node).toContainText("normalise the scores");
+  await expect(node).not.toContainText("squash");
+  await expect(node).not.toContainText("cross entropy");
+  await page.evaluate(() => (location.hash = "node=decoder.0.cross_attn.q"));
+  await expect(node.locator("h3")).toContainText("decoder.0.cross_attn.q");
+  await expect(node).not.toContainText("entropy");
+});
+
+test("an edge of the cross-attention opens it", async ({ page }) => {
+  await open(page, "demo");
+  const edge = page.locator('.stacks .crossing[data-edge="decoder.1.cross_attn"]');
+  await edge.focus();
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".enlarged h3")).toHaveText("decoder.1.cross_attn, mean of heads, weights");
+  await page.locator('.stacks .crossing[data-edge="decoder.0.cross_attn"] path').first().click();
+  await expect(page.locator(".enlarged h3")).toHaveText("decoder.0.cross_attn, mean of heads, weights");
+});
+
+test("Escape closes what was opened last", async ({ page }) => {
+  await open(page, "demo", "layer=decoder.0&cell=0.1.1");
+  await page.locator('#inside .box[data-path="decoder.N.cross_attn.scores"]').click();
+  await expect(page.locator("#model .node")).toBeVisible();
+  await page.keyboard.press("Escape");
+  await expect(page.locator("#model .node")).toHaveCount(0);
+  await expect(page.locator("#inside figure")).toHaveCount(3);
+  await page.keyboard.press("Escape");
+  await expect(page.locator("#inside figure")).toHaveCount(0);
+  await page.keyboard.press("Escape");
+  await expect(page.locator(".cell h4")).toHaveCount(0);
+  expect(page.url()).not.toContain("cell=");
+});
+
+test("the address names the part that is read, and opens there", async ({ page }) => {
+  await open(page, "demo", "part=masks");
+  const top = (part: string) =>
+    page.locator(`#${part}`).evaluate((section) => section.getBoundingClientRect().top);
+  expect(Math.abs(await top("masks"))).toBeLessThan(60);
+  await page.locator("#attention").evaluate((section) => section.scrollIntoView());
+  await expect.poll(() => page.url()).toContain("part=attention");
+  await page.getByRole("button", { name: "Tensors", exact: true }).click();
+  await page.waitForTimeout(300);
+  expect(page.url()).toContain("part=tensors");
+  await page.evaluate(() => (location.hash = "part=model"));
+  await expect.poll(() => top("model").then(Math.abs)).toBeLessThan(60);
+  await page.evaluate(() => scrollTo(0, 0));
+  await expect.poll(() => page.url()).not.toContain("part=");
 });
 
 for (const name of ["decoder", "encoder"]) {

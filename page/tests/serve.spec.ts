@@ -142,6 +142,76 @@ test("a source is typed and its run is seen; two stand side by side", async ({ p
   expect(trouble).toEqual([]);
 });
 
+test("what was run stands in the address: a link shows what its sender saw", async ({ page, context }) => {
+  await page.goto(address);
+  // The field holds what the page shows.
+  await expect(page.locator("#source")).not.toHaveValue("");
+  await page.locator("#source").fill("A man is sleeping.");
+  await page.locator("#target").fill("Ein Mann schläft.");
+  await page.locator("#second").fill("Two dogs play.");
+  await page.getByRole("button", { name: "run", exact: true }).click();
+  await expect(page.locator("#live [role=status]")).toHaveText("done");
+  await page.locator('.thumbnail[data-map="decoder.1.cross_attn"][data-head="2"]').click();
+  const hash = new URL(page.url()).hash;
+  const parameters = new URLSearchParams(hash.slice(1));
+  expect(parameters.get("source")).toBe("A man is sleeping.");
+  expect(parameters.get("target")).toBe("Ein Mann schläft.");
+  expect(parameters.get("second")).toBe("Two dogs play.");
+  const other = await context.newPage();
+  await other.goto(`${address}${hash}&cell=2.1.1&part=attention`);
+  await expect(other.locator("#live [role=status]")).toHaveText("done");
+  await expect(other.locator("#source")).toHaveValue("A man is sleeping.");
+  await expect(other.locator("dl.input")).toHaveCount(2);
+  await expect(other.locator("dl.input").first()).toContainText("Ein");
+  await expect(other.locator(".enlarged h3").first()).toHaveText(
+    "decoder.1.cross_attn, head 2, weights, run 1",
+  );
+  await expect(other.locator(".cell h4").first()).toContainText("weights[0, 2, 1, 1]");
+  const top = await other.locator("#attention").evaluate((part) => part.getBoundingClientRect().top);
+  expect(Math.abs(top)).toBeLessThan(60);
+  // Another link in the same window is followed, too.
+  await other.evaluate(() => (location.hash = "source=A+dog."));
+  await expect(other.locator("dl.input")).toHaveCount(1);
+  await expect(other.locator("#source")).toHaveValue("A dog.");
+  await other.close();
+});
+
+test("an empty source is an error, and errors stand in the page until they are mended", async ({ page }) => {
+  await page.goto(address);
+  const asked: string[] = [];
+  page.on("request", (request) => request.method() === "POST" && asked.push(request.url()));
+  const alert = page.locator("#live [role=alert]");
+  await expect(alert).toBeHidden();
+  await page.locator("#source").fill("  ");
+  await page.getByRole("button", { name: "run", exact: true }).click();
+  await expect(alert).toHaveText("The source is empty: type a text.");
+  expect(asked).toEqual([]);
+  await page.locator("#source").fill("dog ".repeat(1100));
+  await page.getByRole("button", { name: "run", exact: true }).click();
+  await expect(alert).toContainText("the source has 110");
+  await page.waitForTimeout(2500);
+  await expect(alert).toBeVisible();
+  await page.locator("#source").fill("A dog.");
+  await page.getByRole("button", { name: "run", exact: true }).click();
+  await expect(page.locator("#live [role=status]")).toHaveText("done");
+  await expect(alert).toBeHidden();
+});
+
+test("a model without an input of its own has no run yet; what it lacks is said without flags", async ({
+  page,
+}) => {
+  const [server, at] = await start(`${root}fixtures/marian-untied`);
+  await page.goto(at);
+  await expect(page.locator("#verdict")).toContainText("There is no run yet.", { timeout: 60_000 });
+  await page.locator("#source").fill("A dog.");
+  await page.getByRole("button", { name: "run", exact: true }).click();
+  const alert = page.locator("#live [role=alert]");
+  await expect(alert).toContainText("tokenizer.json");
+  await expect(alert).toContainText("start the server again");
+  await expect(alert).not.toContainText("--");
+  await end(server);
+});
+
 test("the API answers with the schema of the commands", async () => {
   const model = await ask("GET", "/api/v1/model", {});
   expect(JSON.parse(model.body)).toMatchObject({ schema: 1, model: "demo" });
@@ -250,7 +320,8 @@ test("a recording is uploaded to an audio model; its first bytes alone and a tex
     await page.getByRole("button", { name: "run", exact: true }).click();
   };
   await upload("tone.wav", tone);
-  await expect(status).toHaveText("done");
+  await expect(status).toContainText("done; a link to this page has the name of the recording");
+  expect(page.url()).toContain("recording=tone.wav");
   await expect(page.locator("dl.input")).toContainText(/a recording of \d\.\d s/);
   await expect(page.locator(".spectrogram")).toBeVisible();
   await page.locator(".heat canvas").click();
@@ -279,10 +350,11 @@ test("a recording is uploaded to an audio model; its first bytes alone and a tex
     expect(last(refused).error, name).toContain("the recording");
     expect(refused.body, name).not.toMatch(/\/tmp\//);
   }
+  const alert = page.locator("#live [role=alert]");
   await upload("tone.wav", tone.subarray(0, 30));
-  await expect(status).toContainText("the recording");
+  await expect(alert).toContainText("the recording");
   await upload("diary.wav", Buffer.from("Dear diary, this is no audio."));
-  await expect(status).toContainText("the body is neither JSON nor a recording");
+  await expect(alert).toContainText("the body is neither JSON nor a recording");
   await end(whisper);
 });
 

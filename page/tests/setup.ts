@@ -7,6 +7,7 @@ export default function setup(): void {
   rmSync(folder, { recursive: true, force: true });
   prepare();
   attnscope(["train", "toy", "--out", `${folder}/trained`, "--quiet", "--format", "json"]);
+  attnscope(["trace", "toy", "--save", `${folder}/toy-trace`, "--quiet"]);
   for (const { name, args, needs } of REPORTS) {
     if (needs && !existsSync(needs)) {
       console.log(`skipped: ${needs} not found`);

@@ -5,7 +5,17 @@ import { css, legend, maskLegend } from "../colour.ts";
 import { onVerdict, report, runs } from "../context.ts";
 import { apart, button, choice, counted, h, number, own, s, visible } from "../dom.ts";
 import { type Axes, baked, Heatmap, type Label, type Options, short } from "../heatmap.ts";
-import { has, hasHead, isMasked, type Matrix, matrix, pictureOf, tone } from "../matrix.ts";
+import {
+  has,
+  hasHead,
+  isLeftOut,
+  isMasked,
+  type Matrix,
+  matrix,
+  pictureOf,
+  positionsOf,
+  tone,
+} from "../matrix.ts";
 import { csvButton, pictureButtons } from "../save.ts";
 import { hover, labels, lock, onSelection, selected, sideName, tokenStrip } from "../selection.ts";
 import { on, Scope, set, state } from "../state.ts";
@@ -61,7 +71,7 @@ export function attentionPart(): HTMLElement | null {
 
   const any = (of: Parameters<typeof has>[1]) => first.attentions.some((attention) => has(attention, of));
   const controls = [
-    choice("which attention", present, kind, (attn) => set({ attn, map: "", cell: "" })),
+    choice("which attention", present, kind, (attn) => set({ attn, map: "", cell: "", zoom: "" })),
     choice(
       "what is shown",
       [
@@ -216,7 +226,11 @@ function thumbnail(run: Run, attention: Attention, head: string): HTMLElement {
       "aria-pressed": "false",
       title: words.join("\n"),
       "aria-label": words.join("; "),
-      onclick: () => set({ map: attention.path, head, attn: kindOf(attention), cell: "" }),
+      onclick: () => {
+        // Another head of the same attention is seen as this one was.
+        const zoom = state.map === attention.path ? state.zoom : "";
+        set({ map: attention.path, head, attn: kindOf(attention), cell: "", zoom });
+      },
     },
     picture ?? h("span", { class: "muted" }, drawn ? "no canvas" : "not held"),
     ...badges.map((badge) => h("span", { class: `badge ${badge.badge}` }, BADGES[badge.badge][0])),
@@ -224,13 +238,30 @@ function thumbnail(run: Run, attention: Attention, head: string): HTMLElement {
   return element;
 }
 
-function positions(run: Run, side: Side, count: number, each: number): Label[] {
+/** The labels of so many positions from the first on. */
+function positions(run: Run, side: Side, first: number, count: number, each: number): Label[] {
   const known = each === 1 ? labels(run, side) : null;
-  if (known) return known.map((token) => [token]);
-  const seconds = run.spectrogram && side === "source" ? run.spectrogram.seconds_a_column : 0;
-  return Array.from({ length: count }, (_, i) => [
-    seconds ? `${(i * each * seconds).toFixed(2)} s` : String(i * each),
-  ]);
+  if (known) return known.slice(first, first + count).map((token) => [token]);
+  const seconds = secondsOf(run, side);
+  return Array.from({ length: count }, (_, i) => {
+    const at = first + i * each;
+    return [seconds ? `${(at * seconds).toFixed(2)} s` : String(at)];
+  });
+}
+
+/** Seconds from one position of a recording to the next; 0 of a text. */
+function secondsOf(run: Run, side: Side): number {
+  return run.spectrogram && side === "source" ? run.spectrogram.seconds_a_column : 0;
+}
+
+/** What stands along a side of a picture, and in what unit. */
+function axisTitle(run: Run, what: string, side: Side, isOfDecoder: boolean): string {
+  const unit = secondsOf(run, side)
+    ? "time in the recording, s"
+    : labels(run, side)
+      ? `${sideName(side)} tokens${isOfDecoder ? ", each read ⇒ the next" : ""}`
+      : "positions from 0";
+  return `${what}: ${unit}`;
 }
 
 /** `head 3`, `mean of heads`. */
@@ -263,11 +294,11 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
   const name = `${attention.path}, ${isOfAll ? "all heads" : headWords(head)}, ${what}${runs.length > 1 ? `, run ${index + 1}` : ""}`;
   const axes = {
     rows: queryLabels(run, attention, drawn),
-    columns: positions(run, attention.key_side, drawn.columns, drawn.keysAColumn),
+    columns: positions(run, attention.key_side, drawn.firstKey, drawn.columns, drawn.keysAColumn),
     rowSide: drawn.queriesARow === 1 && labels(run, attention.query_side) ? attention.query_side : null,
     columnSide: drawn.keysAColumn === 1 && labels(run, attention.key_side) ? attention.key_side : null,
-    rowTitle: "queries",
-    columnTitle: "keys",
+    rowTitle: axisTitle(run, "queries", attention.query_side, attention.query_side === "target"),
+    columnTitle: axisTitle(run, "keys", attention.key_side, false),
   };
   const open = (row: number, column: number) => {
     const cell = drawn.cell(row, column);
@@ -281,10 +312,13 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
   );
   box.append(...tokens.filter((strip): strip is HTMLElement => strip !== null));
   const table = () => [
-    ["", ...axes.columns.map((label) => label.join(" ⇒ "))],
+    ["query", ...axes.columns.map((label) => `key ${label.join(" ⇒ ")}`)],
     ...axes.rows.map((row, r) => [
       row.join(" ⇒ "),
-      ...drawn.values.subarray(r * drawn.columns, (r + 1) * drawn.columns),
+      ...axes.columns.map((_, c) => {
+        const at = r * drawn.columns + c;
+        return isLeftOut(drawn, at) ? "left out" : drawn.values[at];
+      }),
     ]),
   ];
   const log = state.scale === "log";
@@ -307,7 +341,8 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
     );
   } else {
     const tell = teller(attention, head, drawn, axes);
-    const heatmap = new Heatmap(drawn, { name, axes, log, tell, open });
+    const audio = attention.key_side === "source" ? frames(run) : null;
+    const heatmap = new Heatmap(drawn, { name, axes, log, tell, open, seen: audio?.see });
     box.append(
       heatmap.element,
       h(
@@ -320,20 +355,16 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
         csvButton(name, table),
       ),
     );
-    if (attention.key_side === "source") {
-      const audio = frames(run);
-      if (audio) {
-        audio.style.marginLeft = `${heatmap.columns.left}px`;
-        audio.style.width = `${heatmap.columns.width}px`;
-        box.append(audio);
-      }
+    if (audio) {
+      audio.place(heatmap.columns);
+      box.append(audio.element);
     }
   }
   box.append(
     legendOf(drawn, log),
     ...facts(run, attention, drawn, head),
     valuesTable(name, axes.rows, axes.columns, drawn),
-    showCell(run, attention),
+    showCell(run, attention, (head, query, key) => notExplained(attention, drawn, head, query, key)),
   );
   return box;
 }
@@ -341,8 +372,46 @@ function enlarged(run: Run, first: Attention, index: number): HTMLElement {
 function legendOf(drawn: Matrix, log: boolean): HTMLElement {
   if (state.show === "mask") return maskLegend();
   const masked = drawn.values.some((_, i) => isMasked(drawn, i));
-  const leftOut = drawn.values.some((value, i) => !Number.isFinite(value) && !isMasked(drawn, i));
-  return legend(drawn.low, drawn.high, log, { masked, leftOut });
+  const leftOut = drawn.leftOut?.some((isOut) => isOut === 1) ?? false;
+  const notFinite = drawn.values.some(
+    (value, i) => !Number.isFinite(value) && !isMasked(drawn, i) && !isLeftOut(drawn, i),
+  );
+  return legend(drawn.low, drawn.high, log, { masked, leftOut, notFinite });
+}
+
+/** What the picture shows of a cell where that is not the number that its arithmetic explains. */
+function notExplained(
+  attention: Attention,
+  drawn: Matrix,
+  head: number,
+  query: number,
+  key: number,
+): string | null {
+  const [row, column] = [
+    Math.floor((query - drawn.firstQuery) / drawn.queriesARow),
+    Math.floor((key - drawn.firstKey) / drawn.keysAColumn),
+  ];
+  const isDrawn = 0 <= row && row < drawn.rows && 0 <= column && column < drawn.columns;
+  const at = row * drawn.columns + column;
+  const value = !isDrawn
+    ? ""
+    : isLeftOut(drawn, at)
+      ? ", left out here"
+      : `, ${number(drawn.values[at], 6)} here`;
+  const explained = `head ${head}'s ${state.show === "scores" ? "score" : "weight after the softmax"}`;
+  if (state.show === "mask") return `The picture shows the mask. Below is the arithmetic of ${explained}.`;
+  const shown = [
+    state.show === "scores" ? "the scores" : "",
+    state.show === "weights" && state.measure === "attention" ? "the weights" : "",
+    state.measure === "values" ? "‖A·V‖, the weight times the norm of its value vector" : "",
+    state.measure === "contribution" ? "the contribution of the key, all heads together" : "",
+  ].find(Boolean);
+  const isRenormalised = state.show === "weights" && state.ends === "without" && attention.ends.length > 0;
+  const isHead = state.measure !== "contribution" && shownHead(attention) === String(head);
+  if (isHead && state.measure === "attention" && !isRenormalised) return null;
+  const together = state.measure === "contribution" || isHead ? "" : `, ${headWords(shownHead(attention))}`;
+  const without = isRenormalised ? ", renormalised without the end token" : "";
+  return `The picture shows ${shown}${together}${without}${value}. Below is the arithmetic of ${explained}.`;
 }
 
 /** What a link names and the run does not have; something else is shown in its place. */
@@ -375,16 +444,16 @@ function teller(attention: Attention, head: string, drawn: Matrix, axes: Axes): 
     const at = row * drawn.columns + column;
     const word = isMasked(drawn, at)
       ? "masked"
-      : Number.isNaN(value)
-        ? "left out, or not finite"
+      : isLeftOut(drawn, at)
+        ? "left out"
         : state.show === "mask"
           ? "visible"
           : `${number(value, 6)}${eightBits}`;
     const ends = [...apart(axes.rows[row] ?? [], " ⇒ "), " → ", ...apart(axes.columns[column] ?? [])];
     if (!isReduced) return [...ends, `: ${word}`];
     const { query, key } = drawn.cell(row, column);
-    const queries = span(row * drawn.queriesARow, drawn.queriesARow, attention.queries);
-    const keys = span(column * drawn.keysAColumn, drawn.keysAColumn, attention.keys);
+    const queries = span(drawn.firstQuery + row * drawn.queriesARow, drawn.queriesARow, attention.queries);
+    const keys = span(drawn.firstKey + column * drawn.keysAColumn, drawn.keysAColumn, attention.keys);
     const which =
       state.show === "mask" || isMasked(drawn, at)
         ? ""
@@ -395,7 +464,7 @@ function teller(attention: Attention, head: string, drawn: Matrix, axes: Axes): 
 
 /** At each step a decoder reads a token and predicts the next: weights of a row belong to the prediction. */
 function queryLabels(run: Run, attention: Attention, drawn: Matrix): Label[] {
-  const plain = positions(run, attention.query_side, drawn.rows, drawn.queriesARow);
+  const plain = positions(run, attention.query_side, drawn.firstQuery, drawn.rows, drawn.queriesARow);
   if (attention.query_side !== "target" || drawn.queriesARow !== 1 || !labels(run, "target")) return plain;
   return plain.map((label, i) => [...label, ...(plain[i + 1] ?? ["…"])]);
 }
@@ -417,14 +486,32 @@ function largestOf(attention: Attention, head: string, query: number): string {
 /** What a reader must know of the picture: what was reduced, what each head does. */
 function facts(run: Run, attention: Attention, drawn: Matrix, head: string): HTMLElement[] {
   const lines: HTMLElement[] = [];
+  const open = (side: Side, count: number) => {
+    const [from, to] = positionsOf(run, side, count);
+    return to - from;
+  };
   if (drawn.queriesARow > 1 || drawn.keysAColumn > 1) {
+    const cells = `${open(attention.query_side, attention.queries)} × ${open(attention.key_side, attention.keys)}`;
     lines.push(
       h(
         "p",
         { class: "note" },
-        `Reduced: ${attention.queries} × ${attention.keys} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. A click opens that one.`,
+        `Reduced: ${cells} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. A click opens that one.`,
       ),
     );
+  }
+  const cut = (side: Side, count: number) => count - open(side, count);
+  const [queries, keys] = [
+    cut(attention.query_side, attention.queries),
+    cut(attention.key_side, attention.keys),
+  ];
+  if (queries + keys > 0) {
+    const words = `Padding is left out: ${counted(queries, "position")} of the queries, ${counted(keys, "position")} of the keys.`;
+    const share =
+      attention.on_padding === null
+        ? ""
+        : ` ${number(100 * attention.on_padding, 3)} % of a token's weight is on it, on average over heads.`;
+    lines.push(h("p", { class: "note" }, words + share));
   }
   const measures = attention.measures[Number(head)];
   if (measures && state.show === "weights") {
@@ -465,12 +552,14 @@ function valuesTable(name: string, rows: Label[], columns: Label[], drawn: Matri
       details.append(h("p", {}, `${drawn.values.length} values are too many for a table: save them as CSV.`));
       return;
     }
-    const cell = (r: number, c: number) =>
-      h("td", { class: "number" }, number(drawn.values[r * drawn.columns + c]));
+    const cell = (r: number, c: number) => {
+      const at = r * drawn.columns + c;
+      return h("td", { class: "number" }, isLeftOut(drawn, at) ? "left out" : number(drawn.values[at]));
+    };
     const head = h(
       "tr",
       {},
-      h("td", {}),
+      h("th", { scope: "col" }, "query ↓, key →"),
       ...columns.map((label) => h("th", { scope: "col" }, ...apart(label, " ⇒ "))),
     );
     const lines = rows.map((label, r) =>
@@ -509,22 +598,24 @@ function linkView(
   const [left, right, width] = [190, 430, 620];
   const lines = s("g", { fill: "none" });
   const y = (i: number) => 16 + i * row;
-  const token = (label: Label, i: number, side: Side, x: number, anchor: string) =>
-    s(
+  const token = (label: Label, i: number, first: number, side: Side, x: number, anchor: string) => {
+    const at = first + i;
+    return s(
       "text",
       {
         x,
         y: y(i) + 4,
         "text-anchor": anchor,
         "data-side": side,
-        "data-at": i,
+        "data-at": at,
         class: "link-token",
-        onpointerenter: () => hover({ side, at: i }),
+        onpointerenter: () => hover({ side, at }),
         onpointerleave: () => hover(null),
-        onclick: () => lock(side, i),
+        onclick: () => lock(side, at),
       },
       short(label),
     );
+  };
   const svg = s(
     "svg",
     {
@@ -536,8 +627,8 @@ function linkView(
       "aria-label": `${name}: links from queries (left) to keys (right); the table below has the values`,
     },
     lines,
-    ...rows.map((text, i) => token(text, i, attention.query_side, left - 6, "end")),
-    ...columns.map((text, i) => token(text, i, attention.key_side, right + 6, "start")),
+    ...rows.map((text, i) => token(text, i, drawn.firstQuery, attention.query_side, left - 6, "end")),
+    ...columns.map((text, i) => token(text, i, drawn.firstKey, attention.key_side, right + 6, "start")),
   );
   const draw = () => {
     const sameSide = attention.query_side === attention.key_side;
@@ -546,7 +637,10 @@ function linkView(
     const links: { r: number; c: number; at: number }[] = [];
     for (let r = 0; r < drawn.rows; r++) {
       for (let c = 0; c < drawn.columns; c++) {
-        const isWanted = queries.length + keys.length === 0 || queries.includes(r) || keys.includes(c);
+        const isWanted =
+          queries.length + keys.length === 0 ||
+          queries.includes(drawn.firstQuery + r) ||
+          keys.includes(drawn.firstKey + c);
         const at = isWanted
           ? tone(drawn.values[r * drawn.columns + c] as number, drawn, state.scale === "log")
           : NaN;

@@ -1,11 +1,23 @@
 // Audio: the spectrogram under the frames, and the words above it at their times.
 
 import { bytes } from "../bytes.ts";
-import { MAP } from "../colour.ts";
+import { legend, MAP } from "../colour.ts";
 import { h, number, visible } from "../dom.ts";
-import type { Run } from "../types.ts";
+import { ticks } from "../ticks.ts";
+import type { Run, TimedWord } from "../types.ts";
 
-export function frames(run: Run): HTMLElement | null {
+/** Pixels of a line of words, of the spectrogram, and about those of a letter. */
+const [LINE, HEIGHT, LETTER] = [16, 90, 6.4];
+
+export interface Frames {
+  element: HTMLElement;
+  /** Puts it under the columns of a picture. */
+  place: (columns: { left: number; width: number }) => void;
+  /** Shows the part of the recording that is in view above, from 0 to 1. */
+  see: (from: number, to: number) => void;
+}
+
+export function frames(run: Run): Frames | null {
   const picture = run.spectrogram;
   if (!picture) return null;
   const { mels, columns, seconds_a_column: each } = picture;
@@ -19,44 +31,97 @@ export function frames(run: Run): HTMLElement | null {
     height: mels,
     class: "spectrogram",
     role: "img",
-    "aria-label": `log-mel spectrogram of ${number(seconds)} seconds, low bands at the bottom`,
+    "aria-label": `log-mel spectrogram of ${number(seconds)} seconds, ${mels} bands, low ones at the bottom`,
   });
-  const context = canvas.getContext("2d");
-  if (context) {
-    const codes = bytes(picture.codes);
-    const image = context.createImageData(columns, mels);
-    const pixels = new Uint32Array(image.data.buffer);
-    for (let m = 0; m < mels; m++) {
-      for (let c = 0; c < columns; c++)
-        pixels[(mels - 1 - m) * columns + c] = MAP[codes[m * columns + c] as number] as number;
-    }
-    context.putImageData(image, 0, 0);
-  }
-  const word = (w: (typeof words)[number], i: number) => {
-    const element = h(
-      "span",
-      {
-        class: "word",
-        title: `${number(w.start)}–${number(w.end)} s, probability ${number(w.probability, 3)}`,
-      },
-      visible(w.word.trim()),
-    );
-    element.style.left = `${(100 * w.start) / seconds}%`;
-    element.style.width = `${(100 * (w.end - w.start)) / seconds}%`;
-    element.style.top = `${(i % 3) * 15}px`;
-    return element;
-  };
+  draw(canvas, picture);
+  const strip = h("div", { class: "strip-of-words", "aria-hidden": "true" });
+  const times = h("div", { class: "times muted", "aria-hidden": "true" });
+  const inner = h("div", { class: "frames" }, strip, canvas, times);
   const list = words.map((w) =>
     h("li", {}, `${visible(w.word.trim())}: ${number(w.start)} to ${number(w.end)} s`),
   );
-  return h(
+  const element = h(
     "div",
     { class: "audio" },
-    words.length > 0 ? h("div", { class: "words", "aria-hidden": "true" }, ...words.map(word)) : null,
-    canvas,
-    h("div", { class: "row spread muted" }, h("span", {}, "0 s"), h("span", {}, `${number(seconds)} s`)),
+    h(
+      "p",
+      { class: "muted" },
+      `↑ mel bands 0 to ${mels - 1}, low ones at the bottom; → time in s${words.length > 0 ? "; words from the line where they begin" : ""}`,
+    ),
+    h("div", { class: "frames-box" }, inner),
+    h(
+      "div",
+      { class: "row" },
+      h("span", { class: "muted" }, "log-mel energy"),
+      legend(picture.low, picture.high, false, { masked: false, leftOut: false, notFinite: false }),
+    ),
     words.length > 0
       ? h("details", {}, h("summary", {}, "words and their times"), h("ol", {}, ...list))
       : null,
   );
+  let [width, shown] = [720, ""];
+  const see = (from: number, to: number) => {
+    const view = `${from} ${to} ${width}`;
+    if (view === shown || to <= from) return;
+    shown = view;
+    const whole = width / (to - from);
+    inner.style.width = `${whole}px`;
+    inner.style.marginLeft = `${-from * whole}px`;
+    strip.replaceChildren(...placed(words, whole / seconds));
+    times.replaceChildren(
+      ...ticks(from * seconds, to * seconds).map(({ at, words }) => {
+        const mark = h("span", {}, `${words} s`);
+        mark.style.left = `${(100 * at) / seconds}%`;
+        return mark;
+      }),
+    );
+  };
+  const place = ({ left, width: room }: { left: number; width: number }) => {
+    element.style.marginLeft = `${left}px`;
+    element.style.width = `${room}px`;
+    const [from = 0, to = 1] = shown.split(" ").map(Number);
+    width = room;
+    see(from, to);
+  };
+  return { element, place, see };
+}
+
+function draw(canvas: HTMLCanvasElement, picture: NonNullable<Run["spectrogram"]>): void {
+  const { mels, columns } = picture;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  const codes = bytes(picture.codes);
+  const image = context.createImageData(columns, mels);
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let m = 0; m < mels; m++) {
+    for (let c = 0; c < columns; c++)
+      pixels[(mels - 1 - m) * columns + c] = MAP[codes[m * columns + c] as number] as number;
+  }
+  context.putImageData(image, 0, 0);
+}
+
+/** Words at their times, each on the first line where it covers no other, with a line down to where it begins. */
+function placed(words: TimedWord[], pixelsASecond: number): HTMLElement[] {
+  const ends: number[] = [];
+  const all = words.map((w) => {
+    const text = visible(w.word.trim());
+    const left = w.start * pixelsASecond;
+    const free = ends.findIndex((end) => end <= left);
+    const line = free === -1 ? ends.length : free;
+    ends[line] = left + 8 + LETTER * [...text].length;
+    const title = `${number(w.start)}–${number(w.end)} s, probability ${number(w.probability, 3)}`;
+    return { word: h("span", { class: "word", title }, text), left, line };
+  });
+  const lines = ends.length;
+  // Words lie over the lines of those above them.
+  const lineOf = ({ left, line }: (typeof all)[number]) =>
+    at(h("div", { class: "stem" }), { left, top: line * LINE, height: (lines - line) * LINE + HEIGHT });
+  const wordOf = ({ word, left, line }: (typeof all)[number]) =>
+    at(word, { left: left + 1, top: line * LINE });
+  return [...all.map(lineOf), ...all.map(wordOf), at(h("div", {}), { height: lines * LINE })];
+}
+
+function at(element: HTMLElement, place: { left?: number; top?: number; height?: number }): HTMLElement {
+  for (const [name, pixels] of Object.entries(place)) element.style.setProperty(name, `${pixels}px`);
+  return element;
 }

@@ -61,8 +61,11 @@ export function explained(page: CellPage): HTMLElement {
   return box;
 }
 
+/** What the picture shows of a cell, where that is not the number that is explained. */
+type NotExplained = (head: number, query: number, key: number) => string | null;
+
 /** The cell that is open, of one attention. */
-export function showCell(run: Run, attention: Attention): HTMLElement {
+export function showCell(run: Run, attention: Attention, notExplained: NotExplained): HTMLElement {
   const box = h("div", {
     class: "cell",
     role: "region",
@@ -96,22 +99,25 @@ export function showCell(run: Run, attention: Attention): HTMLElement {
     const node = `${attention.path}.${state.show === "scores" ? "scores" : "weights"}`;
     const at = [run.row, head, query, key].join(",");
     const close = button("close", () => set({ cell: "" }), { class: "small" });
+    const words = notExplained(head, query, key);
+    const apart = words ? h("p", { class: "note" }, words) : "";
     const asked = state.cell;
     const shown = await pageOf(run, node, [head, query, key]);
     // Another cell may have been opened meanwhile.
     if (state.cell !== asked) return;
-    if (shown) {
-      box.replaceChildren(close, explained(shown));
+    if (typeof shown === "object" && shown) {
+      box.replaceChildren(close, apart, explained(shown));
       return;
     }
     const line = command(commands.explain, node, at);
     box.replaceChildren(
       close,
+      apart,
       h(
         "p",
-        {},
+        live ? { class: "warning", role: "alert" } : {},
         live
-          ? `The server did not answer with the arithmetic of ${node}[${at}]: open the cell again.`
+          ? `There is no arithmetic of ${node}[${at}]: ${visible(shown ?? "the server did not answer")}. Open the cell again.`
           : `The arithmetic of ${node}[${at}] is not in this page: it holds that of the weights, where there is room for it.`,
       ),
       line ? h("p", {}, "This shows it: ", h("code", {}, own(line)), " ", copyButton(line)) : "",
@@ -119,7 +125,12 @@ export function showCell(run: Run, attention: Attention): HTMLElement {
   }
 }
 
-async function pageOf(run: Run, node: string, [head, query, key]: number[]): Promise<CellPage | null> {
+/** The page of a cell; why there is none, where a server says so. */
+async function pageOf(
+  run: Run,
+  node: string,
+  [head, query, key]: number[],
+): Promise<CellPage | string | null> {
   const held = run.cells[node];
   if (held) {
     try {

@@ -2,7 +2,7 @@
 
 import { report } from "../context.ts";
 import { COLOURS, chart } from "../curves.ts";
-import { button, h, number, own, shape, visible } from "../dom.ts";
+import { button, counted, h, number, own, shape, visible } from "../dom.ts";
 import { openNode } from "../go.ts";
 import { table } from "../table.ts";
 import type { DiffNode } from "../types.ts";
@@ -42,6 +42,18 @@ export function diffPart(): HTMLElement | null {
         );
   const at = diff.nodes.findIndex((node) => node.state === "first");
   const errors = diff.nodes.map((node, i): [number, number] => [i, node.relative ?? NaN]);
+  const compared = errors.filter(([, error]) => Number.isFinite(error));
+  const isEqual = compared.every(([, error]) => error === 0);
+  const name = "relative error of each node, in the order of computation";
+  const missing = diff.nodes.length - compared.length;
+  const notMeasured =
+    missing > 0
+      ? h(
+          "p",
+          { class: "muted" },
+          `${counted(missing, "node")} without a finite relative error: see the table.`,
+        )
+      : null;
   return h(
     "section",
     { id: "diff" },
@@ -56,22 +68,35 @@ export function diffPart(): HTMLElement | null {
       own(`${diff.b.path} (${diff.b.kind}, ${diff.b.tensors} tensors)`),
     ),
     words,
-    chart(
-      "relative error of each node, in the order of computation",
-      [
-        { name: "largest difference over the largest value", points: errors, colour: COLOURS[0] as string },
-        ...(at >= 0
-          ? [
+    compared.length === 0
+      ? h("p", { class: "muted" }, `${name}: nothing was measured, because no node is in both runs.`)
+      : isEqual
+        ? h(
+            "p",
+            { class: "muted" },
+            `${name}: every value is equal to the bit in ${counted(compared.length, "node")} that both runs have, so that there is nothing to draw.`,
+          )
+        : chart(
+            name,
+            [
               {
-                name: `first divergence: ${diff.nodes[at]?.node}`,
-                points: [errors[at] as [number, number]],
-                colour: COLOURS[1] as string,
+                name: "largest difference over the largest value",
+                points: errors,
+                colour: COLOURS[0] as string,
               },
-            ]
-          : []),
-      ],
-      { log: true, xTitle: "node", yTitle: "relative error" },
-    ),
+              ...(at >= 0
+                ? [
+                    {
+                      name: `first divergence: ${diff.nodes[at]?.node}`,
+                      points: [errors[at] as [number, number]],
+                      colour: COLOURS[1] as string,
+                    },
+                  ]
+                : []),
+            ],
+            { log: true, xTitle: "node, in the order of computation", yTitle: "relative error" },
+          ),
+    notMeasured,
     table<DiffNode>(
       "difference of each node",
       [

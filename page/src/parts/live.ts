@@ -1,8 +1,9 @@
 // What a server answers: runs of other inputs, and the arithmetic of any cell.
 
-import { hasSource, report, runs, takeVerdict } from "../context.ts";
-import { button, h, say, visible } from "../dom.ts";
-import { set } from "../state.ts";
+import { hasSource, live, report, runs, takeVerdict } from "../context.ts";
+import { button, h, visible } from "../dom.ts";
+import { scrollTo } from "../go.ts";
+import { on, set, state } from "../state.ts";
 import { sideName } from "../selection.ts";
 import type { CellPage, Report, Run } from "../types.ts";
 
@@ -72,7 +73,9 @@ async function* lines(response: Response): AsyncGenerator<Line> {
 }
 
 async function ask(given: Given, tell: (text: string) => void, signal: AbortSignal): Promise<Run> {
-  const response = await post("/api/v1/runs", given, {}, signal);
+  const response = await post("/api/v1/runs", given, {}, signal).catch((error: unknown) => {
+    throw signal.aborted ? error : new Error("the server did not answer; it may have ended");
+  });
   if (!response.ok) {
     const { error, help } = (await response.json().catch(() => ({}))) as Line;
     throw new Error(`${error ?? `the server answered ${response.status}`}${help ? `; ${help}` : ""}`);
@@ -89,14 +92,19 @@ async function ask(given: Given, tell: (text: string) => void, signal: AbortSign
   throw new Error("the server ended the answer early");
 }
 
-/** The form: a source, a target, a recording; and a second source to compare. */
+/** The source of the run that the page came with. */
+function ownSource(): string {
+  const read = report.run?.generation?.outputs[report.run.row]?.source;
+  return read && "text" in read ? (read.text ?? "") : "";
+}
+
+/** The form: a source, a target, a recording; and a second source to compare. What was run stands in the address. */
 export function livePart(show: () => void): HTMLElement {
   const box = (id: string, name: string, rows: number) =>
     h("label", { for: id }, name, h("textarea", { id, rows, spellcheck: "false" }));
   const audio = h("input", { type: "file", id: "audio", accept: "audio/*,.wav,.flac,.mp3" });
   const status = h("p", { role: "status", class: "muted" });
-  const field = (id: string) =>
-    (document.getElementById(id) as HTMLTextAreaElement | null)?.value.trim() ?? "";
+  const trouble = h("p", { role: "alert", class: "warning", hidden: true });
   let stop: AbortController | null = null;
   const cancel = button("cancel", () => stop?.abort(), { disabled: true });
   const start = button("run", () => void go(), { class: "primary" });
@@ -104,6 +112,11 @@ export function livePart(show: () => void): HTMLElement {
   const hasTarget = hasSource && report.flow.nodes.some((node) => node.stack === "decoder");
   const first = sideName(hasSource ? "source" : "target");
   const recording = h("label", { for: "audio" }, "recording: wav, flac or mp3", audio);
+  const field = (id: string) => form.querySelector<HTMLTextAreaElement>(`textarea#${id}`)?.value.trim() ?? "";
+  const fill = (id: string, text: string) => {
+    const box = form.querySelector<HTMLTextAreaElement>(`textarea#${id}`);
+    if (box) box.value = text;
+  };
   const fields = [
     readsAudio ? recording : box("source", first, 2),
     hasTarget ? box("target", "target (else the model generates it)", 2) : null,
@@ -115,30 +128,67 @@ export function livePart(show: () => void): HTMLElement {
     h("h2", {}, "Input"),
     h("div", { class: "form" }, ...fields),
     h("div", { class: "row" }, start, cancel, status),
+    trouble,
   );
-  const go = async () => {
-    stop = new AbortController();
-    const { signal } = stop;
+  const refuse = (words: string) => {
+    status.textContent = "";
+    trouble.textContent = visible(words);
+    trouble.hidden = words === "";
+  };
+  /** What is shown, as the address has it. */
+  let shown = "";
+  const asked = () => JSON.stringify([state.source, state.target, state.second, state.recording]);
+  const go = async (isFromLink = false) => {
+    const given = { source: field("source"), target: field("target"), audio: audio.files?.[0] ?? null };
+    const second = field("second");
+    refuse("");
+    if (readsAudio && !given.audio) return refuse("There is no recording: choose a file.");
+    if (!readsAudio && !given.source) return refuse(`The ${first} is empty: type a text.`);
+    stop?.abort();
+    const own = new AbortController();
+    stop = own;
+    const { signal } = own;
     start.disabled = true;
     cancel.disabled = false;
     const tell = (text: string) => (status.textContent = visible(text));
     tell("asking …");
     try {
-      const given = { source: field("source"), target: field("target"), audio: audio.files?.[0] ?? null };
       const made = [await ask(given, tell, signal)];
-      const second = field("second");
       if (second) made.push(await ask({ source: second, target: "", audio: null }, tell, signal));
       runs.splice(0, runs.length, ...made);
-      set({ cell: "", src: [], tgt: [], stop: 0 });
+      const ran = { source: given.source, target: given.target, second, recording: given.audio?.name ?? "" };
+      shown = JSON.stringify(Object.values(ran));
+      // A link says what is seen of its run; another run begins anew.
+      set(isFromLink ? ran : { ...ran, cell: "", src: [], tgt: [], stop: 0, zoom: "" });
       show();
-      tell("done");
+      tell(
+        given.audio ? "done; a link to this page has the name of the recording, not the recording" : "done",
+      );
+      if (isFromLink && state.part) scrollTo(state.part);
     } catch (error) {
-      tell(signal.aborted ? "cancelled" : String(error instanceof Error ? error.message : error));
+      if (signal.aborted) tell("cancelled");
+      else refuse(String(error instanceof Error ? error.message : error));
     }
+    if (stop !== own) return;
     start.disabled = false;
     cancel.disabled = true;
   };
+  on(["source", "target", "second", "recording"], () => {
+    if (shown === asked()) return;
+    shown = asked();
+    fill("source", state.source || ownSource());
+    fill("target", state.target);
+    fill("second", state.second);
+    if (state.recording)
+      refuse(`The link is of a run of the recording ${state.recording}: choose that file, and run it.`);
+    else if (state.source) void go(true);
+  });
   return form;
+}
+
+/** Whether the address names a run that the page did not come with. */
+export function isOfOtherRun(): boolean {
+  return live && (state.source !== "" || state.recording !== "");
 }
 
 /** Asks for the verdict, which the server gives when the doctor is done. */
@@ -152,18 +202,18 @@ export async function waitForVerdict(tell: (words: string) => void): Promise<voi
   }
 }
 
-export async function explainLive(run: Run, node: string, at: number[]): Promise<CellPage | null> {
+/** The page of a cell, or why there is none. */
+export async function explainLive(run: Run, node: string, at: number[]): Promise<CellPage | string | null> {
   try {
     const response = await post(
       "/api/v1/explain",
       asked.get(run) ?? { source: "", target: "", audio: null },
       { node, at: at.join(",") },
     );
-    const answer = (await response.json()) as { pages?: CellPage[]; error?: string };
-    if (answer.error) say(answer.error);
+    const answer = (await response.json()) as { pages?: CellPage[]; error?: string; help?: string };
+    if (answer.error) return `${answer.error}${answer.help ? `; ${answer.help}` : ""}`;
     return answer.pages?.[0] ?? null;
-  } catch (error) {
-    say(String(error));
-    return null;
+  } catch {
+    return "the server did not answer; it may have ended";
   }
 }

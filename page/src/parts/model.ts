@@ -108,7 +108,7 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
   const showNode = () => {
     details.replaceChildren(
       ...(state.node
-        ? [nodeDetails(runs[0], state.node) ?? unknown(state.node)]
+        ? [nodeDetails(runs[0], state.node, () => set({ node: "" })) ?? unknown(state.node)]
         : [
             isReport
               ? h(

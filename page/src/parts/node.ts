@@ -6,7 +6,8 @@ import { button, copyButton, h, number, own, s, select, shape, visible } from ".
 import { openNode } from "../go.ts";
 import { csvButton, pictureButtons } from "../save.ts";
 import { nodeAt, SUBLAYERS } from "../places.ts";
-import type { FlowNode, Run, Stats } from "../types.ts";
+import type { FlowNode, Measure, Run, Stats } from "../types.ts";
+import { measureWords, numberWords, operationWords, unitOf } from "../words.ts";
 
 export function statsWords(stats: Stats | null | undefined): string {
   if (!stats) return "not measured";
@@ -54,17 +55,15 @@ export function histogram(run: Run, path: string, width = 96, height = 24): SVGS
   );
 }
 
-export function nodeDetails(run: Run | undefined, path: string): HTMLElement | null {
+/** Everything about a node; `close` closes it. */
+export function nodeDetails(run: Run | undefined, path: string, close: () => void): HTMLElement | null {
   const node = nodeAt(path);
   if (!node) return null;
   const traced = run?.trace.nodes.find((n) => n.path === path);
-  const measures =
-    report.doctor?.measures.filter(
-      (measure) =>
-        measure.node !== null &&
-        (measure.node === path || path.startsWith(`${measure.node}.`)) &&
-        measure.slice === null,
-    ) ?? [];
+  // What the doctor measured of it; of an attention as a whole it measured the weights.
+  const isOfIt = ({ node: of, slice }: Measure) =>
+    slice === null && of !== null && (of === path || (node.step === "weights" && path === `${of}.weights`));
+  const measures = report.doctor?.measures.filter(isOfIt) ?? [];
   const weights = node.weights.map((weight) =>
     h(
       "li",
@@ -88,7 +87,7 @@ export function nodeDetails(run: Run | undefined, path: string): HTMLElement | n
   const facts: [string, Node | string][] = [
     ["what", visible(node.what)],
     ["formula", h("code", {}, own(node.formula))],
-    ["operation", node.op],
+    ["operation", operationWords(node.op)],
     [
       "shape",
       `${shape(
@@ -102,14 +101,22 @@ export function nodeDetails(run: Run | undefined, path: string): HTMLElement | n
   if (traced && traced.snapshots.length > 0) facts.push(["snapshot", traced.snapshots.join(", ")]);
   for (const measure of measures)
     facts.push([
-      measure.name.replaceAll("_", " "),
-      `${number(measure.number)}${measure.threshold === null ? "" : ` (threshold ${number(measure.threshold)})`}`,
+      measureWords(measure.name),
+      numberWords(measure.number, measure.threshold, unitOf(measure.name)),
     ]);
   const drawn = run ? histogram(run, path, 240, 60) : null;
   return h(
     "div",
     { class: "node" },
-    h("h3", {}, own(path), " ", copyButton(path)),
+    h(
+      "h3",
+      {},
+      own(path),
+      " ",
+      copyButton(path),
+      " ",
+      button("close", close, { class: "small", "aria-label": `close ${path}` }),
+    ),
     h("dl", {}, ...facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     inputs.length > 0 ? h("div", {}, h("h4", {}, "reads"), h("ul", {}, ...inputs)) : null,
     weights.length > 0 ? h("div", {}, h("h4", {}, "weights"), h("ul", {}, ...weights)) : null,
@@ -220,9 +227,13 @@ export function sliceOf(run: Run, path: string): HTMLElement {
         step("↓ rows", "row", ROWS, rows),
         step("← columns", "column", -ROWS, columns),
         step("→ columns", "column", ROWS, columns),
-        csvButton(`${path}-${at.join("-")}`, () =>
-          Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => value(r, c))),
-        ),
+        csvButton(`${path}-${at.join("-")}`, () => [
+          ["row", ...Array.from({ length: columns }, (_, c) => `column ${c}`)],
+          ...Array.from({ length: rows }, (_, r) => [
+            r,
+            ...Array.from({ length: columns }, (_, c) => value(r, c)),
+          ]),
+        ]),
       ),
       h(
         "div",

@@ -2,6 +2,7 @@
 
 import { report } from "../context.ts";
 import { s } from "../dom.ts";
+import { openNode } from "../go.ts";
 import { layerName, layersOf, SUBLAYERS } from "../places.ts";
 import type { FlowNode } from "../types.ts";
 
@@ -79,12 +80,32 @@ export function stacks(): SVGSVGElement | null {
     const to = places.get(`${block.path}.cross_attn`);
     if (to === undefined) continue;
     const [x0, x1] = [10 + WIDTH, 10 + WIDTH + GAP];
+    const d = `M${x0} ${from}C${x0 + 70} ${from} ${x1 - 70} ${to} ${x1 + 6} ${to}`;
+    const path = `${block.path}.cross_attn`;
+    const open = () => openNode(`${path}.weights`);
+    const byKey = (event: Event) => {
+      if (!["Enter", " "].includes((event as KeyboardEvent).key)) return;
+      event.preventDefault();
+      open();
+    };
+    const label = `cross-attention from the encoder, open ${path}`;
     lines.push(
-      s("path", {
-        class: "crossing",
-        d: `M${x0} ${from}C${x0 + 70} ${from} ${x1 - 70} ${to} ${x1 + 6} ${to}`,
-        "marker-end": "url(#stacks-head)",
-      }),
+      s(
+        "g",
+        {
+          class: "crossing",
+          "data-edge": path,
+          tabindex: 0,
+          role: "button",
+          "aria-label": label,
+          onclick: open,
+          onkeydown: byKey,
+        },
+        s("title", {}, label),
+        // A line is hard to hit: a wide one that is not seen lies on it.
+        s("path", { d, stroke: "transparent", "stroke-width": 12, "pointer-events": "stroke" }),
+        s("path", { d, "marker-end": "url(#stacks-head)" }),
+      ),
     );
   }
   return s(

@@ -50,7 +50,11 @@ function ofRun(run: Run, index: number): HTMLElement {
     );
   });
   on(["tensor"], () =>
-    open.replaceChildren(state.tensor ? (nodeDetails(run, state.tensor) ?? unknown(state.tensor)) : ""),
+    open.replaceChildren(
+      state.tensor
+        ? (nodeDetails(run, state.tensor, () => set({ tensor: "" })) ?? unknown(state.tensor))
+        : "",
+    ),
   );
   const left = run.left_out.filter((part) => part.part === "values" || part.part === "cells");
   return h(
@@ -99,7 +103,7 @@ function listed(run: Run, nodes: TracedNode[]): HTMLElement {
         title: "shape",
         cell: (node) => h("span", { title: node.dims.join(", ") }, own(shape(node.shape, node.dims))),
       },
-      { title: "values", cell: (node) => histogram(run, node.path) ?? "", value: () => "" },
+      { title: "values", cell: (node) => histogram(run, node.path) ?? "", value: null },
       stat("min", "min"),
       stat("mean", "mean"),
       stat("max", "max"),

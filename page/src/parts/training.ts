@@ -22,10 +22,18 @@ export function trainingPart(): HTMLElement | null {
     dash,
   });
   const [train, validation, monitor] = [of("train"), of("validation"), of("monitor")];
+  // A line of training is about the steps since the line before it.
+  const steps = train.map(({ step }, i) => step - (train[i - 1]?.step ?? 0)).filter((count) => count > 0);
+  const most = steps.reduce((one, other) => Math.max(one, other), 0);
+  const ofTrain =
+    most > 1
+      ? `train: each point the mean of up to ${most} steps, drawn at the last of them`
+      : "train: each step";
+  const ofValidation = "validation: the model after the step";
   const both = (name: string, key: "nll" | "accuracy") =>
     chart(
       name,
-      [line("train", train, (m) => m[key], 0), line("validation", validation, (m) => m[key], 1, "6 3")],
+      [line(ofTrain, train, (m) => m[key], 0), line(ofValidation, validation, (m) => m[key], 1, "6 3")],
       { xTitle: "step", yTitle: name },
     );
   const paths = [

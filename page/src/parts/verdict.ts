@@ -1,10 +1,11 @@
 // The verdict: each check of the doctor, the worst first, with its number, its threshold and the tensor that it is about.
 
-import { report, runs } from "../context.ts";
-import { button, copyButton, h, number, own, visible } from "../dom.ts";
+import { live, report, runs } from "../context.ts";
+import { copyButton, counted, h, own, visible } from "../dom.ts";
+import { tensorLink } from "../go.ts";
 import { csvButton } from "../save.ts";
-import { openNode } from "../go.ts";
 import type { Finding, Measure } from "../types.ts";
+import { measureWords, numberWords, unitOf, unitOfRule } from "../words.ts";
 
 type Verdict = "fail" | "warn" | "info" | "pass" | "not checked";
 
@@ -13,10 +14,14 @@ interface Check {
   verdict: Verdict;
   number: number | null;
   threshold: number | null;
+  unit: string;
+  /** The name of the measure whose number it is, where that is not a finding's. */
+  measure: string | null;
   node: string | null;
   slice: string | null;
   words: string;
   findings: Finding[];
+  measures: Measure[];
 }
 
 const ORDER: Verdict[] = ["fail", "warn", "info", "pass", "not checked"];
@@ -29,19 +34,25 @@ function checks(): Check[] {
   const checked = doctor.checked.map((rule): Check => {
     const findings = doctor.findings.filter((finding) => finding.rule === rule);
     const worst = findings[0];
+    const measures = doctor.measures.filter((measure) => measure.rule === rule);
     if (worst) {
       const words = findings.map((finding) => finding.evidence).join("; ");
-      return { ...pick(worst), rule, verdict: OF_SEVERITY[worst.severity], words, findings };
+      const unit = unitOfRule(rule, measures[0]?.name);
+      const verdict = OF_SEVERITY[worst.severity];
+      const place = placeOf(worst);
+      return { ...pick(worst), ...place, unit, measure: null, rule, verdict, words, findings, measures };
     }
-    const measures = doctor.measures.filter((measure) => measure.rule === rule);
     const told = measures.find((measure) => measure.words) ?? measures[0];
     const none = { number: null, threshold: null, node: null, slice: null };
     return {
       ...(told ? pick(told) : none),
+      unit: told ? unitOf(told.name) : "",
+      measure: told?.name ?? null,
       rule,
       verdict: "pass",
       words: told?.words ?? "nothing found",
       findings,
+      measures,
     };
   });
   const skipped = doctor.not_checked.map(({ rule, why, how }): Check => ({
@@ -49,10 +60,13 @@ function checks(): Check[] {
     verdict: "not checked",
     number: null,
     threshold: null,
+    unit: "",
+    measure: null,
     node: null,
     slice: null,
     words: `${why}. ${how}`,
     findings: [],
+    measures: [],
   }));
   return [...checked, ...skipped].sort((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict));
 }
@@ -64,6 +78,15 @@ function pick({
   slice,
 }: Finding | Measure): Pick<Check, "number" | "threshold" | "node" | "slice"> {
   return { number, threshold, node, slice };
+}
+
+/** The tensor that a finding is about. One about many has the number of the worst, whose measure says which that is. */
+function placeOf(finding: Finding): Pick<Finding, "node" | "slice"> {
+  if (finding.node !== null) return finding;
+  const isOfIt = (measure: Measure) =>
+    measure.rule === finding.rule && measure.node !== null && measure.number === finding.number;
+  const { node, slice } = report.doctor?.measures.find(isOfIt) ?? finding;
+  return { node, slice };
 }
 
 /** The place of the verdict while the doctor still looks at the model. */
@@ -85,28 +108,35 @@ export function verdictPart(): HTMLElement | null {
     count: all.filter((check) => check.verdict === verdict).length,
   })).filter(({ count }) => count > 0);
   const item = (check: Check) => {
-    const link = check.node
-      ? button(
-          `${check.node}${check.slice ? `, ${check.slice}` : ""}`,
-          () => openNode(check.node as string, check.slice),
-          { class: "link" },
-        )
-      : null;
+    const link = check.node ? tensorLink(check.node, check.slice) : null;
+    const what = check.measure ? `${measureWords(check.measure)}: ` : "";
     const numbers =
-      check.number === null
-        ? ""
-        : `${number(check.number)}${check.threshold === null ? "" : ` (threshold ${number(check.threshold)})`}`;
-    const more = check.findings.map((finding) =>
-      h(
+      check.number === null ? "" : what + numberWords(check.number, check.threshold, check.unit);
+    const more = check.findings.map((finding) => {
+      const { node, slice } = placeOf(finding);
+      return h(
         "li",
         {},
-        finding.node ? h("code", {}, own(`${finding.node}${finding.slice ? ` ${finding.slice}` : ""}`)) : "",
+        node ? tensorLink(node, slice) : "",
         " ",
+        finding.number === null ? "" : `${numberWords(finding.number, finding.threshold, check.unit)}: `,
         visible(finding.evidence),
         h("br"),
         h("em", {}, visible(finding.try_next)),
         " ",
         copyButton(finding.explain),
+      );
+    });
+    const measured = check.measures.map((measure) =>
+      h(
+        "li",
+        {},
+        measure.node
+          ? tensorLink(measure.node, measure.slice)
+          : measure.slice
+            ? h("code", {}, own(measure.slice))
+            : "",
+        ` ${measureWords(measure.name)}: ${numberWords(measure.number, measure.threshold, unitOf(measure.name))}`,
       ),
     );
     return h(
@@ -125,6 +155,14 @@ export function verdictPart(): HTMLElement | null {
         link,
         h("p", {}, visible(check.words)),
         more.length > 0 ? h("details", {}, h("summary", {}, "what to do"), h("ul", {}, ...more)) : null,
+        measured.length > 0
+          ? h(
+              "details",
+              { class: "measured" },
+              h("summary", {}, `${counted(measured.length, "measure")}`),
+              h("ul", {}, ...measured),
+            )
+          : null,
       ),
     );
   };
@@ -133,12 +171,13 @@ export function verdictPart(): HTMLElement | null {
     all.filter((check) => ["pass", "not checked"].includes(check.verdict)),
   ];
   const rows = () => [
-    ["rule", "verdict", "number", "threshold", "node", "slice", "words"],
+    ["rule", "verdict", "number", "threshold", "unit", "node", "slice", "words"],
     ...all.map((check) => [
       check.rule,
       check.verdict,
       check.number,
       check.threshold,
+      check.unit,
       check.node,
       check.slice,
       check.words,
@@ -163,7 +202,7 @@ export function verdictPart(): HTMLElement | null {
       "p",
       { class: "muted" },
       `${visible(report.doctor.basis.charAt(0).toUpperCase() + report.doctor.basis.slice(1))}.`,
-      runs.length === 0 ? " There is no run." : "",
+      runs.length > 0 ? "" : live ? " There is no run yet." : " There is no run.",
     ),
     bad.length > 0 ? h("ul", { class: "checks" }, ...bad.map(item)) : null,
     h(

@@ -16,6 +16,7 @@ mod limits;
 mod masks;
 mod notes;
 mod output;
+mod page_remedies;
 mod predict;
 mod progress;
 mod remedies;

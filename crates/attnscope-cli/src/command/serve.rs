@@ -9,7 +9,7 @@ use attnscope_server::{Bounds, Listener, Served};
 use clap::Args;
 
 use super::doctor::seconds;
-use super::{ModelArgs, Output, OutputArgs, interrupt, remedies};
+use super::{ModelArgs, Output, OutputArgs, interrupt, page_remedies};
 
 #[derive(Debug, Args)]
 pub(super) struct Serve {
@@ -59,7 +59,7 @@ impl Serve {
         let run = is_builtin.then(|| RunOptions { input: Input::default(), row: 0 });
         let report = model.report(ReportOptions { run, ..ReportOptions::default() })?;
         let bounds = Bounds { tokens: self.max_tokens, time: self.max_time, ..Bounds::default() };
-        let words = |failure: &Failure| (remedies::error_line(failure), remedies::words(&failure.remedy));
+        let words = |failure: &Failure| (failure.to_string(), page_remedies::words(&failure.remedy));
         let stop =
             interrupt::stop_first("note: interrupted: the server ends; a second signal ends at once\n");
         say(listener.address());
@@ -70,7 +70,7 @@ impl Serve {
     fn doctor(&self) -> Result<DoctorOptions, Failure> {
         let usual = DoctorOptions {
             repair_time: self.repair_time,
-            words: remedies::words,
+            words: page_remedies::words,
             ..DoctorOptions::default()
         };
         Ok(match &self.doctor_pairs {
