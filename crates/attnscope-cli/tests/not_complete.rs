@@ -115,7 +115,10 @@ fn what_a_file_of_nn_transformer_does_not_say_is_assumed_and_can_be_set() {
 #[test]
 fn a_wiring_that_is_none_is_refused() {
     let said = refused(&["flow", "--wiring", "norm_place=top"]);
-    assert!(said.contains("norm_place: unknown variant `top`, expected `pre` or `post`"), "{said}");
+    assert!(
+        said.contains("norm_place: unknown variant `top`, expected one of `pre`, `post`, `both`"),
+        "{said}"
+    );
     assert!(refused(&["flow", "--wiring", "colour=red"]).contains("no field \"colour\""));
     assert!(refused(&["flow", "--wiring", "norm_place"]).contains("FIELD=VALUE"));
 }
