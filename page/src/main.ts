@@ -164,6 +164,16 @@ if (live && !report.doctor && !report.left_out?.some((part) => part.part === "do
   void waitForVerdict(waiting.tell);
 }
 closeByEscape();
+// Paper has the checks that found nothing, too.
+const folded = () => document.querySelectorAll<HTMLDetailsElement>("details.passed:not([open])");
+let unfolded: HTMLDetailsElement[] = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...folded()];
+  for (const details of unfolded) details.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const details of unfolded) details.open = false;
+});
 document.documentElement.dataset["ready"] = "";
 if (state.part) scrollTo(state.part);
 followParts(main);

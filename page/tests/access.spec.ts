@@ -127,6 +127,18 @@ test("narrow screens and paper have everything", async ({ page }) => {
   expect(overflow).toBeLessThanOrEqual(1);
   await page.emulateMedia({ media: "print" });
   await expect(page.locator("nav")).toBeHidden();
+  for (const control of ["zoom in", "next →", "colours: as the system"])
+    await expect(page.getByRole("button", { name: control })).toBeHidden();
+  await expect(page.locator("#model .hint")).toBeHidden();
+  // The folded checks are printed, and folded again.
+  const opened = await page.evaluate(() => {
+    const details = document.querySelector<HTMLDetailsElement>("details.passed")!;
+    dispatchEvent(new Event("beforeprint"));
+    const printed = details.open;
+    dispatchEvent(new Event("afterprint"));
+    return [printed, details.open];
+  });
+  expect(opened).toEqual([true, false]);
   await expect(page.locator(".enlarged h3")).toBeVisible();
   expect((await page.pdf()).length).toBeGreaterThan(10_000);
 });

@@ -62,8 +62,9 @@ test("pictures hold the values of the run", async ({ page }) => {
   ) as { nodes: { values: number[]; shape: number[] }[] };
   const [, , queries, keys] = trace.nodes[0]!.shape as [number, number, number, number];
   await page.locator(".enlarged details summary").first().click();
-  const shown = await page.locator(".enlarged details table tbody td").allTextContents();
-  expect(shown).toHaveLength(queries * keys);
+  const cells = page.locator(".enlarged details table tbody td");
+  await expect(cells).toHaveCount(queries * keys);
+  const shown = await cells.allTextContents();
   shown.forEach((text, i) => {
     const expected = trace.nodes[0]!.values[queries * keys + i]!;
     expect(Math.abs(Number(text.replace("−", "-")) - expected)).toBeLessThanOrEqual(
@@ -73,6 +74,7 @@ test("pictures hold the values of the run", async ({ page }) => {
   await page.getByRole("button", { name: "without the end token" }).click();
   const rows = page.locator(".enlarged details table tbody tr");
   await page.locator(".enlarged details summary").first().click();
+  await expect(rows).toHaveCount(queries);
   const first = await rows.first().locator("td").allTextContents();
   expect(first.at(-1)).toBe("left out");
   const sum = first.slice(0, -1).reduce((total, text) => total + Number(text.replace("−", "-")), 0);

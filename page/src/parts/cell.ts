@@ -92,7 +92,7 @@ export function showCell(run: Run, attention: Attention, notExplained: NotExplai
     }
     if (!state.cell) {
       box.replaceChildren(
-        h("p", { class: "muted" }, "Click a cell, or press Enter on it, for its arithmetic."),
+        h("p", { class: "muted hint" }, "Click a cell, or press Enter on it, for its arithmetic."),
       );
       return;
     }

@@ -113,7 +113,7 @@ export function modelPart(): { section: HTMLElement; ofRun: () => void } {
             isReport
               ? h(
                   "p",
-                  { class: "muted" },
+                  { class: "muted hint" },
                   "Click a block of the drawing to open its steps, and a step to see what it computes.",
                 )
               : "",
