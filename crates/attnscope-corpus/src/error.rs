@@ -22,6 +22,20 @@ pub enum AuditError {
         /// What its reader said.
         why: String,
     },
+    /// A file of the corpus in a compression that is not read.
+    #[error("{}: expected Parquet with Snappy compression or without any, found {found}", file.display())]
+    Compression {
+        /// The file.
+        file: PathBuf,
+        /// Its compression.
+        found: String,
+    },
+    /// A corpus that is a folder.
+    #[error("{}: expected a file, found a folder", file.display())]
+    CorpusFolder {
+        /// Where it is.
+        file: PathBuf,
+    },
     /// A corpus without a column that is needed.
     #[error("{}: expected a column {column:?}, found {found}", file.display())]
     Column {
@@ -45,7 +59,7 @@ pub enum AuditError {
         found: String,
     },
     /// A corpus in which nothing can be measured.
-    #[error("{}: no row can be measured{}", file.display(), rejected(*.rejects, .first))]
+    #[error("{}: expected rows that can be measured, found {}", file.display(), rejected(*.rejects, .first))]
     NoRows {
         /// The file.
         file: PathBuf,
@@ -66,6 +80,12 @@ pub enum AuditError {
     #[error("{}: the folder holds an audit already", folder.display())]
     Exists {
         /// The folder.
+        folder: PathBuf,
+    },
+    /// A file where the folder should be.
+    #[error("{}: expected a folder, found a file", folder.display())]
+    NoFolder {
+        /// Where it is.
         folder: PathBuf,
     },
     /// A folder that holds something else.
@@ -164,7 +184,15 @@ impl AuditError {
                 Ok(why) => Self::io(file, *why),
                 Err(other) => Self::Parquet { file: file.to_owned(), why: other.to_string() },
             },
-            other => Self::Parquet { file: file.to_owned(), why: other.to_string() },
+            other => Self::unreadable(file, other.to_string()),
+        }
+    }
+
+    /// What a reader of Parquet said in words.
+    pub(crate) fn unreadable(file: &Path, why: String) -> Self {
+        match why.split_once("Disabled feature at compile time: ") {
+            Some((_, found)) => Self::Compression { file: file.to_owned(), found: found.trim().to_owned() },
+            None => Self::Parquet { file: file.to_owned(), why },
         }
     }
 
@@ -172,16 +200,17 @@ impl AuditError {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Lines(e) => e.remedy(),
-            Self::Parquet { why, .. } if why.contains("Disabled feature") => {
-                "write the file again with Snappy compression, or without any".into()
-            }
+            Self::Compression { .. } => "write the file again with Snappy compression, or without any".into(),
+            Self::CorpusFolder { .. } => "give the file of the corpus; several can be joined before".into(),
             Self::Parquet { .. } => "write or download the file again".into(),
             Self::Column { .. } => Remedy::NameColumns,
             Self::ColumnType { .. } => "name another column, or write this one as text".into(),
             Self::NoRows { .. } => "give rows with a text on every side that the model reads".into(),
             Self::Batch { .. } => "give the columns that the documentation of the kernel lists".into(),
             Self::Exists { .. } => Remedy::ResumeAudit,
-            Self::Foreign { .. } => "give a folder that is empty, or that does not exist yet".into(),
+            Self::NoFolder { .. } | Self::Foreign { .. } => {
+                "give a folder that is empty, or that does not exist yet".into()
+            }
             Self::NoAudit { .. } => "give the folder that an audit was written to".into(),
             Self::Other { .. } => {
                 "give another folder, or the same model, corpus and options as before".into()
@@ -201,9 +230,9 @@ impl AuditError {
 
 fn rejected(count: usize, first: &Option<String>) -> String {
     match (count, first) {
-        (0, _) | (_, None) => String::new(),
-        (1, Some(first)) => format!(" (1 was rejected: {first})"),
-        (count, Some(first)) => format!(" ({count} were rejected, the first: {first})"),
+        (0, _) | (_, None) => "none".to_owned(),
+        (1, Some(first)) => format!("one that cannot: {first}"),
+        (count, Some(first)) => format!("{count} that cannot, the first: {first}"),
     }
 }
 

@@ -122,6 +122,9 @@ impl AuditFolder {
     /// # Errors
     /// When something else is in the folder, another audit is, or another process writes to it.
     pub fn begin(path: &Path, manifest: Manifest, resume: bool) -> Result<Self, AuditError> {
+        if path.is_file() {
+            return Err(AuditError::NoFolder { folder: path.to_owned() });
+        }
         fs::create_dir_all(path).map_err(|why| AuditError::io(path, why))?;
         let there = Manifest::read(path);
         match &there {

@@ -220,6 +220,67 @@ fn rows_that_cannot_be_measured_are_counted_and_nothing_else_is_lost() {
     );
 }
 
+/// Each with the file, what was expected, what was found, and what to do; and no folder is begun.
+#[test]
+fn a_corpus_that_cannot_be_read_is_refused_before_anything_is_written() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all("A dog.\tEin Hund.\nA cat.\tEine Katze.\n".repeat(50).as_bytes()).unwrap();
+    let whole = gzip.finish().unwrap();
+    let mut damaged = whole.clone();
+    let checksum = damaged.len() - 6;
+    damaged[checksum] ^= 1;
+    let again = "copy or download the file again";
+    let texts = "give rows with a text on every side";
+    let cases: [(&str, &[u8], &str, &str); 7] = [
+        ("cut.gz", &whole[..whole.len() / 2], "expected a whole gzip file, found one that is cut off", again),
+        ("damaged.gz", &damaged, "expected a whole gzip file, found a damaged one: ", again),
+        ("empty.tsv", b"", "expected rows that can be measured, found none", texts),
+        (
+            "one.tsv",
+            b"A dog.\n",
+            "expected rows that can be measured, found one that cannot: line 1: expected 2 columns, found one column",
+            texts,
+        ),
+        (
+            "null.jsonl",
+            b"{\"source\":null,\"target\":\"b\"}\n",
+            "found one that cannot: line 1: expected a text under \"source\", found null",
+            texts,
+        ),
+        (
+            "other.jsonl",
+            b"{\"src\":\"a\",\"target\":\"b\"}\n",
+            "expected a column \"source\", found \"src\", \"target\"",
+            "NameColumns",
+        ),
+        ("cut.parquet", b"PAR1 but no more", "cut.parquet: ", "write or download the file again"),
+    ];
+    let failed = |file: &Path, out: &Path| run(&demo(), file, out, &AuditOptions::default()).unwrap_err();
+    for (name, bytes, says, helps) in cases {
+        let file = dir.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        let failure = failed(&file, &out);
+        assert!(failure.error.starts_with(&file.display().to_string()), "{name}: {failure}");
+        assert!(failure.error.contains(says), "{name}: {failure}");
+        assert!(format!("{:?}", failure.remedy).contains(helps), "{name}: {:?}", failure.remedy);
+    }
+    let folder = failed(dir.path(), &out);
+    assert!(folder.error.ends_with(": expected a file, found a folder"), "{folder}");
+    let missing = failed(&dir.path().join("none.tsv"), &out);
+    assert!(missing.error.contains("none.tsv: No such file"), "{missing}");
+    assert!(!out.exists());
+    // The same of the folder that is to be written.
+    let corpus = pairs(dir.path());
+    let file = failed(&corpus, &corpus);
+    assert!(file.error.ends_with(": expected a folder, found a file"), "{file}");
+    let below = failed(&corpus, &corpus.join("out"));
+    assert!(below.error.starts_with(&corpus.join("out").display().to_string()), "{below}");
+    assert!(format!("{:?}", below.remedy).contains("may be read and written"), "{:?}", below.remedy);
+}
+
 #[test]
 fn kept_columns_are_in_the_output_and_can_be_summed_up_by() {
     let dir = tempfile::tempdir().unwrap();

@@ -104,7 +104,7 @@ impl Table {
         }
         let kept = self.kept.iter().map(|&column| fields.get(column).map(|&text| text.to_owned())).collect();
         let source = self.source.and_then(|column| fields.get(column).copied());
-        collector.add(line, source, fields.get(self.target).copied().unwrap_or_default(), kept);
+        collector.add(line, source, fields.get(self.target).copied(), kept);
     }
 }
 
@@ -144,7 +144,7 @@ fn add_object(
     });
     let kept: Result<Vec<_>, _> = kept.collect();
     match both.and_then(|(source, target)| Ok((source, target, kept?))) {
-        Ok((source, target, kept)) => collector.add(line, source, target, kept),
+        Ok((source, target, kept)) => collector.add(line, source, Some(target), kept),
         Err(Err(reason)) => collector.reject(line, reason),
         Err(Ok(column)) => {
             let names: Vec<&str> = object.keys().map(String::as_str).collect();

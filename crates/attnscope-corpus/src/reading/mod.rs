@@ -90,6 +90,9 @@ const PARQUET: &[u8; 4] = b"PAR1";
 /// When the file cannot be read, or has no column of a name that is needed. A bad row is no error.
 pub fn read_corpus(file: &Path, task: Task, columns: &ColumnNames) -> Result<CorpusRead, AuditError> {
     let mut first = [0; 4];
+    if file.is_dir() {
+        return Err(AuditError::CorpusFolder { file: file.to_owned() });
+    }
     let mut opened = attnscope_checkpoint::open_input(file).map_err(|why| AuditError::io(file, why))?;
     let is_parquet = opened.read_exact(&mut first).is_ok() && first == *PARQUET;
     drop(opened);
@@ -119,16 +122,18 @@ impl<'a> Collector<'a> {
         self.next += 1;
     }
 
-    fn add(&mut self, line: i64, source: Option<&str>, target: &str, kept: Vec<Option<String>>) {
+    fn add(&mut self, line: i64, source: Option<&str>, target: Option<&str>, kept: Vec<Option<String>>) {
         let sides = match self.task {
-            Task::Text => vec![("text", Some(target))],
-            Task::Pairs | Task::Audio => vec![("source", source), ("target", Some(target))],
+            Task::Text => vec![("text", target)],
+            Task::Pairs | Task::Audio => vec![("source", source), ("target", target)],
         };
         let empty = sides.iter().find(|(_, text)| text.is_none_or(|text| text.trim().is_empty()));
-        if let Some((side, _)) = empty {
+        if let Some((side, text)) = empty {
             let expected = if self.task == Task::Text { "a text" } else { "a text on both sides" };
-            return self.reject(line, format!("expected {expected}, found an empty {side}"));
+            let found = if text.is_some() { "an empty" } else { "null as the" };
+            return self.reject(line, format!("expected {expected}, found {found} {side}"));
         }
+        let target = target.unwrap_or_default();
         let source = source.map(str::to_owned).filter(|_| self.task != Task::Text);
         self.read.rows.push(CorpusRow { row: self.next, line, source, target: target.to_owned(), kept });
         self.next += 1;

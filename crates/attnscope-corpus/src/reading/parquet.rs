@@ -64,7 +64,7 @@ fn read_all(file: &Path, task: Task, columns: &ColumnNames) -> Result<CorpusRead
 fn unreadable(file: &Path, error: ArrowError) -> AuditError {
     match error {
         ArrowError::IoError(_, why) => AuditError::io(file, why),
-        other => AuditError::Parquet { file: file.to_owned(), why: other.to_string() },
+        other => AuditError::unreadable(file, other.to_string()),
     }
 }
 
@@ -100,7 +100,7 @@ fn add(
         let kept = cells.split_off(texts);
         let target = cells.pop().flatten();
         let source = cells.pop().flatten();
-        collector.add(line, source.as_deref(), target.as_deref().unwrap_or_default(), kept);
+        collector.add(line, source.as_deref(), target.as_deref(), kept);
     }
     Ok(())
 }

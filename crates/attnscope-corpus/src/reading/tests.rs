@@ -126,10 +126,14 @@ fn files_that_hold_no_corpus_say_why() {
     let read = |bytes: &[u8]| {
         read_corpus(&written(&dir, "a", bytes), Task::Pairs, &ColumnNames::default()).unwrap_err()
     };
-    assert!(read(b"").to_string().ends_with("no row can be measured"), "{}", read(b""));
+    assert!(
+        read(b"").to_string().ends_with("expected rows that can be measured, found none"),
+        "{}",
+        read(b"")
+    );
     let only_bad = read(b"one\ntwo\n");
     assert!(
-        only_bad.to_string().contains("2 were rejected, the first: line 1: expected 2 columns"),
+        only_bad.to_string().contains("found 2 that cannot, the first: line 1: expected 2 columns"),
         "{only_bad}"
     );
     assert!(matches!(read(b"PAR1 but not really"), AuditError::Parquet { .. }));
@@ -157,4 +161,21 @@ fn a_text_a_line_may_have_tabs() {
     let file = written(&dir, "a", b"one\ttwo\n \nthree\n");
     let read = read_corpus(&file, Task::Text, &ColumnNames::default()).unwrap();
     assert_eq!(seen(&read), [(0, 1, "", "one\ttwo"), (1, 3, "", "three")]);
+}
+
+#[test]
+fn null_cells_are_rejected_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a");
+    let texts = |texts: [Option<&str>; 3]| -> ArrayRef { Arc::new(StringArray::from(texts.to_vec())) };
+    let columns = vec![
+        ("source", texts([Some("a"), None, Some("c")])),
+        ("target", texts([None, Some("b"), Some("d")])),
+    ];
+    parquet(&file, columns);
+    let read = read_corpus(&file, Task::Pairs, &ColumnNames::default()).unwrap();
+    assert_eq!(seen(&read), [(2, 3, "c", "d")]);
+    let reasons: Vec<&str> = read.rejects.iter().map(|reject| reject.reason.as_str()).collect();
+    let found = |side: &str| format!("expected a text on both sides, found null as the {side}");
+    assert_eq!(reasons, [found("target"), found("source")]);
 }

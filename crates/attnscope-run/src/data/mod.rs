@@ -29,6 +29,14 @@ pub enum LineError {
         /// The file.
         file: PathBuf,
     },
+    /// A compressed file whose bytes were changed.
+    #[error("{}: expected a whole gzip file, found a damaged one: {why}", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What its reader said.
+        why: io::Error,
+    },
     /// A line that nobody wrote.
     #[error("{}: expected lines of at most 16 MiB, found a longer one, line {line}", file.display())]
     TooLong {
@@ -68,6 +76,9 @@ impl LineError {
     pub fn reading(file: &Path, why: io::Error) -> Self {
         match why.kind() {
             io::ErrorKind::UnexpectedEof => Self::Cut { file: file.to_owned() },
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                Self::Damaged { file: file.to_owned(), why }
+            }
             _ => Self::Io { file: file.to_owned(), why },
         }
     }
@@ -79,6 +90,7 @@ impl LineError {
                 .unwrap_or("give a file or folder that you can read")
                 .into(),
             Self::Cut { .. } => "copy or download the file again: a part of it is missing".into(),
+            Self::Damaged { .. } => "copy or download the file again".into(),
             Self::TooLong { .. } => "give one example a line".into(),
             Self::Row(_) => Remedy::SkipBadRows,
         }
