@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnscope._torch import Held
+
+COMPILED = "_orig_mod"
+"""Where what torch.compile gives for a module holds the module."""
 
 DEPTH = 20
 """Containers of containers of outputs are looked into so far."""
@@ -48,6 +52,7 @@ class Capture(Mapping[str, "NDArray[np.generic]"]):
     A name is the module's path, and what it is of the call: ``encoder.layers.0.fc1.outputs``, ``….inputs.args.0``,
     ``….inputs.kwargs.attention_mask``; tuples and dictionaries add the index or the key. The model itself goes by the name of its class.
     The second call of a module is ``fc1#2``, and so on. A module that several others share goes by the path of the one that called it.
+    What torch.compile has compiled runs as it is written for as long as the block runs (with torch 2.6 and newer).
     Every array is a copy on the host, in its own type (bfloat16, which numpy lacks, as float32).
     """
 
@@ -58,26 +63,35 @@ class Capture(Mapping[str, "NDArray[np.generic]"]):
                 f"expected a torch.nn.Module, found {type(model).__name__}",
                 "give the model itself, as capture(model)",
             )
-        if hasattr(model, "_orig_mod"):
+        is_compiled = any(
+            hasattr(module, COMPILED) or getattr(module, "_compiled_call_impl", None) for module in model.modules()
+        )
+        if is_compiled and not _can_run_uncompiled():
             raise Error(
-                "the model is compiled, and a compiled model does not call the hooks of its modules",
-                "capture the model that was compiled: capture(model._orig_mod), and call that",
+                "the model is compiled, and before torch 2.6 a compiled model does not call the hooks of its modules",
+                "capture the model that was compiled, and call that; or install torch 2.6 or newer",
             )
+        # What torch.compile gives has no name of its own.
+        model = cast("torch.nn.Module", getattr(model, COMPILED, model))
         self.model_name = type(model).__name__
         self.not_kept: dict[str, str] = {}
         """The names of what could not be kept, and why."""
         self._model, self._select, self._inputs, self._left = model, select, inputs, max_bytes
         self._arrays: dict[str, Held] = {}
         named = cast("Iterator[tuple[str, torch.nn.Module]]", model.named_modules())
-        self._paths = {id(module): path for path, module in named}
+        self._paths = {id(module): _plain(path) for path, module in named}
         self._calls: dict[str, int] = {}
         self._running: list[tuple[torch.nn.Module, str, str]] = []
         self._hooks: list[Any] = []
+        self._stance: Any = None
 
     def __enter__(self) -> Capture:
         if self._hooks:
             raise Error("this capture is open already", "leave its `with` block first, or make another capture")
+        self._stance = _uncompiled()
         for module in self._model.modules():
+            if hasattr(module, COMPILED):
+                continue  # The module that was compiled is the next.
             self._hooks.append(module.register_forward_pre_hook(self._called, with_kwargs=True))
             self._hooks.append(module.register_forward_hook(self._returned, with_kwargs=True, always_call=True))
         return self
@@ -88,11 +102,13 @@ class Capture(Mapping[str, "NDArray[np.generic]"]):
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
         self._running.clear()
         if kind is None and not self._calls:
             raise Error(
                 f"{self.model_name}: no module was called",
-                "call the model in the `with` block; what torch.compile has compiled calls no hooks",
+                "call the model in the `with` block; before torch 2.6, what torch.compile has compiled calls no hooks",
             )
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
@@ -150,7 +166,7 @@ class Capture(Mapping[str, "NDArray[np.generic]"]):
             caller, path, _ = self._running[-1]
             prefix = "" if caller is self._model else f"{path}."
             for name, child in caller.named_children():
-                if child is module:
+                if child is module or getattr(child, COMPILED, None) is module:
                     return f"{prefix}{name}"
         return self._paths.get(id(module)) or self.model_name
 
@@ -181,6 +197,23 @@ class Capture(Mapping[str, "NDArray[np.generic]"]):
         else:
             self._left -= size
             self._arrays[name] = (name, dtype, list(tensor.shape), _torch.contents(tensor))
+
+
+def _plain(path: str) -> str:
+    """A path without the names of what torch.compile puts between."""
+    return ".".join(part for part in path.split(".") if part != COMPILED)
+
+
+def _uncompiled() -> Any:
+    """From now on, what was compiled runs as it is written, with its hooks: torch 2.6 and newer can be told so. None where nothing
+    was compiled."""
+    if not _can_run_uncompiled() or "torch._dynamo" not in sys.modules:
+        return None
+    return _torch.import_torch().compiler.set_stance("force_eager")
+
+
+def _can_run_uncompiled() -> bool:
+    return hasattr(_torch.import_torch().compiler, "set_stance")
 
 
 NUMPY = {
