@@ -346,9 +346,10 @@ export class Heatmap {
       : [options.axes.columns, view.across, view.x, size.width, matrix.firstKey];
     svg.setAttribute("width", String(isLeft ? size.left : size.width));
     svg.setAttribute("height", String(isLeft ? size.height : size.top));
-    // Labels that do not collide: every so many.
-    const every = Math.max(1, Math.ceil((isLeft ? 12 : 16) / each));
+    // Labels that do not collide: every so many. Times and numbers need no neighbours to be read, tokens do.
     const side = isLeft ? options.axes.rowSide : options.axes.columnSide;
+    const apart = side ? (isLeft ? 12 : 16) : isLeft ? 24 : 40;
+    const every = Math.max(1, Math.ceil(apart / each));
     const chosen = side ? selected(side) : [];
     const labels: SVGElement[] = [];
     for (let i = Math.ceil(from / every) * every; i < texts.length && (i - from) * each < room; i += every) {

@@ -166,6 +166,16 @@ test("Whisper: the spectrogram, words with times, cross-attention of 1500 frames
   await expect(page.locator(".times span").first()).toHaveText("0 s");
   await expect(page.locator(".audio")).toContainText("mel bands 0 to 79");
   await expect(page.locator(".axis-titles")).toContainText("keys: time in the recording, s");
+  for (const [name, start] of [
+    ["save spectrogram as SVG", /^<svg [\s\S]*data:image\/png[\s\S]*time, s; 80 mel bands/],
+    ["save words as CSV", /^word,begins at s,ends at s,probability\r\nAnd,/],
+  ] as const) {
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name }).click(),
+    ]);
+    expect(readFileSync((await download.path())!, "utf8")).toMatch(start);
+  }
   // Zoomed, the recording follows the matrix.
   await page.getByRole("button", { name: "zoom in" }).click();
   await expect

@@ -128,6 +128,12 @@ test("every picture and table can be saved", async ({ page }) => {
   expect(svg.text.toString()).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg".*data:image\/png/s);
   const png = await save(/as PNG$/, ".enlarged");
   expect(png.text.subarray(1, 4).toString()).toBe("PNG");
+  const measures = await save("save measures as CSV", "#verdict");
+  const lines = measures.text.toString().split("\r\n");
+  expect(lines[0]).toBe("rule,measure,number,unit,threshold,node,slice");
+  expect(lines.find((line) => line.includes("dead-head"))).toMatch(
+    /^dead-head,norm of what the head adds,0\.\d+,of the mean of its attention's heads,0\.1,encoder\.0\.self_attn,head 0$/,
+  );
   for (const part of ["#verdict", "#masks", "#tensors"])
     expect((await save(/as CSV$/, part)).text.length).toBeGreaterThan(20);
   for (const part of ["#model", "#masks"])
@@ -162,7 +168,7 @@ test("the difference marks the first divergence, training has its curves", async
 test("equal runs are said to be equal, and no empty picture is drawn", async ({ page }) => {
   await open(page, "same");
   await expect(page.locator("#diff .check.pass")).toContainText("The two runs agree");
-  await expect(page.locator("#diff")).toContainText(/every value is equal to the bit in \d+ nodes/);
+  await expect(page.locator("#diff")).toContainText(/no value differs in the \d+ nodes that both runs have/);
   await expect(page.locator("#diff .chart")).toHaveCount(0);
 });
 

@@ -212,6 +212,28 @@ test("a model without an input of its own has no run yet; what it lacks is said 
   await end(server);
 });
 
+test("a cell whose arithmetic does not come says why, where it would stand", async ({ page }) => {
+  await page.goto(address);
+  await page.locator("#source").fill("A dog sleeps.");
+  await page.getByRole("button", { name: "run", exact: true }).click();
+  await expect(page.locator("#live [role=status]")).toHaveText("done");
+  // Scores are never in the page: they are asked for.
+  await page.getByRole("button", { name: "scores", exact: true }).click();
+  const refusal = { error: "too many requests wait already", help: "try again in a moment" };
+  await page.route("**/api/v1/explain", (route) => route.fulfill({ status: 503, json: refusal }));
+  await page.locator(".heat canvas").click();
+  const alert = page.locator(".cell [role=alert]");
+  await expect(alert).toContainText(
+    "too many requests wait already; try again in a moment. Open the cell again.",
+  );
+  await page.waitForTimeout(2500);
+  await expect(alert).toBeVisible();
+  await page.unroute("**/api/v1/explain");
+  await page.keyboard.press("Escape");
+  await page.locator(".heat canvas").click();
+  await expect(page.locator(".cell h4")).toContainText("cross_attn.scores[0, 0,");
+});
+
 test("the API answers with the schema of the commands", async () => {
   const model = await ask("GET", "/api/v1/model", {});
   expect(JSON.parse(model.body)).toMatchObject({ schema: 1, model: "demo" });

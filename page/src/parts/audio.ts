@@ -2,7 +2,8 @@
 
 import { bytes } from "../bytes.ts";
 import { legend, MAP } from "../colour.ts";
-import { h, number, visible } from "../dom.ts";
+import { h, number, s, visible } from "../dom.ts";
+import { csvButton, pictureButtons } from "../save.ts";
 import { ticks } from "../ticks.ts";
 import type { Run, TimedWord } from "../types.ts";
 
@@ -54,6 +55,13 @@ export function frames(run: Run): Frames | null {
       { class: "row" },
       h("span", { class: "muted" }, "log-mel energy"),
       legend(picture.low, picture.high, false, { masked: false, leftOut: false, notFinite: false }),
+      pictureButtons("spectrogram", () => printable(canvas, seconds)),
+      words.length > 0
+        ? csvButton("words", () => [
+            ["word", "begins at s", "ends at s", "probability"],
+            ...words.map((w) => [w.word.trim(), w.start, w.end, w.probability]),
+          ])
+        : null,
     ),
     words.length > 0
       ? h("details", {}, h("summary", {}, "words and their times"), h("ol", {}, ...list))
@@ -98,6 +106,36 @@ function draw(canvas: HTMLCanvasElement, picture: NonNullable<Run["spectrogram"]
       pixels[(mels - 1 - m) * columns + c] = MAP[codes[m * columns + c] as number] as number;
   }
   context.putImageData(image, 0, 0);
+}
+
+/** The spectrogram for a file, with its time axis. */
+function printable(canvas: HTMLCanvasElement, seconds: number): SVGSVGElement {
+  const [width, height, left] = [900, 160, 10];
+  const marks = ticks(0, seconds).map(({ at, words }) => {
+    const x = left + (at / seconds) * width;
+    return s(
+      "g",
+      {},
+      s("path", { d: `M${x} ${height}v6`, stroke: "#000000" }),
+      s("text", { x, y: height + 20 }, words),
+    );
+  });
+  const size = { width: width + 40, height: height + 42 };
+  return s(
+    "svg",
+    {
+      xmlns: "http://www.w3.org/2000/svg",
+      ...size,
+      viewBox: `0 0 ${size.width} ${size.height}`,
+      "font-family": "sans-serif",
+      "font-size": 11,
+    },
+    s("title", {}, `log-mel spectrogram of ${number(seconds)} seconds`),
+    s("rect", { ...size, fill: "#ffffff" }),
+    s("image", { href: canvas.toDataURL(), x: left, y: 0, width, height, preserveAspectRatio: "none" }),
+    ...marks,
+    s("text", { x: left, y: height + 36 }, `time, s; ${canvas.height} mel bands, low ones at the bottom`),
+  );
 }
 
 /** Words at their times, each on the first line where it covers no other, with a line down to where it begins. */

@@ -74,7 +74,7 @@ export function diffPart(): HTMLElement | null {
         ? h(
             "p",
             { class: "muted" },
-            `${name}: every value is equal to the bit in ${counted(compared.length, "node")} that both runs have, so that there is nothing to draw.`,
+            `${name}: no value differs in the ${counted(compared.length, "node")} that both runs have, so that there is nothing to draw.`,
           )
         : chart(
             name,

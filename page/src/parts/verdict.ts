@@ -183,6 +183,20 @@ export function verdictPart(): HTMLElement | null {
       check.words,
     ]),
   ];
+  const measureRows = () => [
+    ["rule", "measure", "number", "unit", "threshold", "node", "slice"],
+    ...all
+      .flatMap((check) => check.measures)
+      .map(({ rule, name, number, threshold, node, slice }) => [
+        rule,
+        measureWords(name),
+        number,
+        unitOf(name),
+        threshold,
+        node,
+        slice,
+      ]),
+  ];
   return h(
     "section",
     { id: "verdict" },
@@ -211,6 +225,6 @@ export function verdictPart(): HTMLElement | null {
       h("summary", {}, `${good.length} checks that found nothing, or were not made`),
       h("ul", { class: "checks" }, ...good.map(item)),
     ),
-    csvButton("verdicts", rows),
+    h("div", { class: "row" }, csvButton("verdicts", rows), csvButton("measures", measureRows)),
   );
 }

@@ -9,8 +9,15 @@ pub(super) fn words(remedy: &Remedy) -> String {
     match remedy {
         Remedy::Or(first, second) => format!("{first}, or {}", words(second)),
         Remedy::Noting(first, beside) => format!("{}; {beside}", words(first)),
-        other => of_page(other).map_or_else(|| remedies::words(other), str::to_owned),
+        other => of_page(other).map_or_else(|| of_command_line(other), str::to_owned),
     }
+}
+
+/// The words of the command line, which say that they are where they name a flag.
+fn of_command_line(remedy: &Remedy) -> String {
+    let words = remedies::words(remedy);
+    let names_flag = !matches!(remedy, Remedy::Advice(_)) && words.contains("--");
+    if names_flag { format!("on the command line: {words}") } else { words }
 }
 
 /// Where the page has other words than the command line.
@@ -56,5 +63,10 @@ mod tests {
             assert!(!words.contains("--"), "{words}");
         }
         assert_eq!(words(&Remedy::Advice("send less".into())), "send less");
+        assert!(words(&Remedy::NoTimes).starts_with("on the command line: leave --timestamps out"));
+        assert_eq!(
+            words(&Remedy::WiringForm),
+            "on the command line: write it as in --wiring norm_place=pre,activation=gelu"
+        );
     }
 }
