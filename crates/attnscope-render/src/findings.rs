@@ -146,7 +146,7 @@ impl Page {
         if places.is_empty() {
             return String::new();
         }
-        let heads = names.iter().map(|name| Column::right(&name.replace('_', " ")));
+        let heads = names.iter().map(|name| Column::right(&heading(name)));
         let columns = std::iter::once(Column::left(what)).chain(heads).collect();
         let mut table = Table::new(columns, self.options.glyphs).flexible(0);
         for at in places {
@@ -183,6 +183,15 @@ fn place(measure: &Measure) -> Option<String> {
     let parts: Vec<&str> =
         [measure.node.as_deref(), measure.slice.as_deref()].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// What a column of measures is called.
+fn heading(name: &str) -> String {
+    match name {
+        // Cross-entropy is a loss; this is the entropy of attention weights.
+        "cross_entropy" => "entropy across".to_owned(),
+        other => other.replace('_', " "),
+    }
 }
 
 /// The usual mistakes, and the names that commands give them: docs/mistakes.md.
@@ -225,4 +234,15 @@ pub fn rules_page() -> String {
         );
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heading;
+
+    #[test]
+    fn the_entropy_of_a_cross_attention_is_not_called_a_loss() {
+        assert_eq!(heading("cross_entropy"), "entropy across");
+        assert_eq!(heading("branch_ratio"), "branch ratio");
+    }
 }

@@ -68,7 +68,7 @@ const KEPT_ATTENTION_BYTES: u64 = 16 << 20;
 const PROVED_POSITIONS: usize = 600;
 
 /// Cells of the alignments of words that a report holds: those of 100 sentences of 40 words. Nothing in the page is drawn from
-/// them, and as JSON a cell takes some 20 bytes.
+/// them, and as JSON a cell takes some 25 bytes.
 const ALIGNED_CELLS: usize = 160_000;
 
 /// Makes a report.
