@@ -160,3 +160,42 @@ fn what_cannot_be_done_is_said_in_one_line_with_help() {
     );
     assert!(!dir.path().join("out").exists());
 }
+
+/// The page of an audit: every head can be chosen, its sentences are there, and what a corpus holds stays text.
+#[test]
+fn an_audit_is_a_page_without_a_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = text(&dir.path().join("<b>pairs.tsv"));
+    let hostile = "<script>alert(1)</script> 'quoted' & more";
+    let rows = format!(
+        "source\ttarget\tkind\nA dog runs.\tEin Hund läuft.\t<i>a\n{hostile}\t{hostile}\t<i>b\nA cat.\tEine Katze.\t<i>a\n"
+    );
+    fs::write(&corpus, rows).unwrap();
+    let [out, page] = ["out", "page.html"].map(|name| text(&dir.path().join(name)));
+    let made = attnscope(&["audit", "demo", "--pairs", &corpus, "--out", &out, "--keep", "kind"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let output = attnscope(&["report", "--audit", &out, "--by", "kind", "--output", &page]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(
+        !html.contains("<script") && !html.contains("<b>pairs") && !html.contains("<i>"),
+        "a text of the corpus is markup"
+    );
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt; &#39;quoted&#39; &amp; more"));
+    assert!(html.contains("script-src 'none'") && html.contains("3 sentences with "));
+    assert!(html.contains("<tr><td>&lt;i&gt;a</td><td>2</td>"));
+    // 24 heads in each of 8 grids, each leads to what is behind it.
+    for head in 0..24 {
+        assert_eq!(html.matches(&format!("href=\"#head-{head}\"")).count(), 8);
+        assert_eq!(html.matches(&format!("id=\"head-{head}\"")).count(), 1);
+    }
+    let answer = attnscope(&["report", "--audit", &out, "--format", "json"]);
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let mean = answer["summary"]["heads"][5]["measures"][0]["distribution"]["mean"].as_f64().unwrap();
+    let head = format!("encoder.1.self_attn head 1: entropy {mean:.3}");
+    assert!(html.contains(&head), "{head}");
+    let failed = attnscope(&["report", "--audit", &text(dir.path()), "--output", &page, "--force"]);
+    assert!(stderr(&failed).contains("found no audit.json"), "{}", stderr(&failed));
+    let both = attnscope(&["report", "toy", "--audit", &out]);
+    assert_eq!(both.status.code(), Some(2));
+}

@@ -2,8 +2,8 @@
 
 use attnscope::answer::{Audit, AuditComparison};
 use attnscope::corpus::{
-    Distribution, ExtremeSentence, GroupSummary, HeadMeasure, HeadSummary, JoinMeasure, MeasureSummary,
-    SentenceMeasure,
+    CorpusSummary, Distribution, ExtremeSentence, GroupSummary, HeadMeasure, HeadSummary, JoinMeasure,
+    MeasureSummary, SentenceMeasure,
 };
 use attnscope::figures::{counted, thousands, trimmed};
 
@@ -63,6 +63,11 @@ fn head(answer: &Audit, width: usize) -> String {
         );
         out += &fill(&line, width);
     }
+    out + &fill(&flags(summary), width)
+}
+
+/// What is unusual about rows, counted.
+pub(crate) fn flags(summary: &CorpusSummary) -> String {
     let flags = [
         ("rejected (rejects.jsonl says why)", summary.rejected),
         ("truncated", summary.truncated),
@@ -73,14 +78,13 @@ fn head(answer: &Audit, width: usize) -> String {
     let set: Vec<String> =
         flags.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", thousands(*n))).collect();
     match set.is_empty() {
-        true => out += "no row was rejected, truncated or not finite\n",
-        false => out += &fill(&set.join("; "), width),
+        true => "no row was rejected, truncated or not finite".to_owned(),
+        false => set.join("; "),
     }
-    out
 }
 
 /// A number, or a dash where there is none.
-fn shown(x: Option<f64>, digits: usize) -> String {
+pub(crate) fn shown(x: Option<f64>, digits: usize) -> String {
     x.map_or_else(|| "–".to_owned(), |x| format!("{x:.digits$}"))
 }
 

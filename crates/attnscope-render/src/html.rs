@@ -82,7 +82,7 @@ pub fn page(contents: &Contents<'_>) -> Result<String, LayoutError> {
     let (live, style, script, commands) = match contents.place {
         Place::File { commands } => (
             "",
-            format!("{}<style>{STYLE}</style>", policy()),
+            format!("{}<style>{STYLE}</style>", policy(STYLE, Some(SCRIPT))),
             format!("<script>{SCRIPT}</script>"),
             commands,
         ),
@@ -133,13 +133,13 @@ fn in_script(json: &str) -> String {
     json.trim_end().replace('<', "\\u003c")
 }
 
-/// What the file may do: run its own script, use its own style, draw. Nothing can be fetched.
-fn policy() -> String {
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+/// What the file may do: run its own script, where it has one, use its own style, draw. Nothing can be fetched.
+pub(crate) fn policy(style: &str, script: Option<&str>) -> String {
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())));
     format!(
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-{}'; \
-         style-src 'sha256-{}'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n",
-        hash(SCRIPT),
-        hash(STYLE)
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src {}; \
+         style-src {}; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n",
+        script.map_or_else(|| "'none'".to_owned(), hash),
+        hash(style)
     )
 }

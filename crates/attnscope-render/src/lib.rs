@@ -35,6 +35,7 @@
 
 mod array;
 pub mod audit;
+pub mod audit_page;
 mod canvas;
 mod diagram;
 pub mod diff;

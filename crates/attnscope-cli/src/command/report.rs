@@ -8,6 +8,7 @@ use attnscope::{
     DiffOptions, DoctorOptions, Failure, Limits, Model, PairLines, Progress, ReportOptions, RunOptions,
     TraceOptions,
 };
+use attnscope_render::audit_page;
 use attnscope_render::html::{self, Place};
 use clap::{Args, ValueEnum};
 
@@ -34,6 +35,12 @@ pub(super) struct Report {
     /// The folder of a training run: its curves
     #[arg(long, value_name = "DIR")]
     train: Option<PathBuf>,
+    /// The folder of an audit: the page shows the corpus that was measured, and nothing is run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "diff", "train", "doctor_pairs"])]
+    audit: Option<PathBuf>,
+    /// A column that the audit kept: the page sums up by its values, too
+    #[arg(long, value_name = "COLUMN", requires = "audit")]
+    by: Option<String>,
     /// Pairs that the doctor judges the model on [default: demo has its own; other models are judged on the input]
     #[arg(long, value_name = "FILE")]
     doctor_pairs: Option<PathBuf>,
@@ -59,6 +66,13 @@ impl Report {
         if self.format == Form::Html && output.is_terminal() {
             let help = "give --output report.html, or send it on: attnscope report ... > report.html";
             return Err(Failure::new("a terminal cannot show the page, which is HTML", help));
+        }
+        if let Some(folder) = &self.audit {
+            let answer = attnscope::read_audit(folder, self.by.as_deref(), 0)?;
+            return match self.format {
+                Form::Html => output.write(&audit_page::page(&answer)),
+                Form::Json => output.write_json(&answer),
+            };
         }
         let model = self.source.model(&self.model, Some(&self.target))?.on_note(output.listener());
         let bar = Bar::new(!self.output.quiet, "report");
