@@ -21,8 +21,10 @@ import attnscope as at
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-COPIES = 5
+COPIES = 10
 """Of the demo's pairs, each with words of its own: enough that a worker can be ended in the middle."""
+BEGUN = 0.2
+"""Seconds of computing after which a worker is ended."""
 LIMIT = 240
 """Seconds of one run."""
 
@@ -65,13 +67,13 @@ def run(name: str, command: list[str], out: Path, is_worker: Callable[[psutil.Pr
 
 def end_worker(example: psutil.Process, is_worker: Callable[[psutil.Process], bool]) -> int | None:
     """Ends a worker that has computed for a while: the model is loaded by then."""
-    try:
-        for child in example.children(recursive=True):
-            if is_worker(child) and uses_model(child) and child.cpu_times().user > 1:
+    for child in example.children(recursive=True):
+        try:
+            if is_worker(child) and uses_model(child) and child.cpu_times().user > BEGUN:
                 child.kill()
                 return child.pid
-    except psutil.Error:
-        pass  # Processes come and go.
+        except psutil.Error:
+            pass  # Processes come and go.
     return None
 
 
