@@ -10,13 +10,16 @@ use pyo3::prelude::*;
 use crate::answer::Answer;
 use crate::failure::raised;
 use crate::model::{Model, named, open};
+use crate::one_of::one_of;
 use crate::work::run;
 
-/// A model that is open, or what it is opened as.
-#[derive(FromPyObject)]
-pub(crate) enum GivenModel<'py> {
-    Open(Bound<'py, Model>),
-    Name(PathBuf),
+one_of! {
+    /// A model that is open, or what it is opened as.
+    pub(crate) enum GivenModel<'py> {
+        Open(Bound<'py, Model>),
+        Name(PathBuf),
+    }
+    "a Model, or what `open` takes"
 }
 
 /// Measures a model over a corpus: what every sentence costs, with its own source and with another's, and what every head and layer

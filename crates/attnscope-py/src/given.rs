@@ -9,12 +9,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::failure::raised;
+use crate::one_of::one_of;
 
-/// Texts: one, or a list of them.
-#[derive(FromPyObject)]
-pub(crate) enum Texts {
-    One(String),
-    Many(Vec<String>),
+one_of! {
+    /// Texts: one, or a list of them.
+    pub(crate) enum Texts {
+        One(String),
+        Many(Vec<String>),
+    }
+    "a text or a list of texts"
 }
 
 impl From<Texts> for Vec<String> {

@@ -9,6 +9,7 @@ mod failure;
 mod given;
 mod held;
 mod model;
+mod one_of;
 mod remedies;
 mod rows;
 mod trace;

@@ -23,6 +23,7 @@ use crate::answer::Answer;
 use crate::arrow::{Kernels, Languages};
 use crate::failure::raised;
 use crate::given::{Given, Texts};
+use crate::one_of::one_of;
 use crate::remedies::words;
 use crate::rows::Table;
 use crate::trace::Trace;
@@ -430,18 +431,22 @@ impl Model {
     }
 }
 
-/// Sentences with their targets: a file, or a list.
-#[derive(FromPyObject)]
-pub(crate) enum Pairs {
-    File(PathBuf),
-    Given(Vec<(String, String)>),
+one_of! {
+    /// Sentences with their targets: a file, or a list.
+    pub(crate) enum Pairs {
+        File(PathBuf),
+        Given(Vec<(String, String)>),
+    }
+    "a file, or a list of pairs of a source and a target"
 }
 
-/// A head by its number, or all.
-#[derive(FromPyObject)]
-pub(crate) enum HeadOrAll {
-    One(usize),
-    Word(String),
+one_of! {
+    /// A head by its number, or all.
+    pub(crate) enum HeadOrAll {
+        One(usize),
+        Word(String),
+    }
+    "the number of a head, or \"all\""
 }
 
 impl HeadOrAll {
@@ -453,11 +458,13 @@ impl HeadOrAll {
     }
 }
 
-/// A class by its name or its number.
-#[derive(FromPyObject)]
-pub(crate) enum ClassName {
-    Number(usize),
-    Name(String),
+one_of! {
+    /// A class by its name or its number.
+    pub(crate) enum ClassName {
+        Number(usize),
+        Name(String),
+    }
+    "the number or the name of a class"
 }
 
 impl ClassName {

@@ -84,6 +84,15 @@ def test_ids_are_given_as_lists_arrays_or_padded_batches(model: at.Model) -> Non
         model.trace(TEXT, targetids=rows)  # type: ignore[call-arg]
 
 
+def test_an_argument_of_another_type_is_told_in_words(model: at.Model) -> None:
+    with pytest.raises(TypeError, match="expected a text or a list of texts, found int"):
+        model.trace(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a file, or a list of pairs of a source and a target, found int"):
+        model.doctor(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a Model, or what `open` takes, found int"):
+        at.audit(3, "out")  # type: ignore[arg-type]
+
+
 def test_gradients_stand_beside_their_tensors(model: at.Model) -> None:
     run = model.trace(TEXT, target=TARGET, select="decoder.out", gradients=True)
     assert list(run) == ["decoder.out", "grad:decoder.out"]
