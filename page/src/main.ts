@@ -1,7 +1,7 @@
 // The page: a header, a menu, and the parts for which there is something to show.
 
-import { live, onVerdict, report, runs } from "./context.ts";
-import { apart, button, h, number, own, visible } from "./dom.ts";
+import { commands, live, onVerdict, report, runs } from "./context.ts";
+import { apart, button, copyButton, h, number, own, visible } from "./dom.ts";
 import { scrollTo } from "./go.ts";
 import { attentionPart } from "./parts/attention.ts";
 import { diffPart } from "./parts/diff.ts";
@@ -14,8 +14,8 @@ import { verdictPart, waitingPart } from "./parts/verdict.ts";
 import { label, sideName, watchSelection } from "./selection.ts";
 import { closeByEscape } from "./escape.ts";
 import { followParts } from "./follow.ts";
-import { on, Scope, set, state } from "./state.ts";
-import type { Run, Token } from "./types.ts";
+import { misread, on, Scope, set, state } from "./state.ts";
+import type { Commands, Run, Token } from "./types.ts";
 
 const main = document.getElementById("parts") as HTMLElement;
 const top = document.getElementById("top") as HTMLElement;
@@ -35,10 +35,12 @@ function inputOf(run: Run, index: number): HTMLElement {
   };
   const said = run.generation?.text ?? run.generation?.outputs[run.row]?.hypotheses[0]?.text;
   const heard = recording ? [`a recording of ${recording.seconds.toFixed(1)} s`] : [];
+  const [sourceText, targetText] = [run.source_text, run.target_text].map((one) => (one ? [own(one)] : []));
   const parts: [string, (Node | string)[]][] = [
+    ["text", sourceText ?? []],
     [sideName("source"), source ? text(source[run.row]) : heard],
     [generated ? "generated" : sideName("target"), target ? text(target[run.row]) : []],
-    ["as text", said ? [own(said)] : []],
+    ["as text", said ? [own(said)] : (targetText ?? [])],
     ["answer", answer(run)],
   ];
   const facts = parts
@@ -92,16 +94,29 @@ function show(): void {
   links();
 }
 
+/** The command that shows what a page has no room for. */
+const shows: Partial<Record<string, keyof Commands>> = {
+  alignment: "align",
+  pictures: "save",
+  proofs: "masks",
+  values: "save",
+};
+
 /** What the report, and each run, does without. */
 function leftOut(): HTMLElement | null {
   const all = [...(report.left_out ?? []), ...runs.flatMap((run) => run.left_out)];
-  const lines = [...new Set(all.map((part) => `${part.part}: ${visible(part.why)}`))];
+  const told = new Map(all.map((part) => [`${part.part}: ${visible(part.why)}`, part.part]));
+  const lines = [...told].map(([words, part]) => {
+    const key = shows[part];
+    const line = key && commands[key];
+    return [words, ...(line ? [". ", h("code", {}, own(line)), " ", copyButton(line)] : [])];
+  });
   return lines.length > 0
     ? h(
         "section",
         { id: "left-out" },
         h("h2", {}, "Left out"),
-        h("ul", {}, ...lines.map((line) => h("li", {}, line))),
+        h("ul", {}, ...lines.map((line) => h("li", {}, ...line))),
       )
     : null;
 }
@@ -123,13 +138,27 @@ function links(): void {
   for (const heading of main.querySelectorAll<HTMLElement>("h2")) heading.tabIndex = -1;
 }
 
-top.append(h("div", { class: "row" }, menu, theme()));
 const skip = (event: Event) => {
   event.preventDefault();
-  set({ part: "model" });
-  scrollTo("model");
+  main.focus();
 };
-main.prepend(h("a", { class: "skip", href: "#part=model", onclick: skip }, "to the model"));
+main.tabIndex = -1;
+top.prepend(h("a", { class: "skip", href: "#parts", onclick: skip }, "to the content"));
+top.append(h("div", { class: "row" }, menu, theme()));
+/** What a link names and the page does not know. */
+const unread = h("div", { role: "status" });
+const tellUnread = () =>
+  unread.replaceChildren(
+    ...misread(location.hash).map(({ key, value, known }) => {
+      const words = known
+        ? `${visible(key)} is one of ${known.join(", ")}, not ${visible(value)}.`
+        : `it names ${visible(key)}, which this page does not know.`;
+      return h("p", { class: "warning" }, `The address: ${words}`);
+    }),
+  );
+addEventListener("hashchange", tellUnread);
+tellUnread();
+main.append(unread);
 // Until the run of a link is there, none is shown.
 if (isOfOtherRun()) runs.splice(0);
 if (live) main.append(livePart(show));
@@ -164,8 +193,8 @@ if (live && !report.doctor && !report.left_out?.some((part) => part.part === "do
   void waitForVerdict(waiting.tell);
 }
 closeByEscape();
-// Paper has the checks that found nothing, too.
-const folded = () => document.querySelectorAll<HTMLDetailsElement>("details.passed:not([open])");
+// Paper has all that the doctor says, the checks that found nothing included.
+const folded = () => document.querySelectorAll<HTMLDetailsElement>("#verdict details:not([open])");
 let unfolded: HTMLDetailsElement[] = [];
 addEventListener("beforeprint", () => {
   unfolded = [...folded()];

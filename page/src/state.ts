@@ -65,8 +65,9 @@ const usual: State = {
   recording: "",
 };
 
-/** Values that a link may carry; anything else in it is ignored. */
+/** Values that a link may carry; of anything else in it the usual value is taken. */
 const choices: Partial<Record<keyof State, string[]>> = {
+  attn: ["", "encoder", "decoder", "cross"],
   show: ["weights", "scores", "mask"],
   measure: ["attention", "values", "contribution"],
   ends: ["raw", "without"],
@@ -91,6 +92,23 @@ function read(hash: string): State {
     else if (!known || known.includes(text)) record[key] = text;
   }
   return state;
+}
+
+/** A word of an address that is not understood, and what could stand there. */
+export interface Misread {
+  key: string;
+  value: string;
+  known: string[] | null;
+}
+
+/** What an address says in vain: keys that there are not, and values that a key does not have. */
+export function misread(hash: string): Misread[] {
+  const all = [...new URLSearchParams(hash.replace(/^#/, ""))];
+  return all.flatMap(([key, value]): Misread[] => {
+    if (!Object.hasOwn(usual, key)) return [{ key, value, known: null }];
+    const known = choices[key as keyof State];
+    return known && !known.includes(value) ? [{ key, value, known: known.filter((one) => one !== "") }] : [];
+  });
 }
 
 function written(state: State): string {

@@ -182,6 +182,8 @@ export interface TimedWord {
 
 export interface Run {
   row: number;
+  source_text: string | null;
+  target_text: string | null;
   trace: {
     tokens: {
       source: Token[][] | null;
@@ -315,5 +317,10 @@ export interface Report {
 export interface Commands {
   explain?: string;
   trace?: string;
+  /** One tensor, to a folder. */
+  keep?: string;
+  /** All of them. */
   save?: string;
+  masks?: string;
+  align?: string;
 }

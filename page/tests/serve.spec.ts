@@ -376,7 +376,7 @@ test("a recording is uploaded to an audio model; its first bytes alone and a tex
   await upload("tone.wav", tone.subarray(0, 30));
   await expect(alert).toContainText("the recording");
   await upload("diary.wav", Buffer.from("Dear diary, this is no audio."));
-  await expect(alert).toContainText("the body is neither JSON nor a recording");
+  await expect(alert).toContainText("expected a recording (wav, flac, mp3)");
   await end(whisper);
 });
 
@@ -408,7 +408,8 @@ test("a body is not read where there is no place for its run, or it is too long"
   await new Promise((resolve) => setTimeout(resolve, 1000));
   const turned = await askWithoutBody(30 << 20);
   expect(turned.head).toMatch(/^HTTP\/1\.1 503 /);
-  expect(turned.head.toLowerCase()).toContain("retry-after: 2");
+  // By what runs took lately, and never at once.
+  expect(turned.head.toLowerCase()).toMatch(/retry-after: [1-9]/);
   expect(turned.after).toBeLessThan(5000);
   turned.socket.destroy();
   // A client that sends all of it is told the same.
@@ -444,6 +445,10 @@ test("other hosts and other sites are refused, and the page is locked down", asy
     (await ask("POST", "/api/v1/runs", { ...JSON_HEADERS, origin: "http://evil.example" }, body)).status,
   ).toBe(403);
   expect((await ask("POST", "/api/v1/runs", { ...JSON_HEADERS, origin: "null" }, body)).status).toBe(403);
+  // Another program's page on this machine.
+  expect(
+    (await ask("POST", "/api/v1/runs", { ...JSON_HEADERS, origin: "http://127.0.0.1:1" }, body)).status,
+  ).toBe(403);
   expect((await ask("POST", "/api/v1/runs", { "content-type": "application/json" }, body)).status).toBe(403);
 });
 
@@ -457,7 +462,7 @@ async function answered(clients: number): Promise<number> {
   for (const answer of done) expect(last(answer).run?.attentions).toHaveLength(6);
   for (const answer of answers.filter((one) => !done.includes(one))) {
     expect(answer.status).toBe(503);
-    expect(answer.headers["retry-after"]).toBe("2");
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
   }
   return done.length;
 }

@@ -126,7 +126,6 @@ fn a_page_is_one_file_that_asks_for_nothing() {
     let output = attnscope(&["report", "demo", "--src", source, "--repair-time", "0", "--output", &file]);
     assert!(output.status.success(), "{}", stderr(&output));
     let page = std::fs::read_to_string(&file).unwrap();
-    assert!(page.len() < 1_000_000, "{} bytes", page.len());
     assert_eq!(page.matches("</script>").count(), 3, "nothing in the data ends its element");
     assert!(!page.contains("<img"), "a text became markup");
     assert!(!page.contains("https://"));
@@ -134,6 +133,36 @@ fn a_page_is_one_file_that_asks_for_nothing() {
     assert_eq!(page.matches("http://").count(), page.matches("http://www.w3.org/").count());
     let command = r"attnscope explain {node} demo --src 'It'\\''s \u003cimg src=x onerror=alert(1)> \u003c/script>' --at {at}";
     assert!(page.contains(command));
+}
+
+#[test]
+fn the_report_of_demo_can_be_mailed() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("report.html");
+    let output = attnscope(&["report", "demo", "--output", &file.display().to_string()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    assert!(bytes < 1_000_000, "{bytes} bytes");
+}
+
+#[test]
+fn cells_of_cross_attention_come_first_and_a_head_at_a_time() {
+    let source =
+        "A man in a red shirt and a woman in a blue dress are riding their bicycles down a busy street.";
+    let report = json(&["report", "demo", "--src", source, "--repair-time", "0"]);
+    let cells = report["run"]["cells"].as_object().unwrap();
+    let heads = |path: &str| cells[path]["shape"][0].as_u64().unwrap();
+    assert_eq!(heads("decoder.0.cross_attn.weights"), 4);
+    assert!(heads("decoder.1.cross_attn.weights") > 0);
+    let held: u64 = cells
+        .values()
+        .map(|held| held["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>())
+        .sum();
+    assert!(held <= 3200, "{held} cells");
+    let left_out = report["run"]["left_out"].as_array().unwrap();
+    let told = left_out.iter().find(|part| part["part"] == "cells").unwrap();
+    assert!(told["why"].as_str().unwrap().contains("encoder.0.self_attn"), "{told}");
+    assert_eq!(report["run"]["source_text"], source);
 }
 
 #[test]

@@ -69,7 +69,10 @@ fn refused(method: &Method, in_target: Option<&str>, headers: &HeaderMap) -> Opt
         ));
     }
     let origin = headers.get(header::ORIGIN);
-    let is_own = origin.is_some_and(|origin| origin.to_str().is_ok_and(is_loopback_origin));
+    let is_own = match (&hosts[..], origin.map(HeaderValue::to_str)) {
+        ([Some(host)], Some(Ok(origin))) => is_origin_of(origin, host),
+        _ => false,
+    };
     if origin.is_some() && !is_own {
         let help = "only the server's own page may ask it";
         return Some(refusal(StatusCode::FORBIDDEN, "the request comes from another site", help));
@@ -99,9 +102,11 @@ fn is_loopback(authority: &str) -> bool {
     is_port && (is_address || name.eq_ignore_ascii_case("localhost"))
 }
 
-fn is_loopback_origin(origin: &str) -> bool {
+/// Whether a page of this origin was served under this host, port included: other programs on this machine have pages, too. A
+/// forwarded port is the same in both.
+fn is_origin_of(origin: &str, host: &str) -> bool {
     let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    authority.is_some_and(is_loopback)
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
 #[cfg(test)]
@@ -149,7 +154,11 @@ mod tests {
         assert_eq!(status(Method::POST, &[host, ("origin", "null"), ("x-attnscope", "1")]), Some(403));
         assert_eq!(status(Method::POST, &[host]), Some(403));
         assert_eq!(status(Method::POST, &[host, ("x-attnscope", "1")]), None);
-        // A forwarded port is another one than the server's.
-        assert_eq!(status(Method::POST, &[host, ("origin", "http://127.0.0.1:9")]), None);
+        // A forwarded port is another one than the server's, and the page's own.
+        assert_eq!(status(Method::POST, &[host, ("origin", "http://localhost:1")]), None);
+        for other in ["http://localhost:2", "http://127.0.0.1:1", "http://localhost", "localhost:1"] {
+            assert_eq!(status(Method::GET, &[host, ("origin", other)]), Some(403), "{other}");
+            assert_eq!(status(Method::POST, &[host, ("origin", other)]), Some(403), "{other}");
+        }
     }
 }

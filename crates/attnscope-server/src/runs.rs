@@ -116,7 +116,7 @@ async fn accepted(shared: &Shared, request: Request) -> Result<Accepted, Respons
     }
     let Some(ticket) = shared.queue.enter() else {
         discard(body);
-        return Err(full());
+        return Err(full(shared));
     };
     let reading = tokio::time::timeout(upload_time, read(body, is_json, most));
     let body = reading.await.map_err(|_| {
@@ -180,10 +180,10 @@ fn question(shared: &Shared, in_address: Asked, is_json: bool, body: &Bytes) -> 
         }
         false if is_audio(body) => (in_address, Some(saved(body)?)),
         false => {
-            let help = "send JSON, or a recording (wav, flac, mp3) as application/octet-stream";
+            let help = "choose a wav, flac or mp3 file; a program sends text as JSON (application/json)";
             return Err(refusal(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the body is neither JSON nor a recording",
+                "expected a recording (wav, flac, mp3), found other bytes",
                 help,
             ));
         }
@@ -243,10 +243,11 @@ fn saved(body: &Bytes) -> Result<NamedTempFile, Response> {
     })
 }
 
-fn full() -> Response {
-    let mut response =
-        refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already", "try again in a moment");
-    response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("2"));
+fn full(shared: &Shared) -> Response {
+    let seconds = shared.queue.again_in().as_secs_f64().ceil() as u64;
+    let help = format!("try again in {seconds} s");
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already", &help);
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     response
 }
 
@@ -425,7 +426,7 @@ pub(crate) async fn explain(
             "name the node whose cell is asked for",
         );
     };
-    let Some(turn) = ticket.turn().await else { return full() };
+    let Some(turn) = ticket.turn().await else { return full(&shared) };
     let (cancel, bounds) = (Cancel::default(), shared.bounds());
     // Where the one who asked leaves, this is dropped, and the work ends with the flag; so it does where the server ends.
     let _end = EndWith { id: shared.begin(cancel.clone()), cancel: cancel.clone(), shared: shared.clone() };

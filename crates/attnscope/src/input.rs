@@ -174,6 +174,27 @@ impl Input {
         }
     }
 
+    /// Whether there is something to read: what was given, or what a built-in model has.
+    pub(crate) fn is_there(&self, opened: &Opened) -> bool {
+        self.source.is_some() || self.target.is_some() || usual_text(&opened.name).is_some()
+    }
+
+    /// A row's texts as they were given: what is read first, and the target; nothing for ids, recordings and what is generated.
+    pub(crate) fn texts_of(&self, ready: &Ready<'_>, row: usize) -> Result<[Option<String>; 2], Failure> {
+        let read = match &self.source {
+            Some(SourceInput::Prompts(texts)) => texts.clone(),
+            None if !self.is_there(ready.opened) => Vec::new(),
+            None if self.target.is_some() && !ready.model.architecture.reads(Side::Source) => Vec::new(),
+            _ => self.source_texts(ready)?,
+        };
+        let target = match &self.target {
+            Some(TargetInput::Texts(texts)) => texts.get(row).cloned(),
+            None if ready.opened.name == "toy" => Some(toy::TARGET.to_owned()),
+            _ => None,
+        };
+        Ok([read.into_iter().nth(row), target])
+    }
+
     /// The recording, where the source is one.
     pub fn recording(&self) -> Option<&Path> {
         match &self.source {
@@ -261,16 +282,23 @@ fn wrong_side(ready: &Ready<'_>, instead: Remedy) -> Failure {
 }
 
 /// What a built-in model reads where nothing is given.
+fn usual_text(name: &str) -> Option<&'static str> {
+    match name {
+        "demo" => Some(DEMO_SOURCE),
+        "toy" => Some(toy::SOURCE),
+        _ => None,
+    }
+}
+
 fn usual_source(ready: &Ready<'_>) -> Result<&'static str, Failure> {
-    match ready.opened.name.as_str() {
-        "demo" => Ok(DEMO_SOURCE),
-        "toy" => Ok(toy::SOURCE),
-        name => Err(Failure::new(
+    let name = &ready.opened.name;
+    usual_text(name).ok_or_else(|| {
+        Failure::new(
             format!("{name}: nothing to read"),
             match ready.window(Argument::Audio) {
                 Ok(_) => Remedy::Recording,
                 Err(_) => Remedy::SourceText,
             },
-        )),
-    }
+        )
+    })
 }

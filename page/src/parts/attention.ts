@@ -2,8 +2,8 @@
 
 import { floats, integers } from "../bytes.ts";
 import { css, legend, maskLegend } from "../colour.ts";
-import { onVerdict, report, runs } from "../context.ts";
-import { apart, button, choice, counted, h, number, own, s, visible } from "../dom.ts";
+import { command, commands, onVerdict, report, runs } from "../context.ts";
+import { apart, button, choice, copyButton, counted, h, number, own, s, visible } from "../dom.ts";
 import { type Axes, baked, Heatmap, type Label, type Options, short } from "../heatmap.ts";
 import {
   has,
@@ -192,6 +192,7 @@ function drawGrid(grid: HTMLElement, run: Run, shown: Attention[]): void {
   );
   const caption = h("caption", { class: "hidden" }, "heads of every layer; press one to enlarge it");
   grid.replaceChildren(
+    runs.length > 1 ? h("p", { class: "muted" }, "Thumbnails of run 1; both runs are enlarged below.") : "",
     h(
       "div",
       { class: "scroll" },
@@ -280,11 +281,24 @@ function span(from: number, each: number, count: number): string {
   return to > from ? `${from}–${to}` : String(from);
 }
 
+/** What is drawn of a head. Of runs side by side the colours mean the same. */
+function onOneScale(run: Run, attention: Attention, head: string): Matrix | null {
+  const drawn = matrix(run, attention, head, state);
+  if (!drawn || runs.length === 1) return drawn;
+  const all = runs.flatMap((other) => {
+    const same = other.attentions.find((one) => one.path === attention.path);
+    const beside = same ? matrix(other, same, head, state) : null;
+    return beside ? [beside] : [];
+  });
+  const [low, high] = [Math.min(...all.map((one) => one.low)), Math.max(...all.map((one) => one.high))];
+  return { ...drawn, low, high };
+}
+
 /** One head of one run. */
 function enlarged(run: Run, first: Attention, index: number): HTMLElement {
   const attention = run.attentions.find((other) => other.path === first.path);
   const head = attention ? shownHead(attention) : "mean";
-  const drawn = attention ? matrix(run, attention, head, state) : null;
+  const drawn = attention ? onOneScale(run, attention, head) : null;
   if (!attention || !drawn) return h("p", { class: "warning" }, "The report does not hold this picture.");
   const what =
     state.show === "weights"
@@ -497,6 +511,7 @@ function facts(run: Run, attention: Attention, drawn: Matrix, head: string): HTM
         "p",
         { class: "note" },
         `Reduced: ${cells} cells are shown as ${drawn.rows} × ${drawn.columns}. Each is the largest of ${drawn.queriesARow} × ${drawn.keysAColumn} cells, so that no peak is lost. A click opens that one.`,
+        ...allCells(attention),
       ),
     );
   }
@@ -513,8 +528,8 @@ function facts(run: Run, attention: Attention, drawn: Matrix, head: string): HTM
         : ` ${number(100 * attention.on_padding, 3)} % of a token's weight is on it, on average over heads.`;
     lines.push(h("p", { class: "note" }, words + share));
   }
-  const measures = attention.measures[Number(head)];
-  if (measures && state.show === "weights") {
+  const measures = head === "" ? undefined : attention.measures[Number(head)];
+  if (measures && state.show === "weights" && state.measure === "attention") {
     const words = [
       measures.entropy === null ? null : `normalised entropy ${number(measures.entropy, 3)}`,
       `largest weight ${number(measures.peak, 3)} × uniform`,
@@ -540,6 +555,13 @@ function facts(run: Run, attention: Attention, drawn: Matrix, head: string): HTM
   return lines;
 }
 
+/** Where the cells are that a reduced picture leaves out. */
+function allCells(attention: Attention): (Node | string)[] {
+  const node = `${attention.path}.${state.show === "scores" ? "scores" : "weights"}`;
+  const line = command(commands.keep, node);
+  return line ? [" All of them: ", h("code", {}, own(line)), " ", copyButton(line)] : [];
+}
+
 /** Cells up to which a picture has its table in the page; CSV has all of them. */
 const TABLE_CELLS = 4000;
 
@@ -549,7 +571,13 @@ function valuesTable(name: string, rows: Label[], columns: Label[], drawn: Matri
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     if (drawn.values.length > TABLE_CELLS) {
-      details.append(h("p", {}, `${drawn.values.length} values are too many for a table: save them as CSV.`));
+      details.append(
+        h(
+          "p",
+          {},
+          `${drawn.values.length.toLocaleString("en")} values are too many for a table: save them as CSV.`,
+        ),
+      );
       return;
     }
     const cell = (r: number, c: number) => {

@@ -91,9 +91,9 @@ export function showCell(run: Run, attention: Attention, notExplained: NotExplai
       return;
     }
     if (!state.cell) {
-      box.replaceChildren(
-        h("p", { class: "muted hint" }, "Click a cell, or press Enter on it, for its arithmetic."),
-      );
+      // Links have no cells.
+      const words = state.view === "links" ? "" : "Click a cell, or press Enter on it, for its arithmetic.";
+      box.replaceChildren(words ? h("p", { class: "muted hint" }, words) : "");
       return;
     }
     const node = `${attention.path}.${state.show === "scores" ? "scores" : "weights"}`;
@@ -118,11 +118,21 @@ export function showCell(run: Run, attention: Attention, notExplained: NotExplai
         live ? { class: "warning", role: "alert" } : {},
         live
           ? `There is no arithmetic of ${node}[${at}]: ${visible(shown ?? "the server did not answer")}. Open the cell again.`
-          : `The arithmetic of ${node}[${at}] is not in this page: it holds that of the weights, where there is room for it.`,
+          : `The arithmetic of ${node}[${at}] is not in this page${whyNot(run, attention)}.`,
       ),
       line ? h("p", {}, "This shows it: ", h("code", {}, own(line)), " ", copyButton(line)) : "",
     );
   }
+}
+
+/** Why a file has no arithmetic of a cell. */
+function whyNot(run: Run, attention: Attention): string {
+  if (state.show === "scores") return ", which holds that of the weights";
+  const heads = run.cells[`${attention.path}.weights`]?.shape[0] ?? 0;
+  const room = "there is room for so many cells only";
+  return heads > 0 && heads < attention.heads
+    ? `, which holds the first ${heads} heads': ${room}`
+    : `: ${room}`;
 }
 
 /** The page of a cell; why there is none, where a server says so. */
@@ -132,7 +142,7 @@ async function pageOf(
   [head, query, key]: number[],
 ): Promise<CellPage | string | null> {
   const held = run.cells[node];
-  if (held) {
+  if (held && (head as number) < held.shape[0]) {
     try {
       let all = packs.get(held);
       if (!all) packs.set(held, (all = inflated(held.pages) as Promise<Packed>));

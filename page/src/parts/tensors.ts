@@ -2,7 +2,7 @@
 
 import { runs } from "../context.ts";
 import { button, copyIcon, h, number, own, shape, visible } from "../dom.ts";
-import { on, set, state } from "../state.ts";
+import { on, Scope, set, state } from "../state.ts";
 import { table } from "../table.ts";
 import type { Run, TracedNode } from "../types.ts";
 import { histogram, nodeDetails } from "./node.ts";
@@ -16,7 +16,7 @@ export function picks(selector: string, path: string): boolean {
   return new RegExp(`^${escaped.join(".*")}$`).test(path);
 }
 
-/** Rows that are drawn; a narrower selector shows the rest. */
+/** Rows that are drawn at first; a button shows the rest. */
 const MOST = 120;
 
 export function tensorsPart(): HTMLElement | null {
@@ -36,19 +36,29 @@ function ofRun(run: Run, index: number): HTMLElement {
     "aria-label": "selector of tensors",
     spellcheck: "false",
   });
+  let all = () => {};
   search.addEventListener("input", () => set({ find: search.value }));
   on(["find"], () => {
     if (search.value !== state.find) search.value = state.find;
     // What is typed need not be a whole name yet.
     const exact = nodes.filter((node) => picks(state.find, node.path));
     const found = exact.length > 0 ? exact : nodes.filter((node) => node.path.includes(state.find.trim()));
-    count.textContent = `${found.length} of ${nodes.length}${found.length > MOST ? `, the first ${MOST} are shown` : ""}`;
-    list.replaceChildren(
-      found.length > 0
-        ? listed(run, found.slice(0, MOST))
-        : h("p", { class: "note" }, `No tensor matches ${visible(state.find)}. * stands for anything.`),
-    );
+    const draw = (most: number) => {
+      count.textContent = `${found.length} of ${nodes.length}${found.length > most ? `, the first ${most} are shown` : ""}`;
+      list.replaceChildren(
+        found.length > 0
+          ? listed(run, found.slice(0, most))
+          : h("p", { class: "note" }, `No tensor matches ${visible(state.find)}. * stands for anything.`),
+        found.length > most ? button(`show all ${found.length}`, () => draw(found.length)) : "",
+      );
+    };
+    draw(MOST);
+    all = () => draw(found.length);
   });
+  // Paper has no button that shows the rest.
+  const whole = () => all();
+  addEventListener("beforeprint", whole);
+  Scope.atEnd(() => removeEventListener("beforeprint", whole));
   on(["tensor"], () =>
     open.replaceChildren(
       state.tensor

@@ -154,7 +154,10 @@ impl Report {
         serde_json::json!({
             "explain": format!("attnscope explain {{node}} {about} --at {{at}}"),
             "trace": format!("attnscope trace {about} --layer {{node}} --payload"),
+            "keep": format!("attnscope trace {about} --layer {{node}} --save DIR"),
             "save": format!("attnscope trace {about} --save DIR"),
+            "masks": format!("attnscope masks {about}"),
+            "align": format!("attnscope generate {about} --align"),
         })
         .to_string()
     }

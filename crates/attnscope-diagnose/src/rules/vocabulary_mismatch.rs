@@ -34,7 +34,6 @@ fn check(context: &RuleContext<'_>) -> Checked {
         return Err(NotChecked::new("no tokenizer is known", "put tokenizer.json beside the weights"));
     };
     let model = context.model();
-    let tokens = tokenizer.len();
     let (mut findings, mut measures) = (Vec::new(), Vec::new());
     let sides: &[Side] = if model.graph.reads_audio() || model.graph.shares_tables() {
         &[Side::Target]
@@ -43,6 +42,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
     };
     for &side in sides {
         let Some(rows) = model.sizes.get(Dim::Vocab(side)) else { continue };
+        let tokens = tokenizer.len_of(side);
         let words = format!("{tokens} ids of the tokenizer, {rows} rows of the embedding");
         let measure = RULE.measure("tokens", tokens as f64).threshold(rows as f64).words(words);
         let node = Role::Entry(side, EntryStep::Embed).to_string();

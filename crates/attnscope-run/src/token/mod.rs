@@ -179,6 +179,15 @@ impl Tokenizer {
         }
     }
 
+    /// How many ids of a side there are.
+    pub fn len_of(&self, side: Side) -> usize {
+        match &self.0 {
+            Kind::Words { source, .. } if side == Side::Source => source.len(),
+            Kind::Words { target, .. } => target.len(),
+            _ => self.len(),
+        }
+    }
+
     /// The id of a target token in the tokenizer's own spelling: `</s>`, `▁the`, `<|en|>`.
     pub fn id(&self, piece: &str) -> Option<u32> {
         match &self.0 {

@@ -53,6 +53,10 @@ impl Answer for Report {
 pub struct RunReport {
     /// The row of the batch that pictures show.
     pub row: usize,
+    /// The text that was read in that row, as it was given; `null` for ids and recordings.
+    pub source_text: Option<String>,
+    /// The target's, as it was given; `null` for ids, and where the model generated one.
+    pub target_text: Option<String>,
     /// As `trace --format json` has it.
     #[schemars(with = "Map<String, Value>")]
     pub trace: Trace,
@@ -138,7 +142,7 @@ pub struct MaskRow {
 /// A part that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// `run`, `doctor`, `training`, `masks`, `proofs`, `generation`, `alignment`, `contribution`, `values` or `cells`.
+    /// `run`, `doctor`, `training`, `masks`, `proofs`, `generation`, `alignment`, `pictures`, `contribution`, `values` or `cells`.
     pub part: &'static str,
     /// Why, in a sentence.
     pub why: String,

@@ -22,7 +22,7 @@ pub(super) fn attentions(
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<ReportAttention>, RunError> {
     let graph = &batch.ready.model.graph;
-    let mut without = Vec::new();
+    let (mut without, mut reduced) = (Vec::new(), Vec::new());
     let mut all = Vec::new();
     for (id, node) in graph.iter() {
         let Some((place, AttentionStep::Weights)) = node.role.attention() else { continue };
@@ -50,7 +50,17 @@ pub(super) fn attentions(
         if !add_contributions(batch, trace, place, &shown, &mut attention) {
             without.push(attention.path.clone());
         }
+        if attention.pictures.iter().any(|picture| picture.queries_a_row * picture.keys_a_column > 1) {
+            reduced.push(attention.path.clone());
+        }
         all.push(attention);
+    }
+    if !reduced.is_empty() {
+        let why = format!(
+            "the pictures of {} have fewer cells than the attention: each is the largest of a group",
+            reduced.join(", ")
+        );
+        left_out.push(LeftOut { part: "pictures", why });
     }
     if !without.is_empty() {
         let why = format!("not computed for {}: too large, or no sum with a stream", without.join(", "));

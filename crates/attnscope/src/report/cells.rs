@@ -18,7 +18,8 @@ use crate::trace::{in_f64, rounding_of};
 /// Cells of all attentions together: about 130 bytes each in a page.
 const MOST_CELLS: usize = 3200;
 
-/// The cells of as many attentions as there is room for, the small ones first.
+/// The cells of as many attentions as there is room for: those between two sequences first, and of these the small ones. Where an
+/// attention does not fit, its first heads may.
 pub(super) fn cells(
     ready: &Ready<'_>,
     trace: &Trace,
@@ -26,9 +27,9 @@ pub(super) fn cells(
     row: usize,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<BTreeMap<String, CellPages>, Failure> {
-    let size = |attention: &ReportAttention| attention.heads * attention.queries * attention.keys;
-    let mut by_size: Vec<&ReportAttention> = attentions.iter().collect();
-    by_size.sort_by_key(|attention| size(attention));
+    let size = |attention: &ReportAttention| attention.queries * attention.keys;
+    let mut in_order: Vec<&ReportAttention> = attentions.iter().collect();
+    in_order.sort_by_key(|attention| (attention.query_side == attention.key_side, size(attention)));
     let subject = Subject {
         name: &ready.opened.name,
         model: ready.model,
@@ -43,33 +44,41 @@ pub(super) fn cells(
         }),
     };
     let (mut pages, mut room, mut without) = (BTreeMap::new(), MOST_CELLS, Vec::new());
-    for attention in by_size {
+    for attention in in_order {
         let path = format!("{}.weights", attention.path);
-        let node = ready.model.graph.find(&path).filter(|_| size(attention) <= room);
+        let heads = attention.heads.min(room.checked_div(size(attention)).unwrap_or(0));
+        let node = ready.model.graph.find(&path).filter(|_| heads > 0);
         let made = node.and_then(|node| {
             let needed = needed(&ready.model.graph, node);
             needed.iter().all(|id| trace.kept.contains_key(id)).then_some((node, needed))
         });
         let Some((node, needed)) = made else {
-            without.push(attention.path.as_str());
+            without.push(attention.path.clone());
             continue;
         };
-        room -= size(attention);
+        if heads < attention.heads {
+            without.push(format!("{} from head {heads} on", attention.path));
+        }
+        room -= heads * size(attention);
         ready.prepared.limits().cancel.check()?;
-        pages.insert(path, pages_of(&subject, trace, attention, node, &needed, row)?);
+        let shape = [heads, attention.queries, attention.keys];
+        pages.insert(path, pages_of(&subject, trace, shape, node, &needed, row)?);
     }
     if !without.is_empty() {
-        let why = format!("the arithmetic of the cells of {} takes too much room", without.join(", "));
+        let why = format!(
+            "the arithmetic of cells is here for {MOST_CELLS} of them at most, and not for {}",
+            without.join(", ")
+        );
         left_out.push(LeftOut { part: "cells", why });
     }
     Ok(pages)
 }
 
-/// A page for every cell of one row of the batch.
+/// A page for every cell of so many heads, queries and keys in one row of the batch.
 fn pages_of(
     subject: &Subject<'_>,
     trace: &Trace,
-    attention: &ReportAttention,
+    shape: [usize; 3],
     node: NodeId,
     needed: &BTreeSet<NodeId>,
     row: usize,
@@ -84,7 +93,6 @@ fn pages_of(
         precision: rounding_of(trace.precision),
         tensors: &tensors,
     };
-    let shape = [attention.heads, attention.queries, attention.keys];
     let mut pages: Vec<Page> = Vec::new();
     for head in 0..shape[0] {
         for query in 0..shape[1] {

@@ -86,6 +86,10 @@ pub(crate) fn report(model: &Model, options: ReportOptions) -> Result<Report, Fa
     };
     let run = match (&options.run, recognised.obstacles.first()) {
         (None, _) => None,
+        (Some(run), _) if training.is_some() && !run.input.is_there(opened) => {
+            left_out.push(LeftOut { part: "run", why: "no text was given to run the model on".to_owned() });
+            None
+        }
         (Some(_), Some(why)) => {
             left_out.push(LeftOut { part: "run", why: why.to_string() });
             None
@@ -174,8 +178,11 @@ pub(crate) fn run_report(model: &Model, options: &RunOptions, notes: Notes) -> R
     let (masks, mask_runs) = masks(model, options, &trace, &mut left_out)?;
     let attentions = attentions::attentions(&batch, &trace, &mut watch, &mut left_out)?;
     let path = |id| ready.model.graph.node(id).path.to_string();
+    let [source_text, target_text] = options.input.texts_of(&ready, options.row)?;
     Ok(RunReport {
         row: options.row,
+        source_text,
+        target_text,
         generation,
         masks,
         mask_runs,
