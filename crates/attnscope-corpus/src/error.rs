@@ -7,6 +7,8 @@ use attnscope_run::RunError;
 use attnscope_run::data::LineError;
 use parquet::errors::ParquetError;
 
+use crate::schema::INPUT_COLUMNS;
+
 /// Why an audit could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -129,6 +131,8 @@ pub enum AuditError {
         missing: Vec<usize>,
         /// How many there should be.
         total: usize,
+        /// Whether the work was shared out.
+        sharded: bool,
     },
     /// A part that two folders have.
     #[error("part {part} is in both {} and {}", first.display(), second.display())]
@@ -206,7 +210,10 @@ impl AuditError {
             Self::Column { .. } => Remedy::NameColumns,
             Self::ColumnType { .. } => "name another column, or write this one as text".into(),
             Self::NoRows { .. } => "give rows with a text on every side that the model reads".into(),
-            Self::Batch { .. } => "give the columns that the documentation of the kernel lists".into(),
+            Self::Batch { .. } => Remedy::Advice(format!(
+                "the kernel reads {}; it keeps others, under names that its output does not have",
+                INPUT_COLUMNS.join(", ")
+            )),
             Self::Exists { .. } => Remedy::ResumeAudit,
             Self::NoFolder { .. } | Self::Foreign { .. } => {
                 "give a folder that is empty, or that does not exist yet".into()
@@ -216,7 +223,8 @@ impl AuditError {
                 "give another folder, or the same model, corpus and options as before".into()
             }
             Self::Busy { .. } => "wait until it has ended, or give another folder".into(),
-            Self::Missing { .. } => Remedy::FinishShards,
+            Self::Missing { sharded: true, .. } => Remedy::FinishShards,
+            Self::Missing { sharded: false, .. } => Remedy::ResumeAudit,
             Self::Twice { .. } => "give each shard once".into(),
             Self::Damaged { .. } => "write the audit again".into(),
             Self::Io { why, .. } => attnscope_checkpoint::limit_help(why)

@@ -55,8 +55,10 @@ pub struct RunIdentity {
     pub schema: u32,
     /// SHA-256 of the model's files and wiring.
     pub model: String,
-    /// SHA-256 of the corpus, as it was read.
+    /// SHA-256 of the corpus, as it was read, without the columns that are only kept.
     pub corpus: String,
+    /// SHA-256 of the columns that are kept.
+    pub kept: String,
     /// What a row is.
     pub task: Task,
     /// Which columns hold what, and which are kept.
@@ -80,7 +82,8 @@ impl RunIdentity {
             ("model (SHA-256)", short(&self.model), short(&there.model)),
             ("corpus (SHA-256)", short(&self.corpus), short(&there.corpus)),
             ("rows", format!("{:?}", self.task), format!("{:?}", there.task)),
-            ("columns", format!("{:?}", self.columns), format!("{:?}", there.columns)),
+            ("columns", self.columns.words(), there.columns.words()),
+            ("kept columns (SHA-256)", short(&self.kept), short(&there.kept)),
             ("measures of heads", self.measures.to_string(), there.measures.to_string()),
             ("alignments", self.alignments.to_string(), there.alignments.to_string()),
             ("most tokens", format!("{:?}", self.max_tokens), format!("{:?}", there.max_tokens)),

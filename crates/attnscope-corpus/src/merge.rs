@@ -33,7 +33,7 @@ pub fn merge(shards: &[PathBuf], out: &Path) -> Result<AuditFolder, AuditError> 
     let missing: Vec<usize> = (0..whole.parts).filter(|part| !parts.contains_key(part)).collect();
     if !missing.is_empty() {
         let folder = first.path().to_owned();
-        return Err(AuditError::Missing { folder, missing, total: whole.parts });
+        return Err(AuditError::Missing { folder, missing, total: whole.parts, sharded: true });
     }
     let merged = AuditFolder::begin(out, whole, false)?;
     for (part, folder) in parts {

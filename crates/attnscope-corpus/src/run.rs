@@ -80,13 +80,14 @@ pub fn audit(
 ) -> Result<Finished, AuditError> {
     let task = model.task();
     let read = read_corpus(&options.corpus, task, &options.columns)?;
-    let corpus = digest(&read);
+    let [corpus, kept] = digests(&read);
     let plan = Plan::new(read.rows, task, options.part_rows, &options.columns.keep);
     let manifest = Manifest {
         identity: RunIdentity {
             schema: SCHEMA_VERSION,
             model: model.fingerprint.clone(),
             corpus,
+            kept,
             task,
             columns: options.columns.clone(),
             measures: options.measures,
@@ -128,22 +129,22 @@ pub fn audit(
     Ok(Finished { folder, measured, skipped, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// SHA-256 of a corpus as it was read: rows and rejects, whatever the file's form.
-fn digest(read: &crate::reading::CorpusRead) -> String {
+/// SHA-256 of a corpus as it was read, rows and rejects, whatever the file's form; and of the columns that are kept.
+fn digests(read: &crate::reading::CorpusRead) -> [String; 2] {
     use sha2::{Digest, Sha256};
-    let mut sum = Sha256::new();
-    let mut put = |text: Option<&str>| {
+    let put = |sum: &mut Sha256, text: Option<&str>| {
         sum.update(text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
         sum.update(text.unwrap_or_default().as_bytes());
     };
+    let (mut corpus, mut kept) = (Sha256::new(), Sha256::new());
     for row in &read.rows {
-        put(Some(&row.row.to_string()));
-        put(row.source.as_deref());
-        put(Some(&row.target));
-        row.kept.iter().for_each(|cell| put(cell.as_deref()));
+        put(&mut corpus, Some(&row.row.to_string()));
+        put(&mut corpus, row.source.as_deref());
+        put(&mut corpus, Some(&row.target));
+        row.kept.iter().for_each(|cell| put(&mut kept, cell.as_deref()));
     }
     for reject in &read.rejects {
-        put(Some(&reject.row.to_string()));
+        put(&mut corpus, Some(&reject.row.to_string()));
     }
-    format!("{:x}", sum.finalize())
+    [corpus, kept].map(|sum| format!("{:x}", sum.finalize()))
 }

@@ -206,7 +206,8 @@ pub fn summarise(folder: &AuditFolder, by: Option<&str>, sample: usize) -> Resul
     let missing = folder.missing();
     let total = folder.manifest().parts;
     if !missing.is_empty() {
-        return Err(AuditError::Missing { folder: folder.path().to_owned(), missing, total });
+        let sharded = folder.manifest().shard.count > 1;
+        return Err(AuditError::Missing { folder: folder.path().to_owned(), missing, total, sharded });
     }
     let parts: Vec<usize> = (0..total).filter(|&part| folder.manifest().shard.has(part)).collect();
     let run = |parts: &[usize]| {

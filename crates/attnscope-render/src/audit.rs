@@ -7,6 +7,7 @@ use attnscope::corpus::{
 };
 use attnscope::figures::{counted, thousands, trimmed};
 
+use crate::glyphs::clean;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::wrap::wrap;
@@ -55,10 +56,10 @@ fn head(answer: &Audit, width: usize) -> String {
             skipped => format!("; {} were there before", thousands(skipped as u64)),
         };
         let line = format!(
-            "{} rows in {} s, {} a second{before}; parts in {}",
-            thousands(run.measured as u64),
+            "{} in {} s, {} a second{before}; parts in {}",
+            counted(run.measured, "row"),
             trimmed(run.seconds, 1),
-            trimmed(pace, 0),
+            trimmed(pace, if pace < 10.0 { 1 } else { 0 }),
             answer.folder
         );
         out += &fill(&line, width);
@@ -137,8 +138,8 @@ fn extremes(answer: &Audit, options: Options) -> String {
 
 fn sentence(example: &ExtremeSentence) -> String {
     let short = |text: &str| match text.char_indices().nth(SENTENCE) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", clean(&text[..end])),
+        None => clean(text),
     };
     let sides = [&example.source, &example.target].into_iter().flatten();
     sides.map(|text| format!(" | {}", short(text))).collect()
@@ -196,12 +197,16 @@ fn layers(answer: &Audit, options: Options) -> String {
 fn groups(answer: &Audit, options: Options) -> String {
     let groups = &answer.summary.groups;
     let Some(GroupSummary { column, .. }) = groups.first() else { return String::new() };
-    let columns =
-        [Column::left(column), Column::right("sentences"), Column::right("NLL"), Column::right("ΔNLL")];
+    let columns = [
+        Column::left(&clean(column)),
+        Column::right("sentences"),
+        Column::right("NLL"),
+        Column::right("ΔNLL"),
+    ];
     let mut table = Table::new(columns.into(), options.glyphs);
     for group in groups.iter().take(GROUPS) {
         table.row([
-            group.value.clone().unwrap_or_else(|| "–".into()),
+            group.value.as_deref().map_or_else(|| "–".into(), clean),
             thousands(group.sentences),
             shown(group.nll.mean, 3),
             shown(group.delta_nll.mean, 3),

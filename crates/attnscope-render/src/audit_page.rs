@@ -28,7 +28,7 @@ const COLOURS: [[f64; 3]; 2] = [[255.0, 255.0, 255.0], [31.0, 78.0, 121.0]];
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1100px;padding:0 16px;color:#1a1a1a;\
 background:#fff}h1{font-size:22px}h2{font-size:18px;margin-top:32px}table{border-collapse:collapse}td,th{padding:3px 12px 3px 0;\
 text-align:right;vertical-align:top;font-variant-numeric:tabular-nums}td:first-child,th:first-child,td.s{text-align:left}\
-.s{max-width:560px;font-size:13px;overflow-wrap:anywhere}.wide{overflow-x:auto}svg a:focus rect,svg a:hover rect{stroke:#c44600;\
+.s{min-width:200px;max-width:560px;font-size:13px;overflow-wrap:anywhere}.wide{overflow-x:auto}svg a:focus rect,svg a:hover rect{stroke:#c44600;\
 stroke-width:2}.grid,.head{display:none}.head:target{display:block;border-top:3px solid #c44600;margin-top:16px}label{margin:0 14px 0 \
 3px}details{font-size:13px}@media(prefers-color-scheme:dark){body{background:#16181c;color:#e6e6e6}svg text.n{fill:#e6e6e6}a{color:\
 #8ab4f8}}";
@@ -223,7 +223,7 @@ fn grid(heads: &[HeadSummary], m: usize, measure: HeadMeasure) -> String {
         let _ = writeln!(
             cells,
             "<a href=\"#head-{n}\"><title>{} head {}: {} {}</title><rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"{}\" \
-             stroke=\"#999\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{ink}\">{}</text></a>",
+             stroke=\"#999\"/><text aria-hidden=\"true\" x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{ink}\">{}</text></a>",
             text(&head.attention),
             head.head,
             head_words(measure),

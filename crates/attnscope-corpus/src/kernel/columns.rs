@@ -13,9 +13,9 @@ use arrow_schema::{DataType, Field, Fields};
 use attnscope_diagnose::HeadMeasures;
 use attnscope_graph::AttentionPlace;
 
-use super::KernelOptions;
 use super::run::Measured;
 use super::sink::RowSeen;
+use super::{KernelOptions, check_kept};
 use crate::error::AuditError;
 use crate::measure::HeadMeasure;
 use crate::model::Task;
@@ -79,16 +79,7 @@ impl<'b> Input<'b> {
         if task != Task::Text && source.is_none() {
             return Err(missing("source"));
         }
-        let own = output_schema(true, &[]);
-        let taken = batch.schema_ref().fields().iter().map(|field| field.name());
-        let taken = taken.filter(|name| !crate::schema::INPUT_COLUMNS.contains(&name.as_str()));
-        if let Some(name) = taken.into_iter().find(|name| own.field_with_name(name).is_ok()) {
-            let found = format!("a column {name:?}, which the output has for its own");
-            return Err(AuditError::Batch {
-                expected: "other names for columns that are kept".into(),
-                found,
-            });
-        }
+        check_kept(batch.schema_ref())?;
         Ok(Self {
             task,
             rows: batch.num_rows(),

@@ -99,9 +99,26 @@ fn waves<'i>(model: &AuditModel, items: &'i [Item]) -> Vec<&'i [Item]> {
 }
 
 /// The columns that the kernel gives for a batch with these.
-pub fn audited_schema(input: &Schema, alignments: bool) -> SchemaRef {
+///
+/// # Errors
+/// When a column that is to be kept has the name of one that the kernel gives.
+pub fn audited_schema(input: &Schema, alignments: bool) -> Result<SchemaRef, AuditError> {
+    check_kept(input)?;
     let kept: Vec<Arc<Field>> = input.fields().iter().filter(|field| is_kept(field)).cloned().collect();
-    output_schema(alignments, &kept)
+    Ok(output_schema(alignments, &kept))
+}
+
+/// Columns that are kept have other names than those that the kernel gives.
+fn check_kept(input: &Schema) -> Result<(), AuditError> {
+    let own = output_schema(true, &[]);
+    let kept = || input.fields().iter().filter(|field| is_kept(field));
+    let taken = kept().find(|field| own.field_with_name(field.name()).is_ok());
+    taken.map_or(Ok(()), |field| {
+        Err(AuditError::Batch {
+            expected: "other names for columns that are kept".into(),
+            found: format!("a column {:?}, which the output has for its own", field.name()),
+        })
+    })
 }
 
 fn is_kept(field: &Field) -> bool {

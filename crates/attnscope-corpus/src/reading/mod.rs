@@ -38,6 +38,18 @@ impl ColumnNames {
         }
     }
 
+    /// As they are told apart: `source "de", target "en", keeping "domain"`.
+    pub(crate) fn words(&self) -> String {
+        let sides = [("source", &self.source), ("target", &self.target), ("text", &self.text)];
+        let named = sides.iter().filter_map(|(side, name)| Some((*side, name.as_deref()?)));
+        let kept = self.keep.iter().map(|name| ("keeping", name.as_str()));
+        let words: Vec<String> = named.chain(kept).map(|(what, name)| format!("{what} {name:?}")).collect();
+        match words.is_empty() {
+            true => "no names".to_owned(),
+            false => words.join(", "),
+        }
+    }
+
     /// Whether columns are named at all: a table of tab-separated lines then has a header.
     fn are_named(&self) -> bool {
         self.source.is_some() || self.target.is_some() || self.text.is_some() || !self.keep.is_empty()

@@ -179,3 +179,15 @@ fn null_cells_are_rejected_as_such() {
     let found = |side: &str| format!("expected a text on both sides, found null as the {side}");
     assert_eq!(reasons, [found("target"), found("source")]);
 }
+
+#[test]
+fn tabs_alone_are_a_row_with_empty_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = written(&dir, "blank.tsv", b"A dog.\tEin Hund.\n\t\nA cat.\tEine Katze.\n   \n\t \n");
+    let read = read_corpus(&file, Task::Pairs, &ColumnNames::default()).unwrap();
+    assert_eq!(read.rows.iter().map(|row| row.row).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(
+        read.rejects.iter().map(|reject| (reject.row, reject.line)).collect::<Vec<_>>(),
+        [(1, 2), (3, 5)]
+    );
+}
