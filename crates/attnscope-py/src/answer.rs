@@ -10,8 +10,8 @@ use attnscope::answer::{
 };
 use attnscope::{Failure, Outcome};
 use attnscope_render::{
-    Glyphs, Options, Style, audit, diff, findings, flow, generate, inspect, masks, notebook, page, summary,
-    trace, trace_check, training, worked,
+    Glyphs, Options, Reader, Style, audit, diff, findings, flow, generate, inspect, masks, notebook, page,
+    summary, trace, trace_check, training, worked,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -31,7 +31,10 @@ pub(crate) struct Look {
 impl Look {
     /// As in a notebook or a log: no colours.
     pub(crate) fn plain(width: usize) -> Self {
-        Self { options: Options { width, glyphs: Glyphs::Unicode }, style: Style { color: false } }
+        Self {
+            options: Options { width, glyphs: Glyphs::Unicode, reader: Reader::Python },
+            style: Style { color: false },
+        }
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn audit_stream<'py>(
             let of = |batch| Ok(attnscope::corpus::audit_batch(kernel, &options, batch)?);
             batches.iter().map(of).collect()
         };
-        write(&audited_schema(&schema, alignments), &limits.install(audit)??)
+        write(&*audited_schema(&schema, alignments)?, &limits.install(audit)??)
     })?;
     Ok(PyBytes::new(py, &measured))
 }
@@ -117,6 +117,6 @@ pub(crate) fn audited_schema_stream(
     schema: PyBackedBytes,
     alignments: bool,
 ) -> PyResult<Bound<'_, PyBytes>> {
-    let audited = work::at_once(py, || write(&audited_schema(&read(&schema)?.0, alignments), &[]))?;
+    let audited = work::at_once(py, || write(&*audited_schema(&read(&schema)?.0, alignments)?, &[]))?;
     Ok(PyBytes::new(py, &audited))
 }

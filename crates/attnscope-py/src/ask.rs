@@ -14,10 +14,13 @@ use pyo3::types::PyTuple;
 
 use crate::answer::Answer;
 use crate::failure::raised;
+use crate::model::Model;
+use crate::one_of::one_of;
 use crate::work::{at_once, run, threads};
 
 /// Checks worked examples of attention, files in TOML, claim by claim; or one in `text`. With `trace`, the folder of a saved trace,
-/// computes every tensor of it again, in f64, from its inputs; `model` is the model that was traced, where the trace does not name it.
+/// computes every tensor of it again, in f64, from its inputs; `model` is the model that was traced (a file, or an open model), where
+/// the trace does not name it.
 ///
 /// >>> import attnscope as at
 /// >>> halves = at.check(text="[given]\nscores = [[0, 0]]\n[claims]\nweights = [[0.5, 0.6]]")
@@ -30,7 +33,7 @@ pub(crate) fn check(
     examples: &Bound<'_, PyTuple>,
     text: Option<String>,
     trace: Option<PathBuf>,
-    model: Option<PathBuf>,
+    model: Option<TracedModel<'_>>,
 ) -> PyResult<Answer> {
     let files: Vec<PathBuf> = examples.extract()?;
     let count = files.len() + usize::from(text.is_some());
@@ -48,10 +51,17 @@ pub(crate) fn check(
         _ => {}
     }
     if let Some(folder) = trace {
-        let model = model.map(|model| model.display().to_string());
+        let (held, name) = match model {
+            Some(TracedModel::Open(model)) => (Some(model.get().0.clone()), None),
+            Some(TracedModel::File(file)) => (None, Some(file.display().to_string())),
+            None => (None, None),
+        };
         let answer = run(py, |cancel| {
             let limits = Limits { threads: threads(), cancel: cancel.clone(), ..Limits::default() };
-            check_trace(&folder, model.as_deref(), &limits)
+            match held {
+                Some(model) => model.with_limits(limits).check_trace(&folder),
+                None => check_trace(&folder, name.as_deref(), &limits),
+            }
         });
         return answer.map(Answer::new);
     }
@@ -68,6 +78,15 @@ pub(crate) fn check(
         Ok(examples)
     });
     answer.map(Answer::new)
+}
+
+one_of! {
+    /// The model that was traced.
+    pub(crate) enum TracedModel<'py> {
+        Open(Bound<'py, Model>),
+        File(PathBuf),
+    }
+    "a model that attnscope has opened, or its path"
 }
 
 /// Trains a classifier or an encoder-decoder by a recipe: a file (.toml), or the name of a shipped one. Everything that is kept of the

@@ -424,6 +424,10 @@ impl Model {
         })?;
         let pairs = match pairs {
             None => PairLines::default(),
+            Some(Pairs::Given(pairs)) if pairs.is_empty() => {
+                let error = "pairs: expected pairs of a source and a target, found an empty list";
+                return Err(raised(py, &Failure::new(error, "leave pairs out, or pass some")));
+            }
             Some(Pairs::Given(pairs)) => PairLines::of(pairs),
             Some(Pairs::File(file)) => run(py, |_| PairLines::read(file))?,
         };

@@ -84,8 +84,17 @@ impl Table {
 
     /// As a `pyarrow.Table`.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let table = extra(slf.py(), "pyarrow", "arrow")?.getattr("Table")?;
-        table.call_method1("from_pylist", (Self::rows(slf)?,))
+        let arrow = extra(slf.py(), "pyarrow", "arrow")?;
+        let table = arrow.getattr("Table")?.call_method1("from_pylist", (Self::rows(slf)?,))?;
+        // A column of nulls alone is one of numbers that no row has: the schema of a table does not depend on its values.
+        let (types, number) = (arrow.getattr("types")?, arrow.call_method0("float64")?);
+        let mut fields = Vec::new();
+        for field in table.getattr("schema")?.try_iter()? {
+            let field = field?;
+            let is_null = types.call_method1("is_null", (field.getattr("type")?,))?.is_truthy()?;
+            fields.push(if is_null { field.call_method1("with_type", (&number,))? } else { field });
+        }
+        table.call_method1("cast", (arrow.call_method1("schema", (fields,))?,))
     }
 
     /// As a `pandas.DataFrame`.

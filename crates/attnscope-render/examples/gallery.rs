@@ -12,7 +12,7 @@ fn main() {
     let width = args.first().and_then(|width| width.parse().ok()).unwrap_or(100);
     let glyphs = if args.iter().any(|arg| arg == "ascii") { Glyphs::Ascii } else { Glyphs::Unicode };
     let style = Style { color: args.iter().any(|arg| arg == "color") };
-    let options = Options { width, glyphs };
+    let options = Options { width, glyphs, ..Options::default() };
     let diagrams = samples::all();
     let Some(folder) = args.iter().position(|arg| arg == "--to").and_then(|at| args.get(at + 1)) else {
         for (_, diagram) in &diagrams {

@@ -8,6 +8,7 @@ use attnscope_diagnose::diff::{
 use attnscope_diagnose::unravel;
 
 use crate::diff_table::{first_off, noun, table};
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::tensor_table::shape_text;
@@ -35,12 +36,12 @@ fn lines(report: &Report, parties: &[Party; 2], full: bool, options: Options) ->
     match &report.first {
         Some(first) => out += &divergence(report, first, options),
         None if !report.largest.is_empty() => out += &ranked(report, options),
-        None => out += &fill(&agreement(report), options, 0),
+        None => out += &fill(&agreement(report, options), options, 0),
     }
     for sentence in short_sentences(report).into_iter().chain(unusual_sentences(report)) {
         out += &fill(&sentence, options, 0);
     }
-    for remark in by_values(report).into_iter().chain(judged(report)) {
+    for remark in by_values(report, options).into_iter().chain(judged(report, options)) {
         out += &fill(&remark, options, 0);
     }
     let table = table(report, full, options);
@@ -174,8 +175,11 @@ fn ranked(report: &Report, options: Options) -> String {
         "{count} of {all} nodes differ. No order of computation is known: the tensors are listed by name, and the names are those \
          of no known model. So no node is the first one; the largest differences come first."
     );
-    let help = "--model FILE gives an order; so does a dump in one .pt or .npz that is written as modules are called.";
-    format!("{}{}", fill(&text, options, 0), fill(help, options, 0))
+    let help = format!(
+        "{} gives an order; so does a dump in one .pt or .npz that is written as modules are called.",
+        Hint::Model.words(options.reader)
+    );
+    format!("{}{}", fill(&text, options, 0), fill(&help, options, 0))
 }
 
 /// What was computed in a shorter type, and what that explains.
@@ -226,7 +230,7 @@ fn unusual_sentences(report: &Report) -> Vec<String> {
     all
 }
 
-fn agreement(report: &Report) -> String {
+fn agreement(report: &Report, options: Options) -> String {
     let count = report.nodes.len();
     let compared = counted(count, noun(report));
     let same = report.nodes.iter().filter(|n| n.state == State::Same).count();
@@ -240,8 +244,9 @@ fn agreement(report: &Report) -> String {
         let were = if left == 1 { "was" } else { "were" };
         return format!(
             "{verdict}; {} of theirs {were} not compared. {compared} matched by their values alone, so that \
-             their agreement is no evidence. Say which names belong together with --map FILE.",
+             their agreement is no evidence. Say which names belong together with {}.",
             counted(left, "tensor"),
+            Hint::NameMap.words(options.reader),
         );
     }
     match furthest {
@@ -257,36 +262,39 @@ fn agreement(report: &Report) -> String {
 }
 
 /// How many nodes were paired by equal values, besides those paired by name.
-fn by_values(report: &Report) -> Option<String> {
+fn by_values(report: &Report, options: Options) -> Option<String> {
     let found = report.nodes.iter().filter(|row| row.by_values).count();
     let nodes = counted(found, "node");
     (found > 0 && report.only_by_values.is_none()).then(|| {
-        format!("{nodes} matched by their values and not by name, so that their agreement is no evidence (`by its values` in --full).")
+        format!(
+            "{nodes} matched by their values and not by name, so that their agreement is no evidence (`by its values` in {}).",
+            Hint::AllNodes.words(options.reader)
+        )
     })
 }
 
 /// What the verdict is based on, where not everything was compared.
-fn judged(report: &Report) -> Option<String> {
+fn judged(report: &Report, options: Options) -> Option<String> {
     if let Some(why) = &report.unused_model {
         return Some(format!(
             "The given model does not fit and was not used: {why}. Nodes with weights could not be computed again."
         ));
     }
-    let remark = match report.judged {
+    let model = Hint::Model.words(options.reader);
+    match report.judged {
         Judged::All | Judged::Weights => None,
-        Judged::WithoutWeights => Some(
-            "The model was not found, so nodes with weights could not be computed again; give it with --model FILE.",
-        ),
-        Judged::NotRebuilt => Some(
+        Judged::WithoutWeights => Some(format!(
+            "The model was not found, so nodes with weights could not be computed again; give it with {model}."
+        )),
+        Judged::NotRebuilt => Some(format!(
             "The graph of the trace cannot be rebuilt, or does not fit its tokens, so nothing could be computed again from its \
-             inputs; --model FILE may help.",
-        ),
-        Judged::NoTrace => Some(
-            "Neither side is a trace, so nothing could be computed again from its inputs; --model FILE helps where \
-             the dumps hold the token ids.",
-        ),
-    };
-    remark.map(str::to_owned)
+             inputs; {model} may help."
+        )),
+        Judged::NoTrace => Some(format!(
+            "Neither side is a trace, so nothing could be computed again from its inputs; {model} helps where \
+             the dumps hold the token ids."
+        )),
+    }
 }
 
 fn not_compared(report: &Report, options: Options) -> String {
@@ -315,8 +323,8 @@ fn proposal(report: &Report, options: Options) -> String {
     let Some(proposal) = &report.proposal else { return String::new() };
     let [paired, unmatched] = proposal.tensors;
     let text = format!(
-        "{unmatched} tensors have unknown names. For {paired} of them this map may fit; it was not used. Check it, \
-         put the right lines into a file, and give it with --map FILE:"
+        "{unmatched} tensors have unknown names. For {paired} of them this map may fit; it was not used. Check it, and {}:",
+        Hint::ProposedLines.words(options.reader)
     );
     let guesses = proposal.lines.iter().any(|line| line.starts_with('#'));
     let remark =

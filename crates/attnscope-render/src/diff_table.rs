@@ -5,6 +5,7 @@ use attnscope_diagnose::diff::{Compared, Judged, Report, State};
 
 use crate::diff::fill;
 use crate::glyphs::Glyphs;
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::tensor_table::shape_text;
@@ -37,8 +38,9 @@ pub(crate) fn table(report: &Report, full: bool, options: Options) -> String {
         let apart = left.iter().filter(|row| matches!(row.state, State::After | State::Apart)).count();
         let s = if apart == 1 { "s" } else { "" };
         out += &format!(
-            "\n{} after, {apart} of which differ{s}; --full shows them\n",
-            counted(left.len(), noun(report))
+            "\n{} after, {apart} of which differ{s}; {} shows them\n",
+            counted(left.len(), noun(report)),
+            Hint::AllNodes.words(options.reader)
         );
     }
     if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }
@@ -63,9 +65,10 @@ fn by_size(report: &Report, full: bool, options: Options) -> String {
     }
     let mut out = table.render(options.width);
     if report.largest.len() > shown {
+        let all = Hint::AllNodes.words(options.reader);
         out += &match report.largest.len() - shown {
-            1 => "\n1 more differs; --full shows it\n".to_owned(),
-            more => format!("\n{more} more differ; --full shows them\n"),
+            1 => format!("\n1 more differs; {all} shows it\n"),
+            more => format!("\n{more} more differ; {all} shows them\n"),
         };
     }
     if options.glyphs == Glyphs::Ascii { out.replace('−', "-") } else { out }

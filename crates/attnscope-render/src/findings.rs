@@ -5,6 +5,7 @@ use attnscope::answer::Diagnosis as Answer;
 use attnscope::figures::{counted, number};
 use attnscope_diagnose::{CATALOGUE, Diagnosis, Finding, Measure, NotChecked, Severity, UsualMistake, rules};
 
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 use crate::text::Style;
@@ -95,7 +96,8 @@ impl Page {
             out += &self.line(&format!("{place}{}", finding.evidence), INDENT);
         }
         out += &self.line(&format!("try: {}", first.try_next), INDENT);
-        out + &self.line(&format!("why: attnscope explain {}", first.rule), INDENT)
+        let why = Hint::Rule(first.rule).words(self.options.reader);
+        out + &self.line(&format!("why: {why}"), INDENT)
     }
 
     fn colored(&self, text: &str, severity: Severity) -> String {

@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn options(width: usize) -> Options {
-        Options { width, glyphs: Glyphs::Unicode }
+        Options { width, ..Options::default() }
     }
 
     #[test]
@@ -175,7 +175,8 @@ mod tests {
         let map = Heatmap { rows: &rows, columns: &columns, values: &values };
         let expected = ["      ▁A   ▁man </s>", "▁Ein  █90█ ░░░░ ░░░░", "▁Mann ▓▓▓▓ █69█ ····", ""];
         assert_eq!(map.text(options(80), Style::default()), expected.join("\n"));
-        let ascii = map.text(Options { width: 80, glyphs: Glyphs::Ascii }, Style::default());
+        let ascii =
+            map.text(Options { width: 80, glyphs: Glyphs::Ascii, ..Options::default() }, Style::default());
         assert!(ascii.is_ascii() && ascii.contains("@90@"), "{ascii}");
     }
 

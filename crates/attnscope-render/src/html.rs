@@ -11,7 +11,7 @@ use attnscope::answer::{DrawnPart, Report};
 
 use crate::diagram::Diagram;
 use crate::flow;
-use crate::glyphs::{Glyphs, clean};
+use crate::glyphs::clean;
 use crate::layout::{LayoutError, Options, layout};
 use crate::markup::escape;
 use crate::svg::svg;
@@ -53,7 +53,8 @@ pub struct Contents<'a> {
 pub enum Place<'a> {
     /// In a file: nothing else is there. A command, as JSON, tells a reader how to see what is not in the file.
     File {
-        /// An object with the commands `explain` and `trace`; `{node}` and `{at}` stand for a node and a cell.
+        /// An object with the commands `explain`, `trace`, `keep` (one tensor), `save` (all), `masks` and `align`; `{node}` and
+        /// `{at}` stand for a node and a cell.
         commands: &'a str,
     },
     /// On a server, which answers questions.
@@ -106,7 +107,7 @@ pub fn page(contents: &Contents<'_>) -> Result<String, LayoutError> {
         let _ = writeln!(out, "<p class=\"legend\">{}</p>", lines.join("<br>\n"));
     }
     for (i, drawing) in contents.drawings.iter().enumerate() {
-        let scene = layout(&drawing.diagram, Options { width: WIDTH, glyphs: Glyphs::Unicode })?;
+        let scene = layout(&drawing.diagram, Options { width: WIDTH, ..Options::default() })?;
         let _ = write!(out, "<figure{}>\n{}</figure>\n", place_of(drawing), svg(&scene, &format!("flow{i}")));
     }
     let _ = write!(

@@ -9,6 +9,7 @@ use attnscope_checkpoint::Format;
 use serde_json::Value;
 
 use crate::glyphs::Glyphs;
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::table::{Column, Table};
 
@@ -67,7 +68,7 @@ fn head(inspection: &Inspection, options: Options) -> String {
         inspection.types.iter().map(|of| format!("{} × {}", of.dtype, of.count)).collect();
     table.row(["dtypes", &types.join(", ")]);
     for check in &inspection.checks {
-        table.row(["checksum", &format!("{}: {}", check.what, check_words(check.state))]);
+        table.row(["checksum", &format!("{}: {}", check.what, check_words(check.state, options))]);
     }
     table.row([
         "tokenizer",
@@ -86,11 +87,14 @@ fn head(inspection: &Inspection, options: Options) -> String {
     table.render(options.width)
 }
 
-fn check_words(state: CheckState) -> &'static str {
+fn check_words(state: CheckState, options: Options) -> String {
     match state {
-        CheckState::Verified => "verified",
-        CheckState::Absent => "the file has none",
-        CheckState::NotComputed => "not computed, the file is large: --stats reads and verifies it",
+        CheckState::Verified => "verified".to_owned(),
+        CheckState::Absent => "the file has none".to_owned(),
+        CheckState::NotComputed => {
+            let statistics = Hint::Statistics.words(options.reader);
+            format!("not computed, the file is large: {statistics} reads and verifies it")
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use attnscope_render::{
 };
 
 fn at(width: usize, glyphs: Glyphs) -> Options {
-    Options { width, glyphs }
+    Options { width, glyphs, ..Options::default() }
 }
 
 /// A page whose data try to end their element.

@@ -178,7 +178,7 @@ proptest! {
     #[test]
     fn every_drawing_holds_together(diagram in diagram(), width in 20..130_usize, ascii in any::<bool>()) {
         let glyphs = if ascii { Glyphs::Ascii } else { Glyphs::Unicode };
-        let scene = layout(&diagram, Options { width, glyphs }).unwrap();
+        let scene = layout(&diagram, Options { width, glyphs, ..Options::default() }).unwrap();
         let drawn = text(&scene, Style::default());
         prop_assert!(scene.width <= width);
         prop_assert!(!ascii || drawn.is_ascii());
@@ -193,14 +193,14 @@ proptest! {
         check_crossings(&scene)?;
         check_texts(&scene, &diagram)?;
         // Deterministic, and no format falls over.
-        prop_assert_eq!(&scene, &layout(&diagram, Options { width, glyphs }).unwrap());
+        prop_assert_eq!(&scene, &layout(&diagram, Options { width, glyphs, ..Options::default() }).unwrap());
         let _ = (svg(&scene, "p"), mermaid(&diagram.title, std::slice::from_ref(&diagram)), dot(&diagram.title, std::slice::from_ref(&diagram)));
     }
 
     /// What is not drawn as a line is said in words in the box it goes to.
     #[test]
     fn no_arrow_is_lost(diagram in diagram(), width in 20..130_usize) {
-        let scene = layout(&diagram, Options { width, glyphs: Glyphs::Unicode }).unwrap();
+        let scene = layout(&diagram, Options { width, ..Options::default() }).unwrap();
         for (index, boxed) in scene.boxes.iter().enumerate() {
             let into = diagram.arrows.iter().filter(|arrow| arrow.to == index).count();
             let drawn = scene.arrows.iter().filter(|route| route.to == index).count();

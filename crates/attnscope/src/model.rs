@@ -8,7 +8,8 @@ use attnscope_corpus::AuditModel;
 use attnscope_run::{Limits, Prepared};
 
 use crate::answer::{
-    Audit, Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Report, RunReport, Summary, Trace,
+    Audit, Diagnosis, Explanation, Flow, Generation, Inspection, MaskProof, Report, RunReport, Summary,
+    Trace, TraceCheck,
 };
 use crate::audit::{AuditCorpus, AuditOptions, audit, audit_model};
 use crate::device::Device;
@@ -28,6 +29,7 @@ use crate::report::{ReportOptions, RunOptions, report, run_report};
 use crate::summary::{Lengths, summarise};
 use crate::token_count::{TokenCount, token_counts};
 use crate::trace::{TraceOptions, trace};
+use crate::traced::check_trace_of;
 
 /// A model that is open. It owns what it needs, can be sent to other threads and shared between them, and is cheap to clone.
 ///
@@ -269,6 +271,14 @@ impl Model {
     /// Where the model cannot be run, or the input is not for it.
     pub fn masks(&self, input: &Input, options: &MaskOptions) -> Result<MaskProof, Failure> {
         self.limited(|| prove(&self.ready(input)?, input, options, self.notes()))
+    }
+
+    /// Computes every tensor of a saved trace of this model again, in f64, from its inputs.
+    ///
+    /// # Errors
+    /// Where the trace cannot be read or is of other weights, nothing in it can be checked, or it is cancelled.
+    pub fn check_trace(&self, folder: &Path) -> Result<TraceCheck, Failure> {
+        check_trace_of(folder, self.opened.clone(), self.limits())
     }
 
     /// What a tensor is, one cell of it, an idea, a question or a rule of the doctor, with the numbers of this model.

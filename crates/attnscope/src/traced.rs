@@ -1,6 +1,7 @@
 //! A trace on disk with its model and its input.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use attnscope_checkpoint::Remedy;
 use attnscope_diagnose::recompute::{Checked, Recomputed, Unchecked, Why, recompute};
@@ -25,7 +26,21 @@ use crate::open::Opened;
 /// # Errors
 /// Where the trace or its model cannot be read, nothing in it can be checked, or it is cancelled.
 pub fn check_trace(folder: &Path, model: Option<&str>, limits: &Limits) -> Result<TraceCheck, Failure> {
-    let traced = Traced::open(folder, model)?;
+    checked(folder, Traced::open(folder, model)?, limits)
+}
+
+/// The same against a model that is open.
+pub(crate) fn check_trace_of(
+    folder: &Path,
+    opened: Arc<Opened>,
+    limits: &Limits,
+) -> Result<TraceCheck, Failure> {
+    let trace = Trace::open(folder)?;
+    same_files(&opened, &trace)?;
+    checked(folder, Traced::of(trace, opened), limits)
+}
+
+fn checked(folder: &Path, traced: Traced, limits: &Limits) -> Result<TraceCheck, Failure> {
     let recomputed = limits.install(|| traced.recompute(limits))??;
     if recomputed.checked.is_empty() {
         return Err(Failure::new(
@@ -43,7 +58,7 @@ pub fn check_trace(folder: &Path, model: Option<&str>, limits: &Limits) -> Resul
 #[derive(Debug)]
 struct Traced {
     trace: Trace,
-    opened: Opened,
+    opened: Arc<Opened>,
     /// `f32` or `f64`.
     precision: &'static str,
 }
@@ -52,14 +67,18 @@ impl Traced {
     /// Opens a trace and its model: the one given, or the one that the trace names.
     fn open(folder: &Path, model: Option<&str>) -> Result<Self, Failure> {
         let trace = Trace::open(folder)?;
-        let precision = if trace.about["precision"] == "f64" { "f64" } else { "f32" };
         let name = model.or_else(|| trace.model()).unwrap_or_default();
         let opened = open_model(&trace, name, None).map_err(|e| {
             let remedy = Remedy::TracedModel(Some(folder.display().to_string()));
             if model.is_none() { e.with_remedy(remedy) } else { e }
         })?;
         same_files(&opened, &trace)?;
-        Ok(Self { trace, opened, precision })
+        Ok(Self::of(trace, Arc::new(opened)))
+    }
+
+    fn of(trace: Trace, opened: Arc<Opened>) -> Self {
+        let precision = if trace.about["precision"] == "f64" { "f64" } else { "f32" };
+        Self { trace, opened, precision }
     }
 
     /// Every captured tensor, computed again.

@@ -51,7 +51,7 @@ impl<'a> Output<'a> {
     }
 
     pub(super) fn layout(&self) -> Options {
-        Options { width: self.width(), glyphs: self.glyphs() }
+        Options { width: self.width(), glyphs: self.glyphs(), ..Options::default() }
     }
 
     /// Prints the notes of the library.

@@ -14,7 +14,6 @@ use attnscope::layer_groups;
 use attnscope_graph::{LayerPart, Model, ShapeText, Stack};
 
 use crate::diagram::Diagram;
-use crate::glyphs::Glyphs;
 use crate::html::{self, Contents, Drawing, Place};
 use crate::layout::{LayoutError, Options, layout};
 use crate::svg::svg_sheet;
@@ -82,7 +81,7 @@ const PAGE: usize = 110;
 
 /// All diagrams below each other in one picture.
 pub fn svg(flow: &Flow) -> Result<String, LayoutError> {
-    let options = Options { width: PAGE, glyphs: Glyphs::Unicode };
+    let options = Options { width: PAGE, ..Options::default() };
     let scenes = diagrams(flow).iter().map(|d| layout(d, options)).collect::<Result<Vec<_>, _>>()?;
     Ok(svg_sheet(&headline(flow), &legend_lines(flow), &scenes))
 }

@@ -17,6 +17,7 @@ mod tracks;
 
 use crate::diagram::Diagram;
 use crate::glyphs::Glyphs;
+use crate::hint::Reader;
 use crate::scene::Scene;
 use crate::wrap::{brief, shown, width, wrap};
 use content::Content;
@@ -31,6 +32,8 @@ pub struct Options {
     pub width: usize,
     /// The characters that may be used.
     pub glyphs: Glyphs,
+    /// Who reads it: what there is more of is said in their words.
+    pub reader: Reader,
 }
 
 impl Options {
@@ -42,7 +45,7 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { width: 100, glyphs: Glyphs::Unicode }
+        Options { width: 100, glyphs: Glyphs::Unicode, reader: Reader::default() }
     }
 }
 

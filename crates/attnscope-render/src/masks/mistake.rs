@@ -4,6 +4,7 @@ use attnscope_diagnose::masks::{Compared, MaskReason};
 
 use super::{Grid, glyph, joined};
 use crate::heatmap::padded;
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::text::Style;
 use crate::wrap::{shown, width, wrap};
@@ -48,7 +49,8 @@ pub(super) fn mistake(
     }
     if compared.keys > MOST_KEYS {
         let (queries, keys) = (compared.queries, compared.keys);
-        out += &format!("{queries} × {keys} weights are too many to print: --format json has them\n");
+        let all = Hint::AllCells.words(options.reader);
+        out += &format!("{queries} × {keys} weights are too many to print: {all} has them\n");
     } else if side_by_side.iter().all(fits) {
         let [left, _] = &side_by_side;
         let column = left.iter().map(|line| width(line)).max().unwrap_or(0);

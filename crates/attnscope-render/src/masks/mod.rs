@@ -9,6 +9,7 @@ use attnscope_diagnose::masks::{Mask, MaskReason};
 
 use crate::glyphs::Glyphs;
 use crate::heatmap::{padded, short};
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::tensor_table::shape_text;
 use crate::text::Style;
@@ -151,8 +152,9 @@ fn mask_drawing(mask: &Mask, row: usize, labels: [&[String]; 2], options: Option
     if cells.len() > MOST_CELLS || queries.len() > MOST_QUERIES {
         let masked = cells.iter().filter(|cell| cell.is_some()).count();
         return format!(
-            "  {masked} of {} cells are masked: too many to draw, --format json has them\n",
-            cells.len()
+            "  {masked} of {} cells are masked: too many to draw, {} has them\n",
+            cells.len(),
+            Hint::AllCells.words(options.reader)
         );
     }
     let grid = Grid { rows: queries, columns: keys, least: 2, options };

@@ -6,6 +6,7 @@ use attnscope_diagnose::masks::Mask;
 
 use super::{legend, mask_drawing, mask_heading, measure_note, mistake, proof_table, what_is_proved};
 use crate::glyphs::clean;
+use crate::hint::Hint;
 use crate::layout::Options;
 use crate::text::Style;
 use crate::tokens;
@@ -32,7 +33,10 @@ pub fn text(answer: &MaskProof, row: Option<usize>, options: Options, style: Sty
     let table = proof_table(&answer.proofs, options);
     sections.push(format!("Proofs on the model itself{rows}\n\n{table}"));
     sections.push(match &answer.not_finite {
-        Some(_) => format!("`attnscope doctor {}` says where it comes from.\n", clean(&answer.model)),
+        Some(_) => {
+            let doctor = Hint::Doctor(&clean(&answer.model)).words(options.reader);
+            format!("{doctor} says where it comes from.\n")
+        }
         None => {
             measure_note(&answer.proofs, options)
                 + &what_is_proved(&answer.proofs, answer.added_padding, options)
@@ -56,7 +60,8 @@ fn drawings(answer: &MaskProof, mask: &Mask, row: Option<usize>, options: Option
         out += &mask_drawing(mask, row, [&queries, &keys], options, style);
     }
     if row.is_none() && batch > rows.len() {
-        out += &format!("\nrows {} to {} are not drawn: --row N draws one\n", rows.len(), batch - 1);
+        let one = Hint::Row.words(options.reader);
+        out += &format!("\nrows {} to {} are not drawn: {one} draws one\n", rows.len(), batch - 1);
     }
     out
 }

@@ -274,8 +274,6 @@ mod tests {
     use super::*;
     use attnscope_diagnose::worked::{judge, parse};
 
-    use crate::glyphs::Glyphs;
-
     #[test]
     fn every_step_in_print() {
         let text = printed("mask = \"causal\"\n[given]\nX = [[1, 0.5], [0, -1]]", 60);
@@ -320,7 +318,7 @@ mod tests {
 
     fn printed(text: &str, width: usize) -> String {
         let example = parse(text).unwrap();
-        let options = Options { width, glyphs: Glyphs::Unicode };
+        let options = Options { width, ..Options::default() };
         let judgement = judge(&example);
         let judged = JudgedExample { file: "a.toml".into(), example, judgement };
         example_text(&judged, options, Style::default())
