@@ -94,6 +94,7 @@ pub(crate) fn choose(path: &Path) -> Result<Chosen, Error> {
     })?;
     if meta.is_dir() {
         let files = list(path).map_err(|e| Error::new(path, e))?;
+        check_parts(path, &files)?;
         let weights = choose_in(path, &files)?;
         let ignored = ignored(path, &files, &weights);
         let companions = companions(path, &files);
@@ -103,9 +104,34 @@ pub(crate) fn choose(path: &Path) -> Result<Chosen, Error> {
     // The folder may be unreadable although the file is readable.
     let files = beside.and_then(|dir| list(dir).ok()).unwrap_or_default();
     let companions = beside.map(|dir| companions(dir, &files)).unwrap_or_default();
+    if path.file_name().is_some_and(|name| is_part(&name.to_string_lossy())) {
+        check_parts(path, &files)?;
+    }
     let index = path.to_string_lossy().ends_with(".index.json");
     let weights = if index { Weights::Index(path.to_owned()) } else { Weights::File(path.to_owned()) };
     Ok(Chosen { weights, beside: beside.map(Path::to_owned), companions, ignored: Vec::new() })
+}
+
+/// Whether a file is called as Meta calls the part of a Llama that one processor holds: `consolidated.00.pth`.
+fn is_part(name: &str) -> bool {
+    let number = name.strip_prefix("consolidated.").and_then(|rest| rest.strip_suffix(".pth"));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Each of several such files holds a part of every matrix: rows of some, columns of others. One of them alone is no model.
+fn check_parts(path: &Path, files: &BTreeSet<String>) -> Result<(), Error> {
+    let parts: Vec<&String> = files.iter().filter(|name| is_part(name)).collect();
+    if parts.len() < 2 {
+        return Ok(());
+    }
+    let what = format!(
+        "Meta's weights in {} files, each with a part of every matrix: {}; these are not joined here",
+        parts.len(),
+        some(&parts)
+    );
+    let help =
+        "join them with transformers' convert_llama_weights_to_hf.py, and give the folder that it writes";
+    Err(Error::new(path, ErrorKind::Unsupported { what, help: help.into() }))
 }
 
 /// Names in a folder, sorted, so that the choice does not depend on the file system.

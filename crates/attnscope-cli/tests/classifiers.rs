@@ -293,6 +293,70 @@ fn class_scores_are_hugging_faces() {
     }
 }
 
+/// Heads for every task of every family: a row of scores a text, or one a token.
+#[test]
+fn heads_of_other_tasks_give_hugging_face_s_scores() {
+    let said = std::fs::read_to_string(fixture("task-heads/scores.json")).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let texts: Vec<Vec<u32>> = serde_json::from_value(said["texts"].clone()).unwrap();
+    let both = texts.iter().map(|row| ids(row)).collect::<Vec<_>>().join(";");
+    for (name, expected) in said["models"].as_object().unwrap() {
+        let path = fixture(&format!("task-heads/{name}"));
+        let opened = open(&path, None);
+        let model = opened.model().unwrap();
+        assert_eq!(model.family.id, expected["family"].as_str().unwrap(), "{name}");
+        assert!(model.obstacles.is_empty() && model.binding.unused.is_empty(), "{name}: {:?}", model.binding);
+        assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{name}");
+        let is_text = name.ends_with("-text") || name.ends_with("-mean");
+        assert_eq!(model.architecture.text_classifier().is_some(), is_text, "{name}");
+        let weights = Weights::load(model, &opened.checkpoint).unwrap();
+        let logits = model.graph.find("logits").unwrap();
+        let rows = Rows::new(&texts, 0);
+        let input = match model.architecture.reads(Side::Target) {
+            // It reads its source again, after the token that begins a sentence.
+            true => Input::pair(Sequence::Tokens(rows), Rows::new(&shifted(&texts), 0)),
+            false => Input::of(Side::Source, Sequence::Tokens(rows)),
+        };
+        for run in [run, run_reference] {
+            let mut kept = Keep::new(|id| id == logits);
+            run(model, &weights, &input, &mut kept).unwrap();
+            let ours = &kept.tensors[&logits];
+            for (row, theirs) in expected["scores"].as_array().unwrap().iter().enumerate() {
+                let theirs: Vec<f64> = match is_text {
+                    true => serde_json::from_value(theirs.clone()).unwrap(),
+                    false => serde_json::from_value::<Vec<Vec<f64>>>(theirs.clone()).unwrap().concat(),
+                };
+                let start = row * ours.values.len() / texts.len();
+                for (a, b) in ours.values[start..].iter().zip(&theirs) {
+                    assert!((a - b).abs() < 1e-5, "{name}, text {row}: {a} and {b}");
+                }
+            }
+        }
+        let facts = stdout(&attnscope(&["inspect", &path]));
+        assert!(facts.contains("tensor names") && facts.contains("head"), "{name}: {facts}");
+        for args in [
+            vec!["flow", &path],
+            vec!["summary", &path],
+            vec!["trace", &path, "--src-ids", &both],
+            vec!["trace", &path, "--src-ids", &both, "--format", "json"],
+            vec!["masks", &path, "--src-ids", &both],
+            vec!["explain", "logits", &path, "--src-ids", &both],
+            vec!["doctor", &path, "--src-ids", &both],
+        ] {
+            let output = attnscope(&args);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {}{}", stderr(&output), stdout(&output));
+        }
+        let refused = attnscope(&["generate", &path, "--src-ids", "5,2"]);
+        assert_eq!(refused.status.code(), Some(2), "{name}");
+    }
+}
+
+/// BART's decoder input: the end of the sentence first, then all but its last token.
+fn shifted(texts: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let shift = |text: &Vec<u32>| [&text[text.len() - 1..], &text[..text.len() - 1]].concat();
+    texts.iter().map(shift).collect()
+}
+
 /// A text that is padded to the one length that a classifier reads has its padding masked, in `masks` as in a run.
 #[test]
 fn masks_show_the_padding_that_a_run_has() {

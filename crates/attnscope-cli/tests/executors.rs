@@ -12,7 +12,7 @@ use attnscope::run::{
 };
 use common::run::{Keep, prepare, run, run_reference, session};
 use common::trace::Trace;
-use common::{ONE_STACK, fixture, models_and_variants, open};
+use common::{LONG, ONE_STACK, fixture, models_and_variants, open};
 
 #[test]
 fn every_tensor_equals_the_original_s() {
@@ -70,7 +70,7 @@ fn fewer_instructions_give_the_same_tensors() {
 /// Three hundred tokens: what is wrong with positions grows with them.
 #[test]
 fn a_long_text_equals_the_original_s() {
-    for &(path, _) in ONE_STACK {
+    for path in ONE_STACK.iter().map(|(path, _)| *path).chain(LONG.iter().copied()) {
         let trace = Trace::long(path);
         let opened = open(&fixture(path), None);
         let model = opened.model().unwrap();

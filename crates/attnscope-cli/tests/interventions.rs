@@ -118,7 +118,18 @@ fn a_change_that_does_not_fit_is_refused() {
 /// Hugging Face's logits for rows that are padded on the left: positions by tokens, by places, by distance.
 #[test]
 fn left_padding_is_read_as_hugging_face_reads_it() {
-    for path in ["m2m100", "bart", "marian", "t5"] {
+    for path in [
+        "m2m100",
+        "bart",
+        "marian",
+        "t5",
+        "umt5",
+        "encoder-decoder",
+        "encoder-decoder-roberta",
+        "fsmt",
+        "led",
+        "longt5",
+    ] {
         let opened = open(&fixture(path), None);
         let model = opened.model().unwrap();
         let weights = Weights::load(model, &opened.checkpoint).unwrap();

@@ -10,7 +10,7 @@ use attnscope::checkpoint::Checkpoint;
 use attnscope::graph::{Dim, NormGain, RotaryPairs, Side, Stack};
 use attnscope::run::{Input, Kept, PadSide, Rows, Sequence, Weights};
 use common::run::{Keep, run};
-use common::{attnscope, fixture, json, open, shared, stderr};
+use common::{ONE_STACK, attnscope, fixture, is_encoder, json, open, shared, stderr};
 use serde_json::{Value, json};
 
 /// What Hugging Face gave, by name: the shape and the values.
@@ -33,13 +33,18 @@ impl Expected {
 
 /// One node's tensor of a run on a row of the target.
 fn traced(path: &str, rows: Rows, node: &str) -> Kept {
+    traced_on(path, &Input::of(Side::Target, Sequence::Tokens(rows)), node)
+}
+
+/// One node's tensor of a run on any input.
+fn traced_on(path: &str, input: &Input, node: &str) -> Kept {
     let opened = open(path, None);
     let model = opened.model().unwrap();
     assert!(model.obstacles.is_empty(), "{path}: {:?}", model.obstacles);
     let weights = Weights::load(model, &opened.checkpoint).unwrap();
     let id = model.graph.find(node).unwrap();
     let mut kept = Keep::new(|other| other == id);
-    run(model, &weights, &Input::of(Side::Target, Sequence::Tokens(rows)), &mut kept).unwrap();
+    run(model, &weights, input, &mut kept).unwrap();
     let tensor = &kept.tensors[&id];
     Kept { shape: tensor.shape.clone(), values: tensor.values.clone() }
 }
@@ -123,9 +128,15 @@ fn gguf_files_give_hugging_face_s_logits() {
         ("gemma2", "gemma2", Some(RotaryPairs::Halves), Some(NormGain::Weight)),
         ("phi3", "phi3", Some(RotaryPairs::Halves), Some(NormGain::Weight)),
         ("gpt-neox", "gpt_neox", Some(RotaryPairs::Halves), None),
+        ("gemma3", "gemma3", Some(RotaryPairs::Halves), Some(NormGain::Weight)),
+        ("gpt2", "gpt2", None, None),
+        ("falcon", "falcon", Some(RotaryPairs::Halves), None),
+        // Its divisors are tensors; the second text is longer than those of the first training.
+        ("phi3-long", "phi3", Some(RotaryPairs::Halves), Some(NormGain::Weight)),
+        ("phi3-long-longer", "phi3", Some(RotaryPairs::Halves), Some(NormGain::Weight)),
     ];
     for (name, family, pairs, gain) in cases {
-        let path = fixture(&format!("decoder-gguf/{name}.gguf"));
+        let path = fixture(&format!("decoder-gguf/{}.gguf", name.trim_end_matches("-longer")));
         let opened = open(&path, None);
         let model = opened.model().unwrap();
         assert_eq!(model.family.id, family, "{name}");
@@ -134,6 +145,65 @@ fn gguf_files_give_hugging_face_s_logits() {
         let rows = Rows::new(&[expected.ids(&format!("{name}.ids"))], 0);
         let (shape, theirs) = expected.get(&format!("{name}.logits"));
         close(&last(&traced(&path, rows, "logits"), shape[1]), &theirs, name);
+    }
+}
+
+/// llama.cpp keeps no heads of encoders, cuts RoBERTa's position table, and calls UMT5 T5.
+#[test]
+fn encoders_of_gguf_files_give_hugging_face_s_states() {
+    let expected = Expected::open("encoder-gguf/expected.safetensors");
+    for (name, family) in
+        [("bert", "bert"), ("roberta", "bert"), ("distilbert", "distilbert"), ("modernbert", "modernbert")]
+    {
+        let path = fixture(&format!("encoder-gguf/{name}.gguf"));
+        let opened = open(&path, None);
+        let model = opened.model().unwrap();
+        assert_eq!(model.family.id, family, "{name}");
+        assert!(model.binding.unused.is_empty(), "{name}: {:?}", model.binding.unused);
+        let rows = Rows::new(&[expected.ids(&format!("{name}.ids"))], 0);
+        let input = Input::of(Side::Source, Sequence::Tokens(rows));
+        let (shape, theirs) = expected.get(&format!("{name}.out"));
+        close(&last(&traced_on(&path, &input, "encoder.out"), shape[1]), &theirs, name);
+    }
+    let path = fixture("encoder-gguf/umt5.gguf");
+    assert_eq!(open(&path, None).model().unwrap().family.id, "umt5");
+    let rows = |side: &str| Rows::new(&[expected.ids(&format!("umt5.{side}.ids"))], 0);
+    let input = Input::pair(Sequence::Tokens(rows("src")), rows("tgt"));
+    let (shape, theirs) = expected.get("umt5.logits");
+    close(&last(&traced_on(&path, &input, "logits"), shape[1]), &theirs, "umt5");
+}
+
+/// In GGUF nothing but the number of layers tells that the scale of Gemma's 27B is another one.
+#[test]
+fn the_27b_of_gemma_has_a_scale_of_its_own() {
+    use attnscope::graph::{Config, Recognised, recognise};
+    let opened = open(&fixture("decoder-gguf/gemma2.gguf"), None);
+    for (layers, width) in [(46, Some(32.0 / 4.0)), (42, None)] {
+        let mut facts = opened.checkpoint.configs()[0].facts.clone();
+        facts.insert("gemma2.block_count".into(), json!(layers));
+        let config = Config { source: "GGUF metadata", facts: &facts };
+        let tensors = attnscope::run::tensor_specs(&opened.checkpoint);
+        let Recognised::Model(model) = recognise(tensors, &[config], None).unwrap() else { panic!() };
+        assert_eq!(model.wiring.score_width, width, "{layers}");
+    }
+}
+
+/// A shard of Meta's holds a part of every matrix: alone, it is no model.
+#[test]
+fn shards_of_meta_s_files_are_refused_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["consolidated.00.pth", "params.json"] {
+        std::fs::copy(fixture(&format!("llama-meta/{name}")), folder.path().join(name)).unwrap();
+    }
+    let whole = folder.path().display().to_string();
+    assert_eq!(json(&["inspect", &whole, "--format", "json"])["family"], "llama");
+    let second = folder.path().join("consolidated.01.pth");
+    std::fs::copy(fixture("llama-meta/consolidated.00.pth"), second).unwrap();
+    for path in [whole.clone(), format!("{whole}/consolidated.00.pth")] {
+        let refused = attnscope(&["inspect", &path]);
+        assert_eq!(refused.status.code(), Some(2), "{path}");
+        let said = stderr(&refused);
+        assert!(said.contains("2 files") && said.contains("convert_llama_weights_to_hf"), "{said}");
     }
 }
 
@@ -166,6 +236,40 @@ fn padding_on_the_left_changes_no_token_s_logits() {
             close(&padded.values[start..start + theirs.len()], &theirs, path);
         }
     }
+}
+
+/// Hugging Face's logits of rows that are padded on the left: of language models with the positions that generate() counts.
+#[test]
+fn left_padded_rows_give_hugging_face_s_logits() {
+    for &(path, family) in ONE_STACK.iter().filter(|(path, _)| left_padded(path)) {
+        let expected = Expected::open(&format!("left-padding/{path}.safetensors"));
+        let side = if is_encoder(family) { Side::Source } else { Side::Target };
+        let open = expected.get(&format!("{}.open", side.name())).1;
+        let ids = expected.ids(&format!("{}.ids", side.name()));
+        let (shape, theirs) = expected.get("logits");
+        let row = |n: usize| {
+            let row = n * shape[1]..(n + 1) * shape[1];
+            row.filter(|&i| open[i] != 0.0).map(|i| ids[i]).collect::<Vec<u32>>()
+        };
+        let rows = Rows::padded(&[row(0), row(1)], ids[shape[1]], PadSide::Left, 0);
+        let ours = traced_on(&fixture(path), &Input::of(side, Sequence::Tokens(rows)), "logits");
+        let most = theirs.iter().fold(0f64, |most, x| most.max(f64::from(x.abs())));
+        for ((ours, theirs), _) in ours
+            .values
+            .chunks(shape[2])
+            .zip(theirs.chunks(shape[2]))
+            .zip(&open)
+            .filter(|(_, open)| **open != 0.0)
+        {
+            for (a, b) in ours.iter().zip(theirs) {
+                assert!((a - f64::from(*b)).abs() <= 1e-4 * most, "{path}: {a} and {b}");
+            }
+        }
+    }
+}
+
+fn left_padded(path: &str) -> bool {
+    Path::new(&fixture(&format!("left-padding/{path}.safetensors"))).exists()
 }
 
 #[test]

@@ -47,6 +47,65 @@ fn speech2text_is_told_from_whisper() {
     );
 }
 
+/// What needs an operation that is not there is called by its name, with a config and without: never taken for a similar family.
+#[test]
+fn families_that_are_not_run_are_called_by_name() {
+    let cases = [
+        ("not-run/deberta", "DeBERTa", "encoder-only", "disentangled attention"),
+        ("not-run/deberta-v2", "DeBERTa", "encoder-only", "disentangled attention"),
+        ("not-run/longt5-tglobal", "LongT5 with transient global", "encoder-decoder", "sums of blocks"),
+        ("not-run/prophetnet", "ProphetNet", "encoder-decoder", "n-gram"),
+        ("not-run/bigbird-pegasus", "BigBird-Pegasus", "encoder-decoder", "block-sparse"),
+        ("not-run/pegasus-x", "Pegasus-X", "encoder-decoder", "global tokens"),
+        ("not-run/switch-transformers", "SwitchTransformers", "encoder-decoder", "experts"),
+        ("not-run/nllb-moe", "NLLB-MoE", "encoder-decoder", "experts"),
+        ("not-run/moonshine", "Moonshine", "encoder-decoder", "samples of a recording"),
+        ("not-run/speecht5", "SpeechT5", "encoder-decoder", "front ends"),
+        ("not-run/trocr", "VisionEncoderDecoder", "encoder-decoder", "patches"),
+        ("not-run/donut", "VisionEncoderDecoder", "encoder-decoder", "patches"),
+        ("speech2text", "Speech2Text", "encoder-decoder", "convolutions"),
+    ];
+    for (name, title, kind, missing) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let bare = folder.path().join("model.safetensors");
+        std::fs::copy(fixture(&format!("{name}/model.safetensors")), &bare).unwrap();
+        for path in [fixture(name), bare.display().to_string()] {
+            let inspected = attnscope(&["inspect", &path]);
+            assert_eq!(inspected.status.code(), Some(0), "{path}");
+            let said = stdout(&inspected);
+            assert!(said.contains(&format!("This is {title}")) && said.contains(missing), "{path}: {said}");
+            let said: serde_json::Value =
+                serde_json::from_slice(&attnscope(&["inspect", &path, "--format", "json"]).stdout).unwrap();
+            assert_eq!(said["kind"], kind, "{path}");
+            assert!(said["family"].as_str().unwrap().contains(title), "{path}: {said}");
+            for args in [
+                vec!["flow", &path],
+                vec!["summary", &path],
+                vec!["trace", &path, "--src-ids", "5,6", "--tgt-ids", "7,8"],
+                vec!["doctor", &path],
+                vec!["generate", &path, "--src-ids", "5,6"],
+            ] {
+                let said = refused(&args);
+                assert!(said.contains(title) && said.contains(missing), "{args:?}: {said}");
+                assert!(said.contains("help: "), "{args:?}: {said}");
+            }
+        }
+    }
+}
+
+/// Falcon's other shapes are drawn; what they need is named.
+#[test]
+fn a_falcon_that_is_not_run_says_what_is_missing() {
+    for (name, key) in
+        [("falcon-alibi", "alibi is true"), ("falcon-groups", "new_decoder_architecture is true")]
+    {
+        let path = fixture(&format!("not-run/{name}"));
+        assert_eq!(open(&path, None).model().unwrap().family.id, "falcon", "{name}");
+        let said = refused(&["trace", &path, "--tgt-ids", "5,6"]);
+        assert!(said.contains(key), "{name}: {said}");
+    }
+}
+
 #[test]
 fn a_name_on_the_hub_is_no_path() {
     let said = refused(&["flow", "Helsinki-NLP/opus-mt-en-de"]);

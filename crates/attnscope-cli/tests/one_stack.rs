@@ -21,7 +21,7 @@ fn json(args: &[&str]) -> Value {
 
 /// Whether queries and keys are rotated.
 fn has_rotary(family: &str) -> bool {
-    !matches!(family, "gpt2" | "opt" | "bert" | "roberta" | "distilbert")
+    !matches!(family, "gpt2" | "opt" | "bert" | "roberta" | "distilbert" | "electra" | "albert")
 }
 
 /// The ids of a fixture's input, as the command line takes them, and the option that does.
@@ -180,7 +180,7 @@ fn masks_are_proved_and_a_missing_one_is_found() {
         let whole = proofs(path, |_| {});
         let claims: Vec<Claim> = whole.iter().map(|proof| proof.claim).collect();
         match family {
-            "bert" | "roberta" | "distilbert" => {
+            "bert" | "roberta" | "distilbert" | "electra" | "albert" => {
                 assert_eq!(claims, [Claim::PaddingAlone, Claim::PaddingEmbeddings], "{path}");
             }
             "modernbert" => {
@@ -246,7 +246,7 @@ fn a_walk_stops_at_what_the_model_has_in_the_order_of_computation() {
         assert_eq!(attnscope::graph::order_note(&model.graph, &walk), None, "{path}");
         let has = |name: &str| walk.iter().any(|stop| stop.view.path(&model.graph).ends_with(name));
         assert_eq!(has("q_rot"), has_rotary(family), "{path}");
-        assert_eq!(has("src.types"), matches!(family, "bert" | "roberta"), "{path}");
+        assert_eq!(has("src.types"), matches!(family, "bert" | "roberta" | "electra" | "albert"), "{path}");
     }
 }
 

@@ -71,6 +71,13 @@ pub struct Architecture {
     pub head: Head,
 }
 
+impl Classifier {
+    /// Whether every token has scores of its own: no block leaves positions behind.
+    pub fn scores_tokens(&self) -> bool {
+        self.blocks.iter().all(Block::keeps_positions)
+    }
+}
+
 impl Architecture {
     /// These stacks, with `layers` layers each.
     pub fn new(shape: &[StackShape], head: Head, layers: impl Fn(Stack) -> usize) -> Self {
@@ -142,6 +149,11 @@ impl Architecture {
             Head::Classifier(classifier) => Some(classifier),
             Head::None | Head::Projection | Head::Transform => None,
         }
+    }
+
+    /// The classifier, where it scores whole texts: one that keeps positions scores each token.
+    pub fn text_classifier(&self) -> Option<&Classifier> {
+        self.classifier().filter(|classifier| !classifier.scores_tokens())
     }
 
     /// Whether it has a stack.

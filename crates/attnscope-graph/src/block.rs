@@ -67,6 +67,9 @@ pub enum Block {
         /// Features that leave it.
         features: usize,
     },
+    /// A norm of each position's features: a part of heads that files bring, not of recipes.
+    #[serde(skip)]
+    Norm {},
     /// Values are dropped at random while training.
     Dropout {
         /// The share that is dropped.
@@ -173,6 +176,7 @@ impl Block {
             Self::LastToken {} => "last-token",
             Self::Flatten { .. } => "flatten",
             Self::Linear { .. } => "linear",
+            Self::Norm {} => "norm",
             Self::Dropout { .. } => "dropout",
         }
     }
@@ -206,6 +210,7 @@ impl Block {
                 | Self::MeanPool {}
                 | Self::FirstToken {}
                 | Self::LastToken {}
+                | Self::Norm {}
                 | Self::Dropout { .. } => &[],
             };
             if let Some((key, size)) = sizes.iter().find(|(_, size)| !(1..=MOST).contains(size)) {
@@ -256,7 +261,7 @@ impl Block {
                 Self::Dropout { p } if !(0.0..1.0).contains(&p) => {
                     return wrong_key(i, "p", format!("expected a share from 0 to below 1, found {p}"));
                 }
-                Self::Dropout { .. } | Self::Activation { .. } => {}
+                Self::Dropout { .. } | Self::Activation { .. } | Self::Norm {} => {}
             }
         }
         if has_positions {
@@ -264,6 +269,25 @@ impl Block {
             return wrong(blocks.len(), problem.into());
         }
         Ok(())
+    }
+
+    /// Whether every position still has features after it.
+    pub fn keeps_positions(&self) -> bool {
+        match self {
+            Self::Rnn { .. }
+            | Self::Lstm { .. }
+            | Self::Conv1d { .. }
+            | Self::Activation { .. }
+            | Self::Linear { .. }
+            | Self::Norm {}
+            | Self::Dropout { .. } => true,
+            Self::LastState {}
+            | Self::MaxPool {}
+            | Self::MeanPool {}
+            | Self::FirstToken {}
+            | Self::LastToken {}
+            | Self::Flatten { .. } => false,
+        }
     }
 
     /// Whether it works along positions.
@@ -278,7 +302,7 @@ impl Block {
             | Self::FirstToken {}
             | Self::LastToken {}
             | Self::Flatten { .. } => true,
-            Self::Activation { .. } | Self::Linear { .. } | Self::Dropout { .. } => false,
+            Self::Activation { .. } | Self::Linear { .. } | Self::Norm {} | Self::Dropout { .. } => false,
         }
     }
 }

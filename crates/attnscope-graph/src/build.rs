@@ -165,15 +165,13 @@ impl Builder<'_> {
             Head::Projection => self.logits(side, x),
             Head::Classifier(classifier) => self.classifier(classifier, side, x),
             Head::Transform => {
-                let x = self.linear(
-                    Role::Head(HeadStep::Dense),
-                    x,
-                    [Dim::Model, Dim::Model],
-                    self.wiring.biases.head,
-                );
+                // As wide as the table that it is multiplied by.
+                let width = self.embedding_width();
+                let bias = self.wiring.biases.head;
+                let x = self.linear(Role::Head(HeadStep::Dense), x, [width, Dim::Model], bias);
                 let activate = Op::Activate(self.wiring.activation);
                 let x = self.graph.add(Role::Head(HeadStep::Act), activate, &[x], &[]);
-                let x = self.norm(Role::Head(HeadStep::Norm), x);
+                let x = self.norm_of_width(Role::Head(HeadStep::Norm), x, width);
                 self.logits(side, x);
             }
         }
@@ -185,7 +183,7 @@ impl Builder<'_> {
         let mut weights = vec![if self.wiring.tied_output {
             self.embedding_table(side)
         } else {
-            self.graph.add_weight(role.weight(), vec![vocab, Dim::Model])
+            self.graph.add_weight(role.weight(), vec![vocab, self.embedding_width()])
         }];
         if self.wiring.biases.logits {
             weights.push(self.graph.add_weight(role.bias(), vec![vocab]));
@@ -220,9 +218,10 @@ impl Builder<'_> {
 
     /// A norm over groups of so many features.
     fn norm_of_width(&mut self, role: Role, x: NodeId, width: Dim) -> NodeId {
-        let mut weights = vec![self.graph.add_weight(role.weight(), vec![width])];
+        let owner = self.owner(role);
+        let mut weights = vec![self.graph.add_weight(owner.weight(), vec![width])];
         if self.wiring.biases.norm {
-            weights.push(self.graph.add_weight(role.bias(), vec![width]));
+            weights.push(self.graph.add_weight(owner.bias(), vec![width]));
         }
         let Wiring { norm: kind, norm_eps: eps, norm_gain, .. } = self.wiring;
         let op = Op::Norm { kind, eps, gain: norm_gain.unwrap_or_default() };
@@ -230,11 +229,27 @@ impl Builder<'_> {
     }
 
     fn linear(&mut self, role: Role, x: NodeId, [out, input]: [Dim; 2], bias: bool) -> NodeId {
-        let mut weights = vec![self.graph.add_weight(role.weight(), vec![out, input])];
+        let owner = self.owner(role);
+        let mut weights = vec![self.graph.add_weight(owner.weight(), vec![out, input])];
         if bias {
-            weights.push(self.graph.add_weight(role.bias(), vec![out]));
+            weights.push(self.graph.add_weight(owner.bias(), vec![out]));
         }
         self.graph.add(role, Op::Linear, &[x], &weights)
+    }
+
+    /// The node whose weights a node uses: itself, unless layers share them.
+    fn owner(&self, role: Role) -> Role {
+        match (role.layer(), self.wiring.layer_groups) {
+            (Some((stack, n)), Some(groups)) => {
+                role.in_layer(n * groups / self.architecture.layers(stack).max(1))
+            }
+            _ => role,
+        }
+    }
+
+    /// The width of the embedding table.
+    fn embedding_width(&self) -> Dim {
+        if self.wiring.embedding_projection { Dim::Embedding } else { Dim::Model }
     }
 }
 

@@ -81,6 +81,8 @@ pub enum Dim {
     Target,
     /// Width of the residual stream, d_model.
     Model,
+    /// Width of the embedding table, where a map widens its rows to the stream.
+    Embedding,
     /// Attention heads of a stack.
     Heads(Stack),
     /// Width of one head, d_head.
@@ -130,6 +132,7 @@ impl Dim {
             Self::Source => "S".into(),
             Self::Target => "T".into(),
             Self::Model => "D".into(),
+            Self::Embedding => "E".into(),
             Self::Heads(s) => per_stack("H", s, Self::Heads),
             Self::Head(s) => per_stack("K", s, Self::Head),
             Self::Inner(s) => {
@@ -165,6 +168,7 @@ impl Dim {
             Self::Source => "source positions",
             Self::Target => "target positions",
             Self::Model => "d_model, width of the residual stream",
+            Self::Embedding => "width of the embedding table",
             Self::Heads(_) => "attention heads",
             Self::Head(_) => "d_head, width of one head",
             Self::Inner(_) => "heads side by side",

@@ -284,22 +284,34 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
     SizeKeys {
         dim: Dim::Vocab(Side::Source),
         name: "source vocabulary",
-        keys: &["vocab_size", "{arch}.vocab_size"],
+        keys: &["src_vocab_size", "vocab_size", "{arch}.vocab_size"],
     },
     SizeKeys {
         dim: Dim::Vocab(Side::Target),
         name: "target vocabulary",
-        keys: &["decoder_vocab_size", "vocab_size", "n_vocab", "{arch}.vocab_size"],
+        keys: &["decoder_vocab_size", "tgt_vocab_size", "vocab_size", "n_vocab", "{arch}.vocab_size"],
     },
     SizeKeys {
         dim: Dim::Positions(Side::Source),
         name: "source positions",
-        keys: &["max_source_positions", "max_position_embeddings", "n_audio_ctx"],
+        keys: &[
+            "max_source_positions",
+            "max_encoder_position_embeddings",
+            "max_position_embeddings",
+            "n_audio_ctx",
+        ],
     },
     SizeKeys {
         dim: Dim::Positions(Side::Target),
         name: "target positions",
-        keys: &["max_target_positions", "max_position_embeddings", "n_text_ctx", "n_ctx", "n_positions"],
+        keys: &[
+            "max_target_positions",
+            "max_decoder_position_embeddings",
+            "max_position_embeddings",
+            "n_text_ctx",
+            "n_ctx",
+            "n_positions",
+        ],
     },
     SizeKeys { dim: Dim::Mels, name: "mel bands", keys: &["num_mel_bins", "n_mels"] },
     SizeKeys {
@@ -313,6 +325,7 @@ pub(crate) const SIZE_KEYS: &[SizeKeys] = &[
         keys: &["num_key_value_heads", "{arch}.attention.head_count_kv", "n_kv_heads"],
     },
     SizeKeys { dim: Dim::Types, name: "token types", keys: &["type_vocab_size"] },
+    SizeKeys { dim: Dim::Embedding, name: "embedding width", keys: &["embedding_size"] },
 ];
 
 /// What configs call the number of layers of a stack.

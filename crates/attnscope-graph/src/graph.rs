@@ -307,6 +307,12 @@ impl Graph {
         self.nodes.iter().any(|node| matches!(node.role, Role::Block(..)))
     }
 
+    /// Whether its scores are those of classes, not of the vocabulary's tokens.
+    pub fn scores_classes(&self) -> bool {
+        let scores = self.at(Role::Logits).and_then(|id| self.node(id).dims.last());
+        scores.is_some_and(|dim| matches!(dim, Dim::Fixed(_)))
+    }
+
     /// Whether its first stack reads audio features, not token ids.
     pub fn reads_audio(&self) -> bool {
         self.at(Role::Audio(AudioStep::Mel)).is_some()

@@ -8,9 +8,10 @@ use crate::architecture::{Architecture, Classifier, ENCODER_ONLY, Head, NO_STACK
 use crate::block::Block;
 use crate::dim::Stack;
 use crate::facts::{Configs, Fact, FactError, Topic, layer_keys};
-use crate::family::{CLASSIFIER, Evidence, FAMILIES, Family};
+use crate::family::{CLASSIFIER, Evidence, FAMILIES, Family, Task};
 use crate::names::{Lookup, NameScheme, TensorSpec};
 use crate::observe;
+use crate::recognise::ASSUMED;
 
 /// More layers than any model has; larger numbers in a file are ignored.
 const MOST_LAYERS: usize = 1024;
@@ -24,6 +25,8 @@ pub(crate) struct Identified {
     pub(crate) prefix: String,
     pub(crate) architecture: Architecture,
     pub(crate) facts: Vec<Fact>,
+    /// How many groups of layers the tensors show, where layers share weights.
+    pub(crate) layer_groups: Option<usize>,
     /// A config names the family, so that keys that it leaves out have the defaults of the family's own code. GGUF's
     /// architecture name is not such a config, because GGUF has no keys for most settings.
     pub(crate) named: bool,
@@ -65,14 +68,28 @@ impl Identified {
             return Ok(None);
         }
         let lookup = Lookup::new(fit.scheme, fit.prefix.clone(), tensors);
+        let (head, task) = observe::head(family, &lookup, configs, named_task(configs));
+        let shared = shared_layers(family, configs)?;
         let architecture =
-            Architecture::new(family.stacks, observe::head(family, &lookup), |stack| fit.layers(stack));
+            Architecture::new(family.stacks, head, |stack| shared.unwrap_or(fit.layers(stack)));
         let mut facts = vec![choice.fact];
+        facts.extend(task.map(|task| Fact {
+            topic: Topic::Shape,
+            name: "head".into(),
+            value: json!(task.words()),
+            source: "tensor names".into(),
+            disagree: Vec::new(),
+        }));
         for stack in architecture.stacks() {
             let seen = architecture.layers(stack);
             let said = configs.sizes(layer_keys(&architecture, stack))?;
             let name = format!("{} layers", stack.name());
-            facts.push(Fact::size(&name, seen, "tensor names".into(), &said));
+            let source = match (shared, said.first()) {
+                (None, _) => "tensor names".to_owned(),
+                (Some(_), Some(said)) => said.source.clone(),
+                (Some(_), None) => ASSUMED.to_owned(),
+            };
+            facts.push(Fact::size(&name, seen, source, &said));
         }
         Ok(Some(Self {
             family,
@@ -80,10 +97,21 @@ impl Identified {
             prefix: fit.prefix.clone(),
             architecture,
             facts,
+            layer_groups: shared.map(|_| fit.layers.values().copied().max().unwrap_or(1)),
             named: choice.named,
             unknown: choice.unknown,
         }))
     }
+}
+
+/// How many layers a model has whose layers share weights: tensors show only the groups. A config that does not say means as many
+/// as the published models have.
+fn shared_layers(family: &Family, configs: &Configs<'_>) -> Result<Option<usize>, FactError> {
+    if family.wiring.layer_groups.is_none() {
+        return Ok(None);
+    }
+    let said = configs.sizes(&["num_hidden_layers"])?;
+    Ok(Some(said.first().map_or(12, |said| said.value).clamp(1, MOST_LAYERS)))
 }
 
 impl Identified {
@@ -116,6 +144,7 @@ impl Identified {
             prefix: String::new(),
             architecture,
             facts,
+            layer_groups: None,
             named: true,
             unknown: None,
         }))
@@ -240,6 +269,13 @@ pub(crate) fn is_known_type(word: &str) -> bool {
 fn family_fact(family: &Family, source: String, said: &[(String, String)]) -> Fact {
     let disagree = said.iter().map(|(word, source)| (source.clone(), json!(word))).collect();
     Fact { topic: Topic::Shape, name: "family".into(), value: json!(family.id), source, disagree }
+}
+
+/// The task that a config's class names.
+fn named_task(configs: &Configs<'_>) -> Option<Task> {
+    let all = configs.all(&["architectures"]);
+    let names = all.iter().filter_map(|said| said.value.as_array()).flatten();
+    names.filter_map(Value::as_str).find_map(Task::of_class)
 }
 
 /// The words by which configs name a family, each with its source.

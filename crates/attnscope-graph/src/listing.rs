@@ -31,6 +31,7 @@ pub(crate) fn sizes() -> Sizes {
         sizes.set(Dim::Positions(side), 34);
     }
     sizes.set(Dim::Model, 20);
+    sizes.set(Dim::Embedding, 16);
     sizes.set(Dim::Mels, 10);
     sizes.set(Dim::Types, 2);
     sizes.set(Dim::RotaryPairs(Stack::Decoder), 3);

@@ -71,6 +71,7 @@ fn is_of(dim: Dim, architecture: &Architecture) -> bool {
         | Dim::Source
         | Dim::Target
         | Dim::Model
+        | Dim::Embedding
         | Dim::Mels
         | Dim::Frames
         | Dim::Types
@@ -89,6 +90,7 @@ fn applies(dim: Dim, wiring: &Wiring) -> bool {
         // These come from the tensors or are unknown.
         Dim::Head(_) | Dim::KvHeads(_) => false,
         Dim::Types => wiring.token_types,
+        Dim::Embedding => wiring.embedding_projection,
         Dim::Vocab(Side::Source) => wiring.front == Front::Tokens,
         _ => true,
     }

@@ -8,10 +8,11 @@ use crate::architecture::{Architecture, Classifier, Head};
 use crate::block::Block;
 use crate::dim::{Side, Stack};
 use crate::facts::{Configs, FactError};
-use crate::family::{Family, Sets};
+use crate::family::{Family, KnownHead, Sets, Task};
 use crate::layer_set::LayerSet;
-use crate::names::Lookup;
+use crate::names::{Found, Lookup};
 use crate::role::{BlockStep, FeedForwardStep, HeadStep, LayerStep, Role};
+use crate::rotary::RotaryScaling;
 use crate::rotary_config;
 use crate::wiring::{
     Activation, Biases, EmbeddingNorm, EmbeddingScale, Front, LogitScale, NormGain, NormPlace, Positions,
@@ -115,6 +116,7 @@ impl Sets {
                 | Self::RotaryShare
                 | Self::RotaryFeatures
                 | Self::RotaryScaling
+                | Self::StoredLongrope
                 | Self::NeighbouringPairs
                 | Self::WindowRotaryBase
         )
@@ -172,6 +174,7 @@ fn apply(
         | Sets::RotaryShare
         | Sets::RotaryFeatures
         | Sets::RotaryScaling
+        | Sets::StoredLongrope
         | Sets::NeighbouringPairs
         | Sets::WindowRotaryBase => &[],
         Sets::PlainGain => {
@@ -180,6 +183,11 @@ fn apply(
         }
         Sets::ScoreWidth => {
             w.score_width = Some(positive(value)?);
+            &["score_width"]
+        }
+        Sets::WholeScoreWidthAt(layers) if value.as_u64() != Some(layers) => &[],
+        Sets::WholeScoreWidthAt(_) => {
+            w.score_width = rotary_config::share_of_head(configs);
             &["score_width"]
         }
         Sets::ScoreCap => {
@@ -194,11 +202,23 @@ fn apply(
             w.parallel_residual = flag()?;
             &["parallel_residual"]
         }
+        Sets::Reach => {
+            let reach = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|reach| *reach > 0);
+            w.window = Some(reach.ok_or(Wrong::Type("a number of positions"))?.saturating_mul(2));
+            &["window"]
+        }
         Sets::Window if value.is_null() => {
             w.window = None;
             &["window"]
         }
         Sets::Window => {
+            // LED has a list with a window for each layer.
+            let same =
+                value.as_array().and_then(|all| all.first().filter(|first| all.iter().all(|n| n == *first)));
+            if value.is_array() && same.is_none() {
+                return Err(Wrong::Unknown("a number, or a list of equal numbers".into()));
+            }
+            let value = same.unwrap_or(value);
             let window = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|window| *window > 0);
             w.window = Some(window.ok_or(Wrong::Type("a number of positions, or null"))?);
             &["window"]
@@ -305,6 +325,10 @@ pub(crate) fn observe(
     });
     w.gated = is_gated(lookup) || (family.wiring.gated && !has_hidden);
     sources.set("gated", TENSORS);
+    if has("src.embed_proj.weight") {
+        w.embedding_projection = true;
+        sources.set("embedding_projection", TENSORS);
+    }
     for side in architecture.sides() {
         let stored = has(&format!("{}.positions.weight", side.name()));
         let (positions, field) = match side {
@@ -343,7 +367,8 @@ fn observe_rotary(lookup: &Lookup<'_>, w: &mut Wiring, sources: &mut Sources) {
         w.rotary_pairs = Some(pairs);
         sources.set("rotary_layout", format!("files with the names of {}", lookup.scheme.id));
     }
-    w.rotary_factors = lookup.find("decoder.0.self_attn.q_rot.weight").is_some();
+    let has_lists = matches!(w.rotary_scaling, Some(RotaryScaling::StoredLongrope { .. }));
+    w.rotary_factors = !has_lists && lookup.find("decoder.0.self_attn.q_rot.weight").is_some();
     if w.rotary_factors {
         sources.set("rotary_factors", "tensors");
     }
@@ -404,37 +429,58 @@ fn one_tensor(lookup: &Lookup<'_>, a: usize, b: usize) -> bool {
     lookup.tensors[a].storage == lookup.tensors[b].storage
 }
 
-/// The classifier of a family, where the file holds its maps.
-fn classifier(family: &Family, lookup: &Lookup<'_>) -> Option<Classifier> {
-    let rows = |path: String| {
-        let found = lookup.find(&path)?;
-        found.shape(lookup.tensors).first().copied()
+/// The head of a family for another task than predicting tokens, where the file holds its maps. Files that were trained for one
+/// task may hold what another one needs: `said` is the task that a config names.
+fn task_head(
+    family: &Family,
+    lookup: &Lookup<'_>,
+    configs: &Configs<'_>,
+    said: Option<Task>,
+) -> Option<(Classifier, Task)> {
+    let output = lookup.find(&format!("{}.weight", Role::Logits))?;
+    let name = &lookup.tensors[output.tensor].name;
+    let classes = output.shape(lookup.tensors).first().copied()?;
+    let is_said = |&(key, value): &(&'static str, &str)| {
+        configs.of_model(&[key]).is_some_and(|said| said.value.as_str() == Some(value))
     };
-    let block = |(n, block): (usize, &Block)| match block {
-        Block::Linear { .. } => {
-            let features = rows(format!("{}.weight", Role::Block(n, BlockStep::Linear)))?;
-            Some(Block::Linear { features })
-        }
-        other => Some(*other),
+    let fits = |head: &&KnownHead| {
+        let is_task = said.is_none_or(|said| said == head.task);
+        name.ends_with(head.output) && is_task && head.only_with.as_ref().is_none_or(is_said)
     };
-    let blocks = family.classification.iter().enumerate().map(block).collect::<Option<Vec<Block>>>()?;
     // A file of BERT's first training has both a pooler and the head for masked words: it is for the words.
-    let predicts = lookup.find(&format!("{}.weight", Role::Head(HeadStep::Dense))).is_some();
-    if blocks.is_empty() || predicts {
-        return None;
-    }
-    Some(Classifier { blocks, classes: rows(format!("{}.weight", Role::Logits))?, length: None })
+    let dense = lookup.find(&format!("{}.weight", Role::Head(HeadStep::Dense)));
+    let map = |n: usize| lookup.find(&format!("{}.weight", Role::Block(n, BlockStep::Linear)));
+    family.task_heads.iter().filter(fits).find_map(|head| {
+        let uses = |dense: &Found| (0..head.blocks.len()).any(|n| map(n).as_ref() == Some(dense));
+        let blocks = head.blocks.iter().enumerate().map(|(n, block)| found_block(lookup, n, block));
+        let blocks = blocks.collect::<Option<Vec<Block>>>()?;
+        let is_for_words = dense.as_ref().is_some_and(|dense| !uses(dense));
+        (!is_for_words).then_some((Classifier { blocks, classes, length: None }, head.task))
+    })
 }
 
-/// The head after the last stack, as far as the file has it.
-pub(crate) fn head(family: &Family, lookup: &Lookup<'_>) -> Head {
-    if let Some(classifier) = classifier(family, lookup) {
-        return Head::Classifier(classifier);
+/// A block with the width that the file has; `None` where the file lacks its map.
+fn found_block(lookup: &Lookup<'_>, n: usize, block: &Block) -> Option<Block> {
+    let Block::Linear { .. } = block else { return Some(*block) };
+    let found = lookup.find(&format!("{}.weight", Role::Block(n, BlockStep::Linear)))?;
+    Some(Block::Linear { features: found.shape(lookup.tensors).first().copied()? })
+}
+
+/// The head after the last stack, as far as the file has it, and what it is for where that is not to predict tokens.
+pub(crate) fn head(
+    family: &Family,
+    lookup: &Lookup<'_>,
+    configs: &Configs<'_>,
+    said: Option<Task>,
+) -> (Head, Option<Task>) {
+    if let Some((classifier, task)) = task_head(family, lookup, configs, said) {
+        return (Head::Classifier(classifier), Some(task));
     }
-    match &family.head {
+    let head = match &family.head {
         Head::Transform if lookup.find(&format!("{}.weight", Role::Head(HeadStep::Dense))).is_none() => {
             Head::None
         }
         head => head.clone(),
-    }
+    };
+    (head, None)
 }

@@ -279,7 +279,8 @@ impl Op {
                     PositionCount::Places => Dim::Fixed(1),
                     PositionCount::Tokens => Dim::Batch,
                 };
-                vec![rows, side.length(), Dim::Model]
+                // As wide as the table that they come from; sines are as wide as the stream.
+                vec![rows, side.length(), weights.first().map_or(Dim::Model, |table| at(table, 1))]
             }
             Self::Conv1d { length, .. } => vec![Dim::Batch, at(weight(0), 0), length],
             Self::Transpose => vec![at(input(0), 0), at(input(0), 2), at(input(0), 1)],

@@ -63,7 +63,7 @@ pub fn recognise(
     heads: Option<usize>,
 ) -> Result<Recognised, FactError> {
     let configs = Configs(configs);
-    if let Some(other) = adapter(&tensors, &configs).or_else(|| not_supported(&configs)) {
+    if let Some(other) = adapter(&tensors, &configs).or_else(|| not_supported(&tensors, &configs)) {
         return Ok(Recognised::Other(other));
     }
     let Some(found) = Identified::find(&tensors, &configs)? else {
@@ -75,6 +75,7 @@ pub fn recognise(
     let mut wiring = observe::configure(found.family, &configs, found.named, &mut sources, &mut obstacles)?;
     observe::observe(found.family, &lookup, &found.architecture, &mut wiring, &mut sources);
     observe::settle_window(&found.architecture, &mut wiring);
+    wiring.layer_groups = found.layer_groups;
     let mut graph = build(&found.architecture, &wiring);
     let mut facts = found.facts.clone();
     let sizes = measure(&graph, &lookup, &configs, &found.architecture, &wiring, heads, &mut facts)?;
@@ -89,7 +90,7 @@ pub fn recognise(
         // With less than half in common it is not similar.
         if binding.bound() * 2 < graph.weights().len() {
             let because = format!("config.json calls it {word:?}, and no known family is close to it");
-            return Ok(Recognised::Other(Other { kind: OtherKind::EncoderDecoder, because }));
+            return Ok(Recognised::Other(Other { kind: OtherKind::EncoderDecoder, family: None, because }));
         }
         obstacles.push(format!(
             "{word:?} is not a known family; it is drawn as the closest, {}",
@@ -366,7 +367,7 @@ mod tests {
     #[test]
     fn every_family_recognises_its_own_listing() {
         for family in FAMILIES {
-            let model = recognised(tensors(family, 2), family, &[]);
+            let model = recognised(tensors(family, 2), family, &[("num_hidden_layers", json!(2))]);
             assert_eq!(model.family.id, family.id);
             assert!(model.binding.is_complete(), "{}: {:?}", family.id, model.obstacles);
             assert_eq!(model.graph, build(&model.architecture, &model.wiring), "{}", family.id);

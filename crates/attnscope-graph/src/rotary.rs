@@ -84,6 +84,13 @@ pub enum RotaryScaling {
         /// What cosines and sines are multiplied by.
         attention: f64,
     },
+    /// LongRoPE whose divisors are two tensors of the file, as llama.cpp keeps them.
+    StoredLongrope {
+        /// The longest text that is short.
+        length: usize,
+        /// What cosines and sines are multiplied by.
+        attention: f64,
+    },
 }
 
 impl RotaryScaling {
@@ -94,14 +101,16 @@ impl RotaryScaling {
             Self::Dynamic { .. } => "dynamic",
             Self::Llama3 { .. } => "llama3",
             Self::Yarn { .. } => "yarn",
-            Self::Longrope { .. } => "longrope",
+            Self::Longrope { .. } | Self::StoredLongrope { .. } => "longrope",
         }
     }
 
     /// The length after which all frequencies of a text are other ones, so that keys of a cache no longer fit.
     pub fn changes_after(&self) -> Option<usize> {
         match *self {
-            Self::Dynamic { length, .. } | Self::Longrope { length, .. } => Some(length),
+            Self::Dynamic { length, .. }
+            | Self::Longrope { length, .. }
+            | Self::StoredLongrope { length, .. } => Some(length),
             Self::Linear { .. } | Self::Llama3 { .. } | Self::Yarn { .. } => None,
         }
     }
@@ -114,7 +123,9 @@ impl fmt::Display for RotaryScaling {
             Self::Dynamic { factor, length } => write!(f, "dynamic × {factor} after {length} positions"),
             Self::Llama3 { factor, length, .. } => write!(f, "llama3 × {factor} of {length} positions"),
             Self::Yarn { factor, length, .. } => write!(f, "yarn × {factor} of {length} positions"),
-            Self::Longrope { length, .. } => write!(f, "longrope after {length} positions"),
+            Self::Longrope { length, .. } | Self::StoredLongrope { length, .. } => {
+                write!(f, "longrope after {length} positions")
+            }
         }
     }
 }
@@ -133,7 +144,7 @@ impl Rotary {
         let plain = |base: f64| base.powf(-2.0 * pair as f64 / n);
         let own = plain(self.base);
         match self.scaling {
-            None => own,
+            None | Some(RotaryScaling::StoredLongrope { .. }) => own,
             Some(RotaryScaling::Linear { factor }) => own / factor,
             Some(RotaryScaling::Dynamic { factor, length: trained }) => {
                 let longer = length.max(trained) as f64 / trained as f64;
@@ -168,12 +179,29 @@ impl Rotary {
         }
     }
 
+    /// Which of a node's lists of stored divisors holds for a text of so many positions: the first, or that of long texts.
+    pub fn list_of(&self, length: usize) -> usize {
+        match self.scaling {
+            Some(RotaryScaling::StoredLongrope { length: trained, .. }) => usize::from(length > trained),
+            None
+            | Some(
+                RotaryScaling::Linear { .. }
+                | RotaryScaling::Dynamic { .. }
+                | RotaryScaling::Llama3 { .. }
+                | RotaryScaling::Yarn { .. }
+                | RotaryScaling::Longrope { .. },
+            ) => 0,
+        }
+    }
+
     /// What cosines and sines are multiplied by.
     pub fn magnitude(&self) -> f64 {
         match self.scaling {
-            Some(RotaryScaling::Yarn { attention, .. } | RotaryScaling::Longrope { attention, .. }) => {
-                attention
-            }
+            Some(
+                RotaryScaling::Yarn { attention, .. }
+                | RotaryScaling::Longrope { attention, .. }
+                | RotaryScaling::StoredLongrope { attention, .. },
+            ) => attention,
             None
             | Some(
                 RotaryScaling::Linear { .. } | RotaryScaling::Dynamic { .. } | RotaryScaling::Llama3 { .. },

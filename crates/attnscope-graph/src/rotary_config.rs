@@ -45,10 +45,8 @@ pub(crate) fn apply(
         Sets::RotaryScaling => {
             w.rotary_scaling = match value {
                 Value::Object(map) => of_object(map, configs)?,
-                Value::String(word) if word == "longrope" => {
-                    let known = "default, linear, yarn; the divisors of longrope are tensors here, which are not read";
-                    return Err(Wrong::Unknown(known.to_owned()));
-                }
+                // GGUF: its divisors are tensors.
+                Value::String(word) if word == "longrope" => stored_longrope(configs)?,
                 Value::String(word) => of_object(&of_gguf(word, configs), configs)?,
                 // Meta's own code has these numbers built in.
                 Value::Bool(true) => {
@@ -61,8 +59,22 @@ pub(crate) fn apply(
             };
             &["rotary_scaling"]
         }
+        Sets::StoredLongrope => {
+            w.rotary_scaling = stored_longrope(configs)?;
+            &["rotary_scaling"]
+        }
         _ => &[],
     })
+}
+
+/// llama.cpp's longrope: what the first training was like, and two tensors of divisors.
+fn stored_longrope(configs: &Configs<'_>) -> Result<Option<RotaryScaling>, Wrong> {
+    let said = |key| configs.of_model(&[key]).map(|said| said.value);
+    let length = said("{arch}.rope.scaling.original_context_length").and_then(Value::as_u64);
+    let length = length.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+    let attention = said("{arch}.rope.scaling.attn_factor").map_or(Ok(1.0), positive)?;
+    let length = length.ok_or(Wrong::Type("longrope with {arch}.rope.scaling.original_context_length"))?;
+    Ok(Some(RotaryScaling::StoredLongrope { length, attention }))
 }
 
 fn base(value: &Value) -> Result<f64, Wrong> {
@@ -71,9 +83,15 @@ fn base(value: &Value) -> Result<f64, Wrong> {
 
 /// The features of a head, as GGUF's metadata say it.
 fn head_size(configs: &Configs<'_>) -> Option<f64> {
+    let own = configs.of_model(&["{arch}.attention.key_length"]).and_then(|said| said.value.as_f64());
+    own.or_else(|| share_of_head(configs)).filter(|size| *size > 0.0)
+}
+
+/// The share of the stream's width that each head would have, as GGUF's metadata say it.
+pub(crate) fn share_of_head(configs: &Configs<'_>) -> Option<f64> {
     let number = |key: &str| configs.of_model(&[key]).and_then(|said| said.value.as_f64());
-    let of_heads = || Some(number("{arch}.embedding_length")? / number("{arch}.attention.head_count")?);
-    number("{arch}.attention.key_length").or_else(of_heads).filter(|size| *size > 0.0)
+    let share = number("{arch}.embedding_length")? / number("{arch}.attention.head_count")?;
+    Some(share).filter(|share| share.is_finite() && *share > 0.0)
 }
 
 /// GGUF's keys under the names of config.json.

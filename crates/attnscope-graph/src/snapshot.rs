@@ -158,7 +158,7 @@ fn single_stack(graph: &Graph, stack: Stack, layer: usize) -> Vec<Snapshot> {
         (one(graph.at(Role::Head(HeadStep::Norm))), "the head's norm"),
         (
             one(logits),
-            match graph.has_classifier() {
+            match graph.scores_classes() {
                 true => "a score for every class",
                 false => "a score for every token of the vocabulary",
             },
@@ -174,7 +174,7 @@ fn single_stack(graph: &Graph, stack: Stack, layer: usize) -> Vec<Snapshot> {
     stops.sort_by_key(|(view, _)| view.nodes().iter().max().copied());
     let first = entry(EntryStep::Ids).map(|ids| (View::Row(ids), "token ids"));
     let corner = corner.map(|view| (view, "corner of the embedding table"));
-    let last = logits.filter(|_| !graph.has_classifier());
+    let last = logits.filter(|_| !graph.scores_classes());
     let last = last.map(|logits| (View::FirstLogits(logits), "first logits of the last token"));
     let walk = first.into_iter().chain(corner).chain(stops).chain(last);
     walk.enumerate().map(|(i, (view, what))| Snapshot { number: i + 1, what, view }).collect()
@@ -190,6 +190,7 @@ fn block_words(step: BlockStep) -> &'static str {
         BlockStep::Pool => "one number a feature, positions are gone",
         BlockStep::Flatten => "all positions in one row",
         BlockStep::Linear => "a learned map",
+        BlockStep::Norm => "normed",
         BlockStep::Dropout => "the same value outside of training",
         BlockStep::Recurrent(_, _, RecurrentStep::Input) => "what each position gives to the gates",
         BlockStep::Recurrent(_, _, RecurrentStep::States) => "h and c of every position",

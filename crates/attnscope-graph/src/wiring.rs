@@ -128,7 +128,7 @@ pub struct Wiring {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relative_bias_per_layer: bool,
     /// How many positions self-attention sees, where it does not see all: a causal one the query and those before it, another
-    /// one half of them on each side.
+    /// one half of them on each side. Of an encoder-decoder the encoder's alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
     /// The layers that have the window, where not all have.
@@ -137,6 +137,12 @@ pub struct Wiring {
     /// The base of rotary positions in those layers, where it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_rotary_base: Option<f64>,
+    /// The embedding table is narrower than the stream, and a map widens its rows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub embedding_projection: bool,
+    /// How many layers have weights of their own, where groups of neighbouring layers share them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_groups: Option<usize>,
     /// A vector for each token's type is added to its embedding.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub token_types: bool,
@@ -488,6 +494,8 @@ impl Wiring {
         window: None,
         window_layers: None,
         window_rotary_base: None,
+        embedding_projection: false,
+        layer_groups: None,
         token_types: false,
         dropout: 0.0,
     };
@@ -515,6 +523,8 @@ impl Wiring {
             window: Some(1),
             window_layers: Some(LayerSet::default()),
             window_rotary_base: Some(Self::ROTARY_BASE),
+            embedding_projection: true,
+            layer_groups: Some(1),
             token_types: true,
             dropout: 0.1,
             ..Self::VASWANI

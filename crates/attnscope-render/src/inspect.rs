@@ -29,6 +29,11 @@ pub fn text(inspection: &Inspection, options: Options) -> String {
 }
 
 fn other_model(other: &OtherModel, glyphs: Glyphs) -> String {
+    if let Some(family) = &other.family {
+        return glyphs
+            .text(&format!("This is {family}, which is not run or drawn: it needs {}.", other.because))
+            + "\n";
+    }
     let what = match other.kind.as_str() {
         "adapter" => "This is an adapter: changes to the weights of a base model",
         "encoder-decoder" => "This is an encoder-decoder of an unknown family",

@@ -132,8 +132,8 @@ fn class_numbers(ready: &Ready<'_>, names: &[String], batch: usize) -> Result<Ve
     let refuse = |error: String, remedy: &str| {
         Failure::new(error, remedy).about(Argument::Classes).of(&ready.opened.name)
     };
-    let Some(classifier) = ready.model.architecture.classifier() else {
-        return Err(refuse("the model is not a classifier".into(), "leave the class out"));
+    let Some(classifier) = ready.model.architecture.text_classifier() else {
+        return Err(refuse("the model is not a classifier of texts".into(), "leave the class out"));
     };
     if names.len() != batch {
         let error = format!("expected {batch}, found {}", names.len());

@@ -117,6 +117,7 @@ fn recognition(recognised: &Recognised) -> Recognition {
         Recognised::Model(model) => Recognition::Model(Box::new(recognised_model(model))),
         Recognised::Other(other) => Recognition::Other(OtherModel {
             kind: other.kind.name().to_owned(),
+            family: other.family.map(str::to_owned),
             because: other.because.clone(),
         }),
     }

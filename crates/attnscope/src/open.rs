@@ -145,6 +145,11 @@ impl Opened {
         match &self.recognised {
             Recognised::Model(model) => Ok(model),
             Recognised::Other(other) => {
+                if let Some(family) = other.family {
+                    let why =
+                        format!("{}: {family} is not run or drawn: it needs {}", self.name, other.because);
+                    return Err(Failure::new(why, Remedy::InspectTensors(self.name.clone())));
+                }
                 let what = match other.kind {
                     OtherKind::Adapter => {
                         "an adapter, not a model: it holds changes to the weights of another model"

@@ -189,7 +189,7 @@ pub(crate) fn trace_collecting(
 
 /// The scores of a classifier that has two classes or more.
 fn class_scores(model: &attnscope_graph::Model) -> Option<NodeId> {
-    model.architecture.classifier().filter(|classifier| classifier.classes > 1)?;
+    model.architecture.text_classifier().filter(|classifier| classifier.classes > 1)?;
     model.graph.at(Role::Logits)
 }
 

@@ -50,6 +50,9 @@ pub const MODELS: &[(&str, &str, Option<usize>)] = &[
     ("mt5", "mt5", None),
     ("umt5", "umt5", None),
     ("encoder-decoder", "encoder-decoder-bert", None),
+    ("fsmt", "fsmt", None),
+    ("led", "led", None),
+    ("longt5", "longt5", None),
     ("whisper", "whisper", None),
     ("whisper-openai/tiny.pt", "whisper", None),
     ("whisper-ggml/ggml-tiny.bin", "whisper", None),
@@ -81,15 +84,21 @@ pub const ONE_STACK: &[(&str, &str)] = &[
     ("phi3", "phi3"),
     ("gpt-neox", "gpt_neox"),
     ("opt", "opt"),
+    ("falcon", "falcon"),
     ("bert", "bert"),
     ("roberta", "roberta"),
     ("modernbert", "modernbert"),
     ("distilbert", "distilbert"),
+    ("electra", "electra"),
+    ("albert", "albert"),
 ];
+
+/// Encoder-decoders among the fixtures that were also run on 300 tokens.
+pub const LONG: &[&str] = &["umt5", "encoder-decoder", "encoder-decoder-roberta", "fsmt", "led", "longt5"];
 
 /// Whether a family of one stack has an encoder.
 pub fn is_encoder(family: &str) -> bool {
-    matches!(family, "bert" | "roberta" | "modernbert" | "distilbert")
+    matches!(family, "bert" | "roberta" | "modernbert" | "distilbert" | "electra" | "albert")
 }
 
 /// Both.

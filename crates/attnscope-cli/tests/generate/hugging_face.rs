@@ -45,7 +45,7 @@ fn generate(name: &str, said: &Value, opened: &Opened, settings: &Settings) -> V
 #[test]
 fn tokens_and_scores_are_hugging_face_s() {
     let mut sentences = 0;
-    for name in ["marian", "bart", "t5", "whisper"] {
+    for name in ["marian", "bart", "t5", "whisper", "umt5", "encoder-decoder", "encoder-decoder-roberta"] {
         let said = said(name);
         let opened = open(&fixture(name), None);
         let model = opened.model().unwrap();
@@ -70,8 +70,8 @@ fn tokens_and_scores_are_hugging_face_s() {
             }
         }
     }
-    // Three sources, one sentence greedily and four beams, twice each, in four models.
-    assert_eq!(sentences, 4 * 2 * 3 * 5);
+    // Three sources, one sentence greedily and four beams, twice each, in seven models.
+    assert_eq!(sentences, 7 * 2 * 3 * 5);
 }
 
 fn agree(place: &str, settings: &Settings, ours: &[Hypothesis], theirs: &[Value]) {

@@ -17,7 +17,7 @@ impl Cell<'_> {
         let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
         let head = row(self.input(0)?, &[b, h, l]);
         let length = self.input(0)?.shape.get(2).copied().unwrap_or(0);
-        let factors = self.weight(0);
+        let factors = self.weight(rotary.list_of(length));
         let turn = Rotations { rotary, factors: &factors, size: head.len(), length }.at(l, i);
         if turn.partner == i {
             let own = head.get(i).copied().unwrap_or(f64::NAN);

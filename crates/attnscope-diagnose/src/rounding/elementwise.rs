@@ -70,7 +70,7 @@ impl Rounding {
         // Where only some positions are computed, the input still has all.
         let whole = input.kept.shape.get(2).copied().unwrap_or(length);
         let places = of.formula.positions();
-        let factors = of.weights.first().copied().unwrap_or_default();
+        let factors = of.weights.get(rotary.list_of(whole)).copied().unwrap_or_default();
         let rotations = Rotations { rotary, factors, size, length: whole };
         let p = self.precision;
         self.each(of, |cell, x| {

@@ -1,10 +1,11 @@
 //! One attention: from what it reads to its output projection.
 
 use super::Builder;
-use crate::dim::{Dim, Side};
-use crate::graph::NodeId;
+use crate::dim::{Dim, Side, Stack};
+use crate::graph::{NodeId, WeightId};
 use crate::op::{Capped, Factor, MaskKind, Op};
 use crate::role::{AttentionKind, AttentionPlace, AttentionStep};
+use crate::rotary::RotaryScaling;
 use crate::wiring::{Positions, ScoreScale, Switch};
 
 /// Which attention of a layer, and what it may see.
@@ -53,12 +54,18 @@ impl Builder<'_> {
             return x;
         }
         let rotary = self.wiring.rotary_of(place.layer);
-        // One list for all layers of a stack.
-        let factors = self.wiring.rotary_factors.then(|| {
-            let owner = AttentionPlace { layer: 0, ..place }.step(AttentionStep::QRot);
+        // One list for all layers of a stack, or one of short and one of long texts.
+        let lists: &[AttentionStep] = match rotary.scaling {
+            Some(RotaryScaling::StoredLongrope { .. }) => &[AttentionStep::QRot, AttentionStep::KRot],
+            _ if self.wiring.rotary_factors => &[AttentionStep::QRot],
+            _ => &[],
+        };
+        let list = |owner: &AttentionStep| {
+            let owner = AttentionPlace { layer: 0, ..place }.step(*owner);
             self.graph.add_weight(owner.weight(), vec![Dim::RotaryPairs(place.stack)])
-        });
-        self.graph.add(place.step(step), Op::Rotate { side, rotary }, &[x], factors.as_slice())
+        };
+        let factors: Vec<WeightId> = lists.iter().map(list).collect();
+        self.graph.add(place.step(step), Op::Rotate { side, rotary }, &[x], &factors)
     }
 
     /// scores, capped where there is a cap, (+ bias) (+ mask): a bias or a mask that the model lacks has no node.
@@ -98,7 +105,7 @@ impl Builder<'_> {
             keys,
             causal: causal && (is_cross || self.wiring.causal_mask == Switch::On),
             padding: self.wiring.padding_mask == Switch::On,
-            reach: self.wiring.window_of(place.layer).filter(|_| !is_cross).map(|window| match causal {
+            reach: self.window(place).map(|window| match causal {
                 // A query sees itself and those before it.
                 true => window.saturating_sub(1),
                 // Half of the window lies on each side.
@@ -110,5 +117,12 @@ impl Builder<'_> {
         }
         let op = Op::AddMask { bias: has_bias, mask: mask.masks() };
         self.graph.add(place.step(AttentionStep::MaskedScores), op, &sum, &[])
+    }
+
+    /// The window of an attention. Decoders that read an encoder have none.
+    fn window(&self, place: AttentionPlace) -> Option<usize> {
+        let is_cross = place.kind == AttentionKind::CrossAttention;
+        let reads_encoder = place.stack == Stack::Decoder && self.architecture.has(Stack::Encoder);
+        self.wiring.window_of(place.layer).filter(|_| !is_cross && !reads_encoder)
     }
 }

@@ -76,7 +76,15 @@ impl Builder<'_> {
             Block::Linear { features } => {
                 self.order(n, chain, false);
                 let width = self.width(chain.x);
-                chain.x = self.linear(role(BlockStep::Linear), chain.x, [Dim::Fixed(features), width], true);
+                chain.x = self.linear(
+                    role(BlockStep::Linear),
+                    chain.x,
+                    [Dim::Fixed(features), width],
+                    self.wiring.biases.head,
+                );
+            }
+            Block::Norm {} => {
+                chain.x = self.norm_of_width(role(BlockStep::Norm), chain.x, self.width(chain.x));
             }
             Block::Dropout { p } => {
                 chain.x = self.graph.add(role(BlockStep::Dropout), Op::Dropout { p }, &[chain.x], &[]);

@@ -27,7 +27,8 @@ impl Builder<'_> {
     pub(super) fn embedding_table(&mut self, side: Side) -> WeightId {
         let owner = if self.shares_tables() { Side::Source } else { side };
         let table = Role::Entry(owner, EntryStep::Embed).weight();
-        self.graph.add_weight(table, vec![Dim::Vocab(owner), Dim::Model])
+        let width = self.embedding_width();
+        self.graph.add_weight(table, vec![Dim::Vocab(owner), width])
     }
 
     /// `audio.mel` → two convolutions → `src.embed` → `src.embed_pos`.
@@ -53,7 +54,7 @@ impl Builder<'_> {
         let norm = self.wiring.embedding_norm(side);
         let mut x = embed;
         if norm == EmbeddingNorm::BeforePositions {
-            x = self.norm(Role::Entry(side, EntryStep::EmbedNorm), x);
+            x = self.norm_of_width(Role::Entry(side, EntryStep::EmbedNorm), x, self.embedding_width());
         }
         let done = Role::Entry(side, EntryStep::EmbedPos);
         let normed_after = norm == EmbeddingNorm::AfterPositions;
@@ -66,7 +67,11 @@ impl Builder<'_> {
             [_] => self.graph.add(summed, Op::Same, &[x], &[]),
             _ => self.graph.add(summed, Op::AddPositions, &terms, &[]),
         };
-        let x = if normed_after { self.norm(done, x) } else { x };
+        let mut x = if normed_after { self.norm_of_width(done, x, self.embedding_width()) } else { x };
+        if self.wiring.embedding_projection {
+            let role = Role::Entry(side, EntryStep::EmbedProj);
+            x = self.linear(role, x, [Dim::Model, Dim::Embedding], true);
+        }
         self.dropped(Role::Entry(side, EntryStep::Dropout), x)
     }
 
@@ -76,7 +81,7 @@ impl Builder<'_> {
         let table = match kind {
             Positions::None | Positions::Rotary => return None,
             Positions::Table => {
-                let dims = vec![Dim::Positions(side), Dim::Model];
+                let dims = vec![Dim::Positions(side), self.embedding_width()];
                 vec![self.graph.add_weight(role.weight(), dims)]
             }
             _ => vec![],
@@ -93,7 +98,8 @@ impl Builder<'_> {
         }
         let ids = self.graph.add(Role::Entry(side, EntryStep::TypeIds), Op::TypeIds(side), &[], &[]);
         let role = Role::Entry(side, EntryStep::Types);
-        let table = self.graph.add_weight(role.weight(), vec![Dim::Types, Dim::Model]);
+        let width = self.embedding_width();
+        let table = self.graph.add_weight(role.weight(), vec![Dim::Types, width]);
         Some(self.graph.add(role, Op::Embed { scale: Factor::One }, &[ids], &[table]))
     }
 }

@@ -1,7 +1,7 @@
 //! BART: learned positions behind an offset of two, embeddings normed, norms after the sums.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{DECODER_CLASSIFIER, Evidence, Family, Start, hugging_face, naming};
+use crate::family::{DECODER_HEADS, Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, EmbeddingScale, Positions, Wiring};
 
 /// bart-base, bart-large and their fine-tunes.
@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: DECODER_CLASSIFIER,
+    task_heads: DECODER_HEADS,
 };
 
 /// The wiring of BART; PLBart differs only in the scale.

@@ -2,7 +2,9 @@
 
 use crate::architecture::{ENCODER_ONLY, Head};
 use crate::block::Block;
-use crate::family::{Family, STREAM_MAP, Sets, Setting, Start, bert};
+use crate::family::{
+    Evidence, Family, KnownHead, SPAN, STREAM_MAP, Sets, Setting, Start, TOKENS, Task, bert, gguf_names,
+};
 use crate::names::NameScheme;
 use crate::wiring::{Activation, Wiring};
 
@@ -24,6 +26,7 @@ const NAMES: NameScheme = NameScheme {
         ("head.norm", "vocab_layer_norm"),
         ("logits", "vocab_projector"),
         ("logits", "classifier"),
+        ("logits", "qa_outputs"),
         ("classifier.1.linear", "pre_classifier"),
     ]],
     buffers: &[],
@@ -34,9 +37,10 @@ const NAMES: NameScheme = NameScheme {
 pub(super) const FAMILY: Family = Family {
     id: "distilbert",
     title: "DistilBERT",
-    model_types: &["distilbert", "DistilBertForMaskedLM", "DistilBertModel"],
-    schemes: &[&NAMES],
-    evidence: &[],
+    // llama.cpp calls it BERT.
+    model_types: &["distilbert", "DistilBertForMaskedLM", "DistilBertModel", "bert"],
+    schemes: &[&NAMES, &gguf_names::BERT],
+    evidence: &[Evidence::Lacks("src.types.weight")],
     stacks: ENCODER_ONLY,
     head: Head::Transform,
     wiring: Wiring { token_types: false, ..bert::WIRING },
@@ -46,5 +50,14 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[Block::FirstToken {}, STREAM_MAP, Block::Activation { function: Activation::Relu }],
+    task_heads: &[
+        KnownHead {
+            task: Task::Text,
+            blocks: &[Block::FirstToken {}, STREAM_MAP, Block::Activation { function: Activation::Relu }],
+            output: "classifier.weight",
+            only_with: None,
+        },
+        TOKENS,
+        SPAN,
+    ],
 };

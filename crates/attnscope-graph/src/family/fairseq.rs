@@ -33,5 +33,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: true,
-    classification: &[],
+    task_heads: &[],
 };

@@ -2,7 +2,7 @@
 
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::llama::{self, NORM_EPS, ROTARY_BASE, ROTARY_SCALING};
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 use crate::wiring::{Activation, EmbeddingScale, NormGain, Wiring};
 
 /// How all Gemmas are joined.
@@ -30,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
     id: "gemma",
     title: "Gemma",
     model_types: &["gemma", "GemmaForCausalLM", "GemmaModel"],
-    schemes: &[&naming::LLAMA, &naming::LLAMA_GGUF],
+    schemes: &[&naming::LLAMA, &gguf_names::LLAMA],
     evidence: &[Evidence::NamedByConfig],
     stacks: DECODER_ONLY,
     head: Head::Projection,
@@ -41,5 +41,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

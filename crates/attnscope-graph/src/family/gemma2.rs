@@ -3,7 +3,7 @@
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::gemma::{self, ACTIVATION, ATTENTION_BIAS, STORED_GAIN};
 use crate::family::llama::{NORM_EPS, ROTARY_BASE, ROTARY_SCALING};
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 use crate::layer_set::LayerSet;
 use crate::wiring::{NormPlace, Wiring};
 
@@ -12,7 +12,7 @@ pub(super) const FAMILY: Family = Family {
     id: "gemma2",
     title: "Gemma 2",
     model_types: &["gemma2", "Gemma2ForCausalLM", "Gemma2Model"],
-    schemes: &[&naming::GEMMA2, &naming::LLAMA_GGUF],
+    schemes: &[&naming::GEMMA2, &gguf_names::LLAMA],
     evidence: &[
         Evidence::Has("decoder.0.ffn.out_norm.weight"),
         Evidence::Lacks("decoder.0.self_attn.q_norm.weight"),
@@ -35,6 +35,8 @@ pub(super) const FAMILY: Family = Family {
         STORED_GAIN,
         ATTENTION_BIAS,
         Setting { keys: &["query_pre_attn_scalar"], sets: Sets::ScoreWidth, absent: Some("256") },
+        // The 27B, whose scale differs.
+        Setting { keys: &["{arch}.block_count"], sets: Sets::WholeScoreWidthAt(46), absent: None },
         Setting {
             keys: &["attn_logit_softcapping", "{arch}.attn_logit_softcapping"],
             sets: Sets::ScoreCap,
@@ -58,5 +60,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

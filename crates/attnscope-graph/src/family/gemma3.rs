@@ -4,7 +4,7 @@
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::gemma::{self, ACTIVATION, ATTENTION_BIAS, STORED_GAIN};
 use crate::family::llama::NORM_EPS;
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 use crate::layer_set::LayerSet;
 use crate::wiring::{NormPlace, Wiring};
 
@@ -20,7 +20,7 @@ pub(super) const FAMILY: Family = Family {
         "Gemma3TextModel",
         "Gemma3Model",
     ],
-    schemes: &[&naming::GEMMA2, &naming::LLAMA_GGUF],
+    schemes: &[&naming::GEMMA2, &gguf_names::LLAMA],
     evidence: &[
         Evidence::Has("decoder.0.ffn.out_norm.weight"),
         Evidence::Has("decoder.0.self_attn.q_norm.weight"),
@@ -67,6 +67,8 @@ pub(super) const FAMILY: Family = Family {
         STORED_GAIN,
         ATTENTION_BIAS,
         Setting { keys: &["query_pre_attn_scalar"], sets: Sets::ScoreWidth, absent: Some("256") },
+        // The 27B, whose scale differs.
+        Setting { keys: &["{arch}.block_count"], sets: Sets::WholeScoreWidthAt(62), absent: None },
         Setting {
             keys: &["final_logit_softcapping", "{arch}.final_logit_softcapping"],
             sets: Sets::LogitCap,
@@ -86,5 +88,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

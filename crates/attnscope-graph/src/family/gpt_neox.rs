@@ -1,7 +1,7 @@
 //! GPT-NeoX and Pythia: a decoder alone, attention and feed-forward side by side, a part of each head rotated.
 
 use crate::architecture::{DECODER_ONLY, Head};
-use crate::family::{Family, Sets, Setting, Start, naming};
+use crate::family::{Family, Sets, Setting, Start, gguf_names, naming};
 use crate::rotary::RotaryPairs;
 use crate::wiring::{Activation, EmbeddingScale, NormPlace, Positions, Wiring};
 
@@ -10,7 +10,7 @@ pub(super) const FAMILY: Family = Family {
     id: "gpt_neox",
     title: "GPT-NeoX",
     model_types: &["gpt_neox", "gptneox", "GPTNeoXForCausalLM", "GPTNeoXModel"],
-    schemes: &[&naming::GPT_NEOX, &naming::GPT_NEOX_GGUF],
+    schemes: &[&naming::GPT_NEOX, &gguf_names::GPT_NEOX],
     evidence: &[],
     stacks: DECODER_ONLY,
     head: Head::Projection,
@@ -60,5 +60,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

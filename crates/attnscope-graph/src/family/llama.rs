@@ -2,7 +2,7 @@
 //! groups of heads.
 
 use crate::architecture::{DECODER_ONLY, Head};
-use crate::family::{Family, Sets, Setting, Start, naming};
+use crate::family::{Family, Sets, Setting, Start, gguf_names, naming};
 use crate::rotary::RotaryPairs;
 use crate::wiring::{Activation, Biases, EmbeddingScale, NormGain, NormKind, NormPlace, Positions, Wiring};
 
@@ -51,7 +51,7 @@ pub(super) const FAMILY: Family = Family {
     id: "llama",
     title: "Llama",
     model_types: &["llama", "LlamaForCausalLM", "LlamaModel"],
-    schemes: &[&naming::LLAMA, &naming::LLAMA_GGUF, &naming::LLAMA_META],
+    schemes: &[&naming::LLAMA, &gguf_names::LLAMA, &naming::LLAMA_META],
     evidence: &[],
     stacks: DECODER_ONLY,
     head: Head::Projection,
@@ -71,5 +71,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

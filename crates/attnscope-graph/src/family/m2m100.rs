@@ -34,7 +34,7 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };
 
 const SETTINGS: [Setting; 3] = {

@@ -1,7 +1,7 @@
 //! mBART: BART with norms before the sublayers and one at the end of each stack.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{DECODER_CLASSIFIER, Evidence, Family, Start, hugging_face, naming};
+use crate::family::{DECODER_HEADS, Evidence, Family, Start, hugging_face, naming};
 use crate::wiring::{Activation, EmbeddingNorm, NormPlace, Positions, Wiring};
 
 /// mbart-large-cc25, mBART-50.
@@ -31,5 +31,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: DECODER_CLASSIFIER,
+    task_heads: DECODER_HEADS,
 };

@@ -2,14 +2,14 @@
 
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::llama::{ACTIVATION, NORM_EPS, ROTARY_BASE, ROTARY_SCALING, WIRING};
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 
 /// Mistral 7B and models of its kind. Later ones have no window; without a config they cannot be told from Llama.
 pub(super) const FAMILY: Family = Family {
     id: "mistral",
     title: "Mistral",
     model_types: &["mistral", "MistralForCausalLM", "MistralModel"],
-    schemes: &[&naming::LLAMA, &naming::LLAMA_GGUF],
+    schemes: &[&naming::LLAMA, &gguf_names::LLAMA],
     evidence: &[Evidence::NamedByConfig],
     stacks: DECODER_ONLY,
     head: Head::Projection,
@@ -26,5 +26,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

@@ -1,20 +1,26 @@
 //! The families: each is a file of data and a line in [`FAMILIES`].
 
+mod albert;
 mod bart;
 mod bert;
 mod blenderbot;
 mod blenderbot_small;
 mod classifier;
 mod distilbert;
+mod electra;
 mod encoder_decoder_bert;
 mod encoder_decoder_roberta;
 mod fairseq;
+mod falcon;
+mod fsmt;
 mod gemma;
 mod gemma2;
 mod gemma3;
 mod gpt2;
 mod gpt_neox;
+mod led;
 mod llama;
+mod longt5;
 mod m2m100;
 mod marian;
 mod mbart;
@@ -36,6 +42,7 @@ mod umt5;
 mod whisper;
 mod whisper_openai;
 
+mod gguf_names;
 mod names_of_two_berts;
 mod naming;
 
@@ -49,6 +56,9 @@ pub const FAMILIES: &[&Family] = &[
     &whisper::FAMILY,
     &whisper_openai::FAMILY,
     &fairseq::FAMILY,
+    &fsmt::FAMILY,
+    &led::FAMILY,
+    &longt5::FAMILY,
     &mbart::FAMILY,
     &bart::FAMILY,
     &plbart::FAMILY,
@@ -68,6 +78,7 @@ pub const FAMILIES: &[&Family] = &[
     &opt::FAMILY,
     &gpt2::FAMILY,
     &gpt_neox::FAMILY,
+    &falcon::FAMILY,
     &gemma3::FAMILY,
     &gemma2::FAMILY,
     &gemma::FAMILY,
@@ -76,10 +87,12 @@ pub const FAMILIES: &[&Family] = &[
     &mistral::FAMILY,
     &qwen2::FAMILY,
     &llama::FAMILY,
-    &bert::FAMILY,
     &roberta::FAMILY,
+    &electra::FAMILY,
+    &albert::FAMILY,
     &modernbert::FAMILY,
     &distilbert::FAMILY,
+    &bert::FAMILY,
 ];
 
 /// What this program's own classifiers are: only a config names them, so that it is tried for nothing else.
@@ -117,14 +130,84 @@ pub struct Family {
     /// The family has no fixed shape: it has those biases, norms and position tables that the file has, and a missing one is no
     /// error.
     pub flexible: bool,
-    /// What its classifiers have before the scores, where files of the family hold some; maps are as wide as the stream.
-    pub classification: &'static [Block],
+    /// Its heads for other tasks than predicting tokens, where files of the family hold some: the first that a file has.
+    pub task_heads: &'static [KnownHead],
+}
+
+/// A head for another task than predicting tokens.
+#[derive(Debug)]
+pub struct KnownHead {
+    /// The task.
+    pub task: Task,
+    /// What stands between the last stack and the outputs; maps are as wide as the file has them.
+    pub blocks: &'static [Block],
+    /// How the name of the tensor ends that gives the outputs.
+    pub output: &'static str,
+    /// A config key and its value, where the head is this one only with it.
+    pub only_with: Option<(&'static str, &'static str)>,
+}
+
+/// What a head is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// A class for the whole text.
+    Text,
+    /// A class for each token.
+    Tokens,
+    /// A score for each token that somebody else put it there.
+    Replaced,
+    /// A score for each token as the start, and one as the end, of an answer.
+    Span,
+}
+
+impl Task {
+    /// What it is, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Text => "classes of a text",
+            Self::Tokens => "classes of each token",
+            Self::Replaced => "whether each token was replaced",
+            Self::Span => "start and end of an answer",
+        }
+    }
+
+    /// The task that the name of a class of Hugging Face's is for: `BertForTokenClassification`.
+    pub(crate) fn of_class(name: &str) -> Option<Self> {
+        let ends = |end: &str| name.ends_with(end);
+        match () {
+            () if ends("ForSequenceClassification") || ends("ForMultipleChoice") => Some(Self::Text),
+            () if ends("ForTokenClassification") => Some(Self::Tokens),
+            () if ends("ForQuestionAnswering") => Some(Self::Span),
+            () if name == "ElectraForPreTraining" => Some(Self::Replaced),
+            () => None,
+        }
+    }
 }
 
 /// The end token's state, a map and tanh: the classifiers of BART and its descendants.
-const DECODER_CLASSIFIER: &[Block] = &[Block::LastToken {}, STREAM_MAP, TANH];
-/// The first token's state, a map and tanh: BERT's pooler, and the classifiers of RoBERTa.
-const POOLER_CLASSIFIER: &[Block] = &[Block::FirstToken {}, STREAM_MAP, TANH];
+const DECODER_HEADS: &[KnownHead] = &[
+    KnownHead {
+        task: Task::Text,
+        blocks: &[Block::LastToken {}, STREAM_MAP, TANH],
+        output: "classification_head.out_proj.weight",
+        only_with: None,
+    },
+    SPAN,
+];
+/// The first token's state, a map and tanh: BERT's pooler.
+const POOLED: &[Block] = &[Block::FirstToken {}, STREAM_MAP, TANH];
+/// BERT's heads: on its pooler, or on the state of each token.
+const BERT_HEADS: &[KnownHead] = &[
+    KnownHead { task: Task::Text, blocks: POOLED, output: "classifier.weight", only_with: None },
+    TOKENS,
+    SPAN,
+];
+/// A map of each token's state to classes.
+const TOKENS: KnownHead =
+    KnownHead { task: Task::Tokens, blocks: &[], output: "classifier.weight", only_with: None };
+/// A map of each token's state to a start and an end.
+const SPAN: KnownHead =
+    KnownHead { task: Task::Span, blocks: &[], output: "qa_outputs.weight", only_with: None };
 /// A map whose width the file tells.
 const STREAM_MAP: Block = Block::Linear { features: 0 };
 const TANH: Block = Block::Activation { function: Activation::Tanh };
@@ -234,12 +317,16 @@ pub enum Sets {
     RotaryFeatures,
     /// How rotary frequencies are changed for longer texts: an object of config.json, a type of GGUF, or true for Llama 3.1's.
     RotaryScaling,
+    /// The divisors of longrope are tensors: llama.cpp's key for what cosines and sines are multiplied by.
+    StoredLongrope,
     /// A converter that is named by this key has put the features of rotary pairs side by side.
     NeighbouringPairs,
     /// A converter that is named by this key has added the 1 to the gains of norms.
     PlainGain,
     /// What stands for d_head in the scale of the scores.
     ScoreWidth,
+    /// In GGUF, which has no key for it, a model of this many layers has d_model / heads for d_head in the scale of the scores.
+    WholeScoreWidthAt(u64),
     /// The cap of the scores; null for none.
     ScoreCap,
     /// The cap of the logits; null for none.
@@ -256,6 +343,8 @@ pub enum Sets {
     HeadBias,
     /// How many positions self-attention sees; null for all.
     Window,
+    /// How many positions self-attention sees on each side.
+    Reach,
     /// false: whatever the window is, it is not used.
     UsesWindow,
     /// The first layer that has the window.

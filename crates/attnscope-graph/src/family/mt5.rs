@@ -1,7 +1,7 @@
 //! mT5: T5 v1.1 with a vocabulary of a hundred languages; its logits are never scaled.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming, t5};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
 /// mt5-small to mt5-xxl.
@@ -9,7 +9,7 @@ pub(super) const FAMILY: Family = Family {
     id: "mt5",
     title: "mT5",
     model_types: &["mt5", "MT5ForConditionalGeneration"],
-    schemes: &[&naming::T5, &naming::T5_GGUF],
+    schemes: &[&naming::T5, &gguf_names::T5],
     evidence: &[
         Evidence::Has("encoder.0.self_attn.bias.weight"),
         Evidence::Gated,
@@ -37,5 +37,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: t5::ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

@@ -53,6 +53,7 @@ pub(super) const HUGGING_FACE: NameScheme = NameScheme {
             ("logits", "lm_head"),
             ("logits", "proj_out"),
             ("logits", "classification_head.out_proj"),
+            ("logits", "qa_outputs"),
             ("classifier.1.linear", "classification_head.dense"),
             ("logits.bias", "final_logits_bias"),
             ("audio.conv1", "encoder.conv1"),
@@ -64,83 +65,41 @@ pub(super) const HUGGING_FACE: NameScheme = NameScheme {
 };
 
 /// Hugging Face's names for T5 and mT5.
-pub(super) const T5: NameScheme = NameScheme {
-    id: "Hugging Face T5",
-    tables: &[&[
-        ("{s}.{n}.self_attn.q", "{s}.block.{n}.layer.0.SelfAttention.q"),
-        ("{s}.{n}.self_attn.k", "{s}.block.{n}.layer.0.SelfAttention.k"),
-        ("{s}.{n}.self_attn.v", "{s}.block.{n}.layer.0.SelfAttention.v"),
-        ("{s}.{n}.self_attn.out", "{s}.block.{n}.layer.0.SelfAttention.o"),
-        ("{s}.{n}.self_attn.norm", "{s}.block.{n}.layer.0.layer_norm"),
-        ("{s}.{n}.self_attn.bias", "{s}.block.{n}.layer.0.SelfAttention.relative_attention_bias"),
-        ("decoder.{n}.cross_attn.q", "decoder.block.{n}.layer.1.EncDecAttention.q"),
-        ("decoder.{n}.cross_attn.k", "decoder.block.{n}.layer.1.EncDecAttention.k"),
-        ("decoder.{n}.cross_attn.v", "decoder.block.{n}.layer.1.EncDecAttention.v"),
-        ("decoder.{n}.cross_attn.out", "decoder.block.{n}.layer.1.EncDecAttention.o"),
-        ("decoder.{n}.cross_attn.norm", "decoder.block.{n}.layer.1.layer_norm"),
-        ("encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.wi"),
-        ("encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.wi_0"),
-        ("encoder.{n}.ffn.gate", "encoder.block.{n}.layer.1.DenseReluDense.wi_1"),
-        ("encoder.{n}.ffn.out", "encoder.block.{n}.layer.1.DenseReluDense.wo"),
-        ("encoder.{n}.ffn.norm", "encoder.block.{n}.layer.1.layer_norm"),
-        ("decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.wi"),
-        ("decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.wi_0"),
-        ("decoder.{n}.ffn.gate", "decoder.block.{n}.layer.2.DenseReluDense.wi_1"),
-        ("decoder.{n}.ffn.out", "decoder.block.{n}.layer.2.DenseReluDense.wo"),
-        ("decoder.{n}.ffn.norm", "decoder.block.{n}.layer.2.layer_norm"),
-        ("src.embed", "encoder.embed_tokens"),
-        ("src.embed", "shared"),
-        ("src.embed", "decoder.embed_tokens"),
-        ("tgt.embed", "decoder.embed_tokens"),
-        ("tgt.embed", "shared"),
-        ("encoder.out", "encoder.final_layer_norm"),
-        ("decoder.out", "decoder.final_layer_norm"),
-        ("logits", "lm_head"),
-    ]],
-    buffers: &[],
-    pairs: None,
-};
+pub(super) const T5: NameScheme =
+    NameScheme { id: "Hugging Face T5", tables: &[T5_TABLE], buffers: &[], pairs: None };
 
-/// llama.cpp's names for T5 in GGUF files. Ungated, `ffn_up` is the only wide map; gated, it is the linear branch.
-pub(super) const T5_GGUF: NameScheme = NameScheme {
-    id: "llama.cpp T5",
-    tables: &[&[
-        ("encoder.{n}.self_attn.q", "enc.blk.{n}.attn_q"),
-        ("encoder.{n}.self_attn.k", "enc.blk.{n}.attn_k"),
-        ("encoder.{n}.self_attn.v", "enc.blk.{n}.attn_v"),
-        ("encoder.{n}.self_attn.out", "enc.blk.{n}.attn_o"),
-        ("encoder.{n}.self_attn.norm", "enc.blk.{n}.attn_norm"),
-        ("encoder.{n}.self_attn.bias", "enc.blk.{n}.attn_rel_b"),
-        ("encoder.{n}.ffn.hidden", "enc.blk.{n}.ffn_gate"),
-        ("encoder.{n}.ffn.hidden", "enc.blk.{n}.ffn_up"),
-        ("encoder.{n}.ffn.gate", "enc.blk.{n}.ffn_up"),
-        ("encoder.{n}.ffn.out", "enc.blk.{n}.ffn_down"),
-        ("encoder.{n}.ffn.norm", "enc.blk.{n}.ffn_norm"),
-        ("decoder.{n}.self_attn.q", "dec.blk.{n}.attn_q"),
-        ("decoder.{n}.self_attn.k", "dec.blk.{n}.attn_k"),
-        ("decoder.{n}.self_attn.v", "dec.blk.{n}.attn_v"),
-        ("decoder.{n}.self_attn.out", "dec.blk.{n}.attn_o"),
-        ("decoder.{n}.self_attn.norm", "dec.blk.{n}.attn_norm"),
-        ("decoder.{n}.self_attn.bias", "dec.blk.{n}.attn_rel_b"),
-        ("decoder.{n}.cross_attn.q", "dec.blk.{n}.cross_attn_q"),
-        ("decoder.{n}.cross_attn.k", "dec.blk.{n}.cross_attn_k"),
-        ("decoder.{n}.cross_attn.v", "dec.blk.{n}.cross_attn_v"),
-        ("decoder.{n}.cross_attn.out", "dec.blk.{n}.cross_attn_o"),
-        ("decoder.{n}.cross_attn.norm", "dec.blk.{n}.cross_attn_norm"),
-        ("decoder.{n}.ffn.hidden", "dec.blk.{n}.ffn_gate"),
-        ("decoder.{n}.ffn.hidden", "dec.blk.{n}.ffn_up"),
-        ("decoder.{n}.ffn.gate", "dec.blk.{n}.ffn_up"),
-        ("decoder.{n}.ffn.out", "dec.blk.{n}.ffn_down"),
-        ("decoder.{n}.ffn.norm", "dec.blk.{n}.ffn_norm"),
-        ("src.embed", "token_embd"),
-        ("tgt.embed", "token_embd"),
-        ("encoder.out", "enc.output_norm"),
-        ("decoder.out", "dec.output_norm"),
-        ("logits", "output"),
-    ]],
-    buffers: &[],
-    pairs: None,
-};
+/// The same as a table.
+pub(super) const T5_TABLE: &[Row] = &[
+    ("{s}.{n}.self_attn.q", "{s}.block.{n}.layer.0.SelfAttention.q"),
+    ("{s}.{n}.self_attn.k", "{s}.block.{n}.layer.0.SelfAttention.k"),
+    ("{s}.{n}.self_attn.v", "{s}.block.{n}.layer.0.SelfAttention.v"),
+    ("{s}.{n}.self_attn.out", "{s}.block.{n}.layer.0.SelfAttention.o"),
+    ("{s}.{n}.self_attn.norm", "{s}.block.{n}.layer.0.layer_norm"),
+    ("{s}.{n}.self_attn.bias", "{s}.block.{n}.layer.0.SelfAttention.relative_attention_bias"),
+    ("decoder.{n}.cross_attn.q", "decoder.block.{n}.layer.1.EncDecAttention.q"),
+    ("decoder.{n}.cross_attn.k", "decoder.block.{n}.layer.1.EncDecAttention.k"),
+    ("decoder.{n}.cross_attn.v", "decoder.block.{n}.layer.1.EncDecAttention.v"),
+    ("decoder.{n}.cross_attn.out", "decoder.block.{n}.layer.1.EncDecAttention.o"),
+    ("decoder.{n}.cross_attn.norm", "decoder.block.{n}.layer.1.layer_norm"),
+    ("encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.wi"),
+    ("encoder.{n}.ffn.hidden", "encoder.block.{n}.layer.1.DenseReluDense.wi_0"),
+    ("encoder.{n}.ffn.gate", "encoder.block.{n}.layer.1.DenseReluDense.wi_1"),
+    ("encoder.{n}.ffn.out", "encoder.block.{n}.layer.1.DenseReluDense.wo"),
+    ("encoder.{n}.ffn.norm", "encoder.block.{n}.layer.1.layer_norm"),
+    ("decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.wi"),
+    ("decoder.{n}.ffn.hidden", "decoder.block.{n}.layer.2.DenseReluDense.wi_0"),
+    ("decoder.{n}.ffn.gate", "decoder.block.{n}.layer.2.DenseReluDense.wi_1"),
+    ("decoder.{n}.ffn.out", "decoder.block.{n}.layer.2.DenseReluDense.wo"),
+    ("decoder.{n}.ffn.norm", "decoder.block.{n}.layer.2.layer_norm"),
+    ("src.embed", "encoder.embed_tokens"),
+    ("src.embed", "shared"),
+    ("src.embed", "decoder.embed_tokens"),
+    ("tgt.embed", "decoder.embed_tokens"),
+    ("tgt.embed", "shared"),
+    ("encoder.out", "encoder.final_layer_norm"),
+    ("decoder.out", "decoder.final_layer_norm"),
+    ("logits", "lm_head"),
+];
 
 /// GPT-2's names. Its maps are stored as [input, output], and q, k and v in one.
 pub(super) const GPT2: NameScheme = NameScheme {
@@ -230,68 +189,6 @@ pub(super) const GEMMA2: NameScheme = NameScheme {
     pairs: None,
 };
 
-/// llama.cpp's names for language models in GGUF files: the same for all architectures, but for the feed-forward.
-const GGUF: &[Row] = &[
-    ("decoder.{n}.self_attn.norm", "blk.{n}.attn_norm"),
-    ("decoder.{n}.self_attn.q", "blk.{n}.attn_q"),
-    ("decoder.{n}.self_attn.k", "blk.{n}.attn_k"),
-    ("decoder.{n}.self_attn.v", "blk.{n}.attn_v"),
-    ("decoder.{n}.self_attn.q.weight", "blk.{n}.attn_qkv.weight[q|blk.{n}.attn_output.weight]"),
-    ("decoder.{n}.self_attn.k.weight", "blk.{n}.attn_qkv.weight[k|blk.{n}.attn_output.weight]"),
-    ("decoder.{n}.self_attn.v.weight", "blk.{n}.attn_qkv.weight[v|blk.{n}.attn_output.weight]"),
-    ("decoder.{n}.self_attn.q.bias", "blk.{n}.attn_qkv.bias[q|blk.{n}.attn_output.weight]"),
-    ("decoder.{n}.self_attn.k.bias", "blk.{n}.attn_qkv.bias[k|blk.{n}.attn_output.weight]"),
-    ("decoder.{n}.self_attn.v.bias", "blk.{n}.attn_qkv.bias[v|blk.{n}.attn_output.weight]"),
-    ("decoder.{n}.self_attn.q_norm", "blk.{n}.attn_q_norm"),
-    ("decoder.{n}.self_attn.k_norm", "blk.{n}.attn_k_norm"),
-    ("decoder.{n}.self_attn.q_rot.weight", "rope_freqs.weight"),
-    ("decoder.{n}.self_attn.out", "blk.{n}.attn_output"),
-    ("decoder.{n}.self_attn.out_norm", "blk.{n}.post_attention_norm"),
-    ("decoder.{n}.ffn.norm", "blk.{n}.ffn_norm"),
-    ("decoder.{n}.ffn.out", "blk.{n}.ffn_down"),
-    ("decoder.{n}.ffn.out_norm", "blk.{n}.post_ffw_norm"),
-    ("tgt.embed", "token_embd"),
-    ("decoder.out", "output_norm"),
-    ("logits", "output"),
-    ("head.logits", "output"),
-];
-
-/// Constants in GGUF files.
-const GGUF_BUFFERS: &[&str] = &["rope_freqs.weight"];
-
-/// llama.cpp's names where the feed-forward has two wide maps of their own.
-pub(super) const LLAMA_GGUF: NameScheme = NameScheme {
-    id: "llama.cpp",
-    tables: &[
-        &[("decoder.{n}.ffn.hidden", "blk.{n}.ffn_gate"), ("decoder.{n}.ffn.gate", "blk.{n}.ffn_up")],
-        GGUF,
-    ],
-    buffers: GGUF_BUFFERS,
-    pairs: None,
-};
-
-/// llama.cpp's names where one tensor holds both wide maps.
-pub(super) const PHI3_GGUF: NameScheme = NameScheme {
-    id: "llama.cpp Phi-3",
-    tables: &[
-        &[
-            ("decoder.{n}.ffn.hidden.weight", "blk.{n}.ffn_up.weight[0/2]"),
-            ("decoder.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight[1/2]"),
-        ],
-        GGUF,
-    ],
-    buffers: GGUF_BUFFERS,
-    pairs: None,
-};
-
-/// llama.cpp's names where the feed-forward is not gated.
-pub(super) const GPT_NEOX_GGUF: NameScheme = NameScheme {
-    id: "llama.cpp GPT-NeoX",
-    tables: &[&[("decoder.{n}.ffn.hidden", "blk.{n}.ffn_up")], GGUF],
-    buffers: GGUF_BUFFERS,
-    pairs: None,
-};
-
 /// Hugging Face's names for GPT-NeoX, which packs q, k and v head by head.
 pub(super) const GPT_NEOX: NameScheme = NameScheme {
     id: "Hugging Face GPT-NeoX",
@@ -328,6 +225,8 @@ pub(super) const ROBERTA: NameScheme = NameScheme {
             ("logits.bias", "lm_head.bias"),
             ("logits", "classifier.out_proj"),
             ("classifier.1.linear", "classifier.dense"),
+            ("logits", "classifier"),
+            ("logits", "qa_outputs"),
         ],
     ],
     buffers: &[],
@@ -358,6 +257,12 @@ pub(super) const MODERNBERT: NameScheme = NameScheme {
         ("head.dense", "head.dense"),
         ("head.norm", "head.norm"),
         ("logits", "decoder"),
+        ("logits", "classifier"),
+        // The same two, before or behind a pool.
+        ("classifier.0.linear", "head.dense"),
+        ("classifier.1.linear", "head.dense"),
+        ("classifier.2.norm", "head.norm"),
+        ("classifier.3.norm", "head.norm"),
     ]],
     buffers: &[],
     pairs: None,
@@ -385,7 +290,7 @@ pub(super) const LLAMA_META: NameScheme = NameScheme {
 };
 
 /// Hugging Face's names for BERT's encoder. In its first files, norms have gamma and beta.
-const BERT_ENCODER: &[Row] = &[
+pub(super) const BERT_ENCODER: &[Row] = &[
     ("encoder.{n}.self_attn.q", "encoder.layer.{n}.attention.self.query"),
     ("encoder.{n}.self_attn.k", "encoder.layer.{n}.attention.self.key"),
     ("encoder.{n}.self_attn.v", "encoder.layer.{n}.attention.self.value"),
@@ -418,6 +323,7 @@ pub(super) const BERT: NameScheme = NameScheme {
             ("head.norm.bias", "cls.predictions.transform.LayerNorm.beta"),
             ("logits", "cls.predictions.decoder"),
             ("logits", "classifier"),
+            ("logits", "qa_outputs"),
             ("classifier.1.linear", "pooler.dense"),
             ("logits.bias", "cls.predictions.bias"),
         ],

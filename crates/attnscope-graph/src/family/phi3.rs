@@ -2,7 +2,7 @@
 
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::llama::{ACTIVATION, NORM_EPS, ROTARY_BASE, ROTARY_SCALING, WIRING};
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 use crate::wiring::Wiring;
 
 /// Phi-3, Phi-3.5 and Phi-4, without pictures and mixtures of experts.
@@ -10,7 +10,7 @@ pub(super) const FAMILY: Family = Family {
     id: "phi3",
     title: "Phi-3",
     model_types: &["phi3", "Phi3ForCausalLM", "Phi3Model"],
-    schemes: &[&naming::LLAMA, &naming::PHI3_GGUF],
+    schemes: &[&naming::LLAMA, &gguf_names::PHI3],
     evidence: &[Evidence::HasName("qkv_proj.weight")],
     stacks: DECODER_ONLY,
     head: Head::Projection,
@@ -20,6 +20,7 @@ pub(super) const FAMILY: Family = Family {
         Setting { keys: NORM_EPS.keys, sets: Sets::NormEps, absent: Some("1e-5") },
         ROTARY_BASE,
         ROTARY_SCALING,
+        Setting { keys: &["{arch}.rope.scaling.attn_factor"], sets: Sets::StoredLongrope, absent: None },
         Setting {
             keys: &["rope_parameters.partial_rotary_factor", "partial_rotary_factor"],
             sets: Sets::RotaryShare,
@@ -37,5 +38,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

@@ -1,7 +1,7 @@
 //! PLBart: BART for programs, with scaled embeddings and a language at the end of every sentence.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{DECODER_CLASSIFIER, Evidence, Family, Start, bart, hugging_face, naming};
+use crate::family::{DECODER_HEADS, Evidence, Family, Start, bart, hugging_face, naming};
 use crate::wiring::{EmbeddingScale, Wiring};
 
 /// plbart-base and its fine-tunes.
@@ -21,5 +21,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: DECODER_CLASSIFIER,
+    task_heads: DECODER_HEADS,
 };

@@ -2,7 +2,7 @@
 
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::llama::{ACTIVATION, NORM_EPS, ROTARY_BASE, ROTARY_SCALING, WIRING};
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 use crate::wiring::{Biases, Wiring};
 
 /// The keys of its windows.
@@ -18,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
     id: "qwen2",
     title: "Qwen2",
     model_types: &["qwen2", "Qwen2ForCausalLM", "Qwen2Model"],
-    schemes: &[&naming::LLAMA, &naming::LLAMA_GGUF],
+    schemes: &[&naming::LLAMA, &gguf_names::LLAMA],
     evidence: &[
         Evidence::Has("decoder.0.self_attn.q.bias"),
         Evidence::Has("decoder.0.self_attn.v.bias"),
@@ -42,5 +42,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

@@ -4,7 +4,7 @@
 use crate::architecture::{DECODER_ONLY, Head};
 use crate::family::llama::{ACTIVATION, NORM_EPS, ROTARY_BASE, ROTARY_SCALING, WIRING};
 use crate::family::qwen2::WINDOW;
-use crate::family::{Evidence, Family, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, naming};
 use crate::wiring::Wiring;
 
 /// Qwen3, without mixtures of experts.
@@ -12,7 +12,7 @@ pub(super) const FAMILY: Family = Family {
     id: "qwen3",
     title: "Qwen3",
     model_types: &["qwen3", "Qwen3ForCausalLM", "Qwen3Model"],
-    schemes: &[&naming::LLAMA, &naming::LLAMA_GGUF],
+    schemes: &[&naming::LLAMA, &gguf_names::LLAMA],
     evidence: &[
         Evidence::Has("decoder.0.self_attn.q_norm.weight"),
         Evidence::Has("decoder.0.self_attn.norm.weight"),
@@ -37,5 +37,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

@@ -1,7 +1,9 @@
 //! RoBERTa: BERT whose positions count tokens, from the row after the pad id's, and with another head.
 
 use crate::architecture::{ENCODER_ONLY, Head};
-use crate::family::{Family, POOLER_CLASSIFIER, Sets, Setting, Start, bert, naming};
+use crate::family::{
+    Evidence, Family, KnownHead, POOLED, SPAN, Sets, Setting, Start, TOKENS, Task, bert, naming,
+};
 use crate::wiring::{PositionCount, Wiring};
 
 /// How RoBERTa is joined.
@@ -23,7 +25,7 @@ pub(super) const FAMILY: Family = Family {
         "CamembertForMaskedLM",
     ],
     schemes: &[&naming::ROBERTA],
-    evidence: &[],
+    evidence: &[Evidence::HasName("roberta.embeddings.word_embeddings.weight")],
     stacks: ENCODER_ONLY,
     head: Head::Transform,
     wiring: WIRING,
@@ -39,5 +41,9 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: POOLER_CLASSIFIER,
+    task_heads: &[
+        KnownHead { task: Task::Text, blocks: POOLED, output: "classifier.out_proj.weight", only_with: None },
+        TOKENS,
+        SPAN,
+    ],
 };

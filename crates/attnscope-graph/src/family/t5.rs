@@ -1,7 +1,7 @@
 //! T5: no scale in the scores, a relative bias instead of positions, root-mean-square norms.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{Evidence, Family, Meant, Sets, Setting, Start, naming};
+use crate::family::{Evidence, Family, Meant, Sets, Setting, Start, gguf_names, naming};
 use crate::wiring::{
     Activation, Biases, EmbeddingScale, LogitScale, NormKind, NormPlace, Positions, ScoreScale, Wiring,
 };
@@ -11,7 +11,7 @@ pub(super) const FAMILY: Family = Family {
     id: "t5",
     title: "T5",
     model_types: &["t5", "T5ForConditionalGeneration", "T5Model"],
-    schemes: &[&naming::T5, &naming::T5_GGUF],
+    schemes: &[&naming::T5, &gguf_names::T5],
     evidence: &[Evidence::Has("encoder.0.self_attn.bias.weight"), Evidence::NotGated],
     stacks: ENCODER_DECODER,
     head: Head::Projection,
@@ -22,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };
 
 /// The wiring of T5; the later versions differ in the feed-forward layer and the output.

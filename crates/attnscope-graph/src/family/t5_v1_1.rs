@@ -1,7 +1,7 @@
 //! T5 v1.1 and Flan-T5: a gated feed-forward layer and, mostly, an untied output projection.
 
 use crate::architecture::{ENCODER_DECODER, Head};
-use crate::family::{Evidence, Family, Start, naming, t5};
+use crate::family::{Evidence, Family, Start, gguf_names, naming, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
 /// t5-v1_1-*, flan-t5-*, and checkpoints derived from them.
@@ -9,7 +9,7 @@ pub(super) const FAMILY: Family = Family {
     id: "t5-v1_1",
     title: "T5 v1.1 / Flan-T5",
     model_types: &["t5", "T5ForConditionalGeneration", "T5Model"],
-    schemes: &[&naming::T5, &naming::T5_GGUF],
+    schemes: &[&naming::T5, &gguf_names::T5],
     evidence: &[
         Evidence::Has("encoder.0.self_attn.bias.weight"),
         Evidence::Gated,
@@ -29,5 +29,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: t5::ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

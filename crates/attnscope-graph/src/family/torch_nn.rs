@@ -87,5 +87,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &["activation", "norm_place", "norm_eps", "embedding_scale"],
     flexible: true,
-    classification: &[],
+    task_heads: &[],
 };

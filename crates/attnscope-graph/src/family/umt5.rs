@@ -2,15 +2,16 @@
 
 use crate::architecture::{ENCODER_DECODER, Head};
 use crate::family::naming;
-use crate::family::{Evidence, Family, Sets, Setting, Start, t5};
+use crate::family::{Evidence, Family, Sets, Setting, Start, gguf_names, t5};
 use crate::wiring::{Activation, LogitScale, Wiring};
 
 /// umt5-small to umt5-xxl.
 pub(super) const FAMILY: Family = Family {
     id: "umt5",
     title: "UMT5",
-    model_types: &["umt5", "UMT5ForConditionalGeneration", "UMT5Model"],
-    schemes: &[&naming::T5, &naming::T5_GGUF],
+    // llama.cpp calls it T5.
+    model_types: &["umt5", "UMT5ForConditionalGeneration", "UMT5Model", "t5"],
+    schemes: &[&naming::T5, &gguf_names::T5],
     evidence: &[
         Evidence::Has("encoder.0.self_attn.bias.weight"),
         Evidence::Has("encoder.1.self_attn.bias.weight"),
@@ -43,5 +44,5 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: t5::ABSENT_SIZES,
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };

@@ -20,7 +20,7 @@ pub(super) const FAMILY: Family = Family {
     absent_sizes: &[],
     unsaid: &[],
     flexible: false,
-    classification: &[],
+    task_heads: &[],
 };
 
 /// The wiring of Whisper, under all names of its weights.

@@ -21,6 +21,8 @@ pub enum BlockStep {
     Flatten,
     /// A learned map.
     Linear,
+    /// A norm.
+    Norm,
     /// Dropout.
     Dropout,
     /// A step of one direction of a recurrent layer.
@@ -63,6 +65,7 @@ impl fmt::Display for BlockStep {
             Self::Pool => "pool",
             Self::Flatten => "flatten",
             Self::Linear => "linear",
+            Self::Norm => "norm",
             Self::Dropout => "dropout",
             Self::BothStates => "last",
             Self::BothDirections(cell) => return write!(f, "{}.out", cell.name()),

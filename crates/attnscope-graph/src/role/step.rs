@@ -23,6 +23,8 @@ pub enum EntryStep {
     EmbedSum,
     /// What the first layer reads.
     EmbedPos,
+    /// That widened to the stream, where the embedding table is narrower.
+    EmbedProj,
     /// That after dropout.
     Dropout,
 }
@@ -220,6 +222,7 @@ impl EntryStep {
             Self::Positions => "positions",
             Self::EmbedSum => "embed_sum",
             Self::EmbedPos => "embed_pos",
+            Self::EmbedProj => "embed_proj",
             Self::Dropout => "dropout",
         }
     }

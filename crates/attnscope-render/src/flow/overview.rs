@@ -135,8 +135,8 @@ fn embeddings(view: &View<'_>, d: &mut Diagram, side: Side) -> usize {
         block.title = ids.path.to_string();
         last = Some(push(d, block, &[]));
     }
-    use EntryStep::{Embed, EmbedNorm, EmbedPos, EmbedSum, Positions as Added, Types};
-    let parts: Vec<&Node> = [Embed, EmbedNorm, Added, Types, EmbedSum, EmbedPos]
+    use EntryStep::{Embed, EmbedNorm, EmbedPos, EmbedProj, EmbedSum, Positions as Added, Types};
+    let parts: Vec<&Node> = [Embed, EmbedNorm, Added, Types, EmbedSum, EmbedPos, EmbedProj]
         .into_iter()
         .filter_map(|step| node(view, entry(step)))
         .collect();

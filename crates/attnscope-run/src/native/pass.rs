@@ -226,7 +226,8 @@ impl Pass<'_> {
     /// How the heads of a node are rotated: some scalings depend on the length of the text so far.
     fn rotations<'s>(&'s self, node: &Node, rotary: Rotary, side: Side, shape: &[usize]) -> Rotations<'s> {
         let length = self.window.first(side) + shape[2];
-        Rotations { rotary, factors: self.weight(node, 0), size: shape[3], length }
+        let factors = self.weight(node, rotary.list_of(length));
+        Rotations { rotary, factors, size: shape[3], length }
     }
 
     /// Hands over a tensor, which is whole: where the pass was cancelled in the middle of a step, it is not.

@@ -234,7 +234,7 @@ impl Step<'_> {
     /// Each pair (x, y) of a head's features becomes (x · cos − y · sin, x · sin + y · cos) of the position's angle.
     fn rotate(&self, rotary: Rotary) -> Vec<f64> {
         let (length, size) = (self.inputs[0].dim(2), self.inputs[0].width());
-        let rotations = Rotations { rotary, factors: self.weight(0), size, length };
+        let rotations = Rotations { rotary, factors: self.weight(rotary.list_of(length)), size, length };
         self.each(|n, x| {
             let (place, i) = (n / size % length, n % size);
             rotations.at(place, i).apply(&x[0].values[n - i..][..size], i)

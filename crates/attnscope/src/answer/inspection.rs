@@ -108,6 +108,9 @@ pub enum Recognition {
 pub struct OtherModel {
     /// `decoder-only`, `encoder-only`, `encoder-decoder` (of an unknown family), `adapter` (LoRA), `unknown`.
     pub kind: String,
+    /// A family that is known by name; the reason says what it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
     /// The reason; nothing below is known then.
     pub because: String,
 }

@@ -8,7 +8,7 @@ use crate::ready::Ready;
 
 /// The classes of one row of the batch, the most probable first.
 pub(super) fn classes(ready: &Ready<'_>, trace: &Trace, row: usize) -> Option<Vec<ClassScore>> {
-    let count = ready.model.architecture.classifier()?.classes;
+    let count = ready.model.architecture.text_classifier()?.classes;
     let logits = trace.kept.get(&ready.model.graph.at(Role::Logits)?)?.values().as_f32();
     let scores = logits.get(row * count..(row + 1) * count)?;
     let names = class_names(ready);

@@ -130,9 +130,10 @@ impl Backward<'_> {
         dy: &[f32],
     ) -> Result<(), RunError> {
         let shape = self.shape(id)?;
-        let factors = node.weights.first().and_then(|&id| self.weights.plain(id)).unwrap_or_default();
-        let rotations =
-            Rotations { rotary, factors, size: shape[3], length: self.window.first(side) + shape[2] };
+        let length = self.window.first(side) + shape[2];
+        let list = node.weights.get(rotary.list_of(length));
+        let factors = list.and_then(|&id| self.weights.plain(id)).unwrap_or_default();
+        let rotations = Rotations { rotary, factors, size: shape[3], length };
         let mut dx = self.machine.pool.take(dy.len());
         RotationTable::new(rotations, self.window.first(side), &shape).back().apply(
             self.machine,
