@@ -171,7 +171,10 @@ test("hostile texts are shown and not run", async ({ page }) => {
   expect(tokens).toContain("\\u{202e}");
   expect(tokens).toContain("שלום");
   // Each token has its own direction: in the header, in the line of a cell, and where there are no elements.
-  const header = page.locator("dl.input dd").first().locator("bdi");
+  const said = page.locator("dl.input dd").first();
+  await expect(said).toContainText("<img");
+  await expect(said).toContainText("\\u{202e}");
+  const header = page.locator("dl.input dd").nth(1).locator("bdi");
   expect(await header.count()).toBe(await page.locator('.token[data-side="source"]').count());
   await expect(header.filter({ hasText: "שלום" })).toHaveText("שלום");
   await page.locator(".heat canvas").focus();
