@@ -160,6 +160,38 @@ def test_the_kernel_keeps_kinds_columns_and_empty_batches(model: at.Model) -> No
     assert at.arrow.with_swaps(large.drop_columns(["swap_source"]))["swap_row"].equals(planned["swap_row"])
 
 
+def test_tables_without_rows_and_texts_of_a_dictionary_are_read(model: at.Model) -> None:
+    for empty in (table().slice(0, 0), table().schema.empty_table(), table().slice(0, 0).combine_chunks()):
+        planned = at.arrow.with_swaps(empty)
+        assert planned.num_rows == 0 and planned.schema.equals(at.arrow.with_swaps(table()).schema)
+    coded = pa.table({name: table()[name].dictionary_encode() for name in ("source", "target")})
+    for given in (coded, coded.to_batches()[0]):
+        expected = at.arrow.audit_batch(model, at.arrow.with_swaps(table()))
+        found = at.arrow.audit_batch(model, at.arrow.with_swaps(given))
+        assert type(found) is type(given)
+        assert found["nll"].to_pylist() == expected["nll"].to_pylist()
+        assert found.schema.equals(at.arrow.audited_schema(coded.schema))
+
+
+def test_a_schema_that_no_batch_can_have_is_refused(model: at.Model) -> None:
+    planned = at.arrow.with_swaps(table())
+    odd = {
+        "target": planned.drop_columns(["target"]),
+        "nll": planned.append_column("nll", pa.array(["1"] * 15)),
+        "row": planned.set_column(planned.schema.get_field_index("row"), "row", planned["row"].cast("int32")),
+        "source": planned.set_column(0, "source", planned["row"]),
+    }
+    for column, given in odd.items():
+        with pytest.raises(at.Error, match=f"\"{column}\""):
+            at.arrow.audit_batch(model, given)
+        with pytest.raises(at.Error, match=f"\"{column}\""):
+            at.arrow.audited_schema(given.schema)
+    with pytest.raises(at.Error, match="source, target, swap_source"):
+        at.arrow.audited_schema(odd["nll"].schema)
+    with pytest.raises(at.Error, match="expected a pyarrow.Schema, found list"):
+        at.arrow.audited_schema([])
+
+
 def test_what_the_kernel_cannot_read_is_said(model: at.Model) -> None:
     with pytest.raises(at.Error, match="expected a column \"source\", found target"):
         at.arrow.audit_batch(model, table().drop_columns(["source"]))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
+from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
-from attnscope import _torch
+from attnscope import _padding, _torch
+from attnscope._calls import COMPILED, Calls
 from attnscope._errors import Error
+from attnscope._kept import Kept, Place
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,13 +21,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from attnscope._padding import Padded
     from attnscope._torch import Held
-
-COMPILED = "_orig_mod"
-"""Where what torch.compile gives for a module holds the module."""
-
-DEPTH = 20
-"""Containers of containers of outputs are looked into so far."""
 
 
 def capture(
@@ -51,157 +50,187 @@ class Capture(Mapping[str, "NDArray[np.generic]"]):
 
     A name is the module's path, and what it is of the call: ``encoder.layers.0.fc1.outputs``, ``….inputs.args.0``,
     ``….inputs.kwargs.attention_mask``; tuples and dictionaries add the index or the key. The model itself goes by the name of its class.
-    The second call of a module is ``fc1#2``, and so on. A module that several others share goes by the path of the one that called it.
+    The second call of a module is ``fc1#2``, and so on; of two values that would have one name the second has ``~2`` at its end.
+    A module that several others share goes by the path of the one that called it. One that its caller holds in several places
+    (``self.a = self.b``, twice in a ModuleList) goes by these places in their order: torch does not tell which of them was called.
     What torch.compile has compiled runs as it is written for as long as the block runs (with torch 2.6 and newer).
     Every array is a copy on the host, in its own type (bfloat16, which numpy lacks, as float32).
+
+    Where the model is called again, another step begins: ``steps`` counts them, and ``step(n)`` is one of them.
     """
 
     def __init__(self, model: torch.nn.Module, select: str | None, inputs: bool, max_bytes: int) -> None:
-        torch_module = _torch.import_torch().nn.Module
-        if not isinstance(model, torch_module):
-            raise Error(
-                f"expected a torch.nn.Module, found {type(model).__name__}",
-                "give the model itself, as capture(model)",
-            )
-        is_compiled = any(
-            hasattr(module, COMPILED) or getattr(module, "_compiled_call_impl", None) for module in model.modules()
-        )
-        if is_compiled and not _can_run_uncompiled():
-            raise Error(
-                "the model is compiled, and before torch 2.6 a compiled model does not call the hooks of its modules",
-                "capture the model that was compiled, and call that; or install torch 2.6 or newer",
-            )
+        _check(model, select, max_bytes)
         # What torch.compile gives has no name of its own.
         model = cast("torch.nn.Module", getattr(model, COMPILED, model))
         self.model_name = type(model).__name__
-        self.not_kept: dict[str, str] = {}
+        self._model, self._select, self._inputs = model, select, inputs
+        self._calls = Calls(model, self.model_name)
+        if select is not None and not any(map(self._wants, self._calls.paths())):
+            paths = list(self._calls.paths())
+            raise Error(
+                f"select={select!r} picks none of the {len(paths)} modules",
+                f"their paths are {', '.join(paths[:6])}{', …' if len(paths) > 6 else ''}; `*` stands for anything",
+                place=self.model_name,
+            )
+        self._kept = Kept(max_bytes)
+        self._padded: dict[int, list[Padded]] = {}
+        self._open: ExitStack | None = None
+
+    @property
+    def not_kept(self) -> dict[str, str]:
         """The names of what could not be kept, and why."""
-        self._model, self._select, self._inputs, self._left = model, select, inputs, max_bytes
-        self._arrays: dict[str, Held] = {}
-        named = cast("Iterator[tuple[str, torch.nn.Module]]", model.named_modules())
-        self._paths = {id(module): _plain(path) for path, module in named}
-        self._calls: dict[str, int] = {}
-        self._running: list[tuple[torch.nn.Module, str, str]] = []
-        self._hooks: list[Any] = []
-        self._stance: Any = None
+        return self._kept.not_kept
+
+    @property
+    def lost(self) -> list[str]:
+        """Those of ``not_kept`` that are tensors, or modules whose tensors could not be seen."""
+        return [name for name in self._kept.not_kept if name in self._kept.lost]
+
+    @property
+    def steps(self) -> int:
+        """How often the model was called: more than once in a generation loop."""
+        return len(self._calls.tops)
+
+    def step(self, number: int) -> Capture:
+        """One call of the model as a capture of its own, by its number from 1; -1 is the last. Calls of modules within it are numbered
+        anew. What was called from outside the model before, as an encoder that runs once, belongs to it, too."""
+        known = range(1, self.steps + 1)
+        at = number + self.steps + 1 if number < 0 else number
+        if at not in known:
+            raise Error(f"step {number}: there are {self.steps}", "steps are counted from 1; -1 is the last")
+        one = Capture.__new__(Capture)
+        one.model_name, one._model, one._select, one._inputs = self.model_name, self._model, self._select, self._inputs
+        one._calls = Calls(self._model, self.model_name)
+        one._calls.tops = [self._calls.tops[at - 1]]
+        one._kept = self._kept.step(at, self._calls.tops)
+        one._padded = {1: self._padded.get(at, [])}
+        one._open = None
+        return one
 
     def __enter__(self) -> Capture:
-        if self._hooks:
+        if self._open is not None:
             raise Error("this capture is open already", "leave its `with` block first, or make another capture")
-        self._stance = _uncompiled()
-        for module in self._model.modules():
-            if hasattr(module, COMPILED):
-                continue  # The module that was compiled is the next.
-            self._hooks.append(module.register_forward_pre_hook(self._called, with_kwargs=True))
-            self._hooks.append(module.register_forward_hook(self._returned, with_kwargs=True, always_call=True))
+        with ExitStack() as undo:
+            stance = _uncompiled()
+            if stance is not None:
+                undo.callback(stance.__exit__, None, None, None)
+            self._hook(undo)
+            self._open = undo.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        if self._stance is not None:
-            self._stance.__exit__(None, None, None)
-        self._running.clear()
-        if kind is None and not self._calls:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        self._calls.forget_running()
+        if kind is not None:
+            return
+        if not self.steps:
+            scripted = any("ScriptModule" in why for why in self.not_kept.values())
             raise Error(
                 f"{self.model_name}: no module was called",
-                "call the model in the `with` block; before torch 2.6, what torch.compile has compiled calls no hooks",
+                "capture the model that torch.jit.script or torch.jit.trace was given"
+                if scripted
+                else "call the model in the `with` block (model(x), as model.forward(x) calls no hooks); before torch 2.6, "
+                "what torch.compile has compiled calls none, too",
+            )
+        if self._select is not None and not self._kept.places:
+            raise Error(
+                f"{self.model_name}: no module that select={self._select!r} picks was called",
+                "select one that runs: at.capture without select= lists them",
             )
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
-        import numpy as np
-
-        _, dtype, shape, data = self._arrays[name]
-        if dtype == "bf16":
-            wide = np.frombuffer(data, "<u2").astype("<u4") << 16
-            return wide.view("<f4").reshape(shape)
-        if dtype in NUMPY:
-            return np.frombuffer(data, NUMPY[dtype]).reshape(shape)
-        # The types of 8 bits that numpy lacks.
-        torch = _torch.import_torch()
-        kind = next(name for name, short in _torch.DTYPES.items() if short == dtype)
-        plain = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(getattr(torch, kind))
-        array: NDArray[np.generic] = plain.float().reshape(shape).numpy()
-        return array
+        return _torch.array(self._kept.arrays[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return iter(self._kept.arrays)
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return len(self._kept.arrays)
 
     def __repr__(self) -> str:
-        size = sum(len(data) for *_, data in self._arrays.values())
         lost = f", {len(self.not_kept)} not kept" if self.not_kept else ""
-        return f"<attnscope.Capture of {self.model_name}: {len(self)} tensors, {size:,} bytes{lost}>"
+        steps = f", {self.steps} steps" if self.steps > 1 else ""
+        return f"<attnscope.Capture of {self.model_name}: {len(self)} tensors, {self._kept.bytes():,} bytes{steps}{lost}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, f"{dtype} {shape}") for name, dtype, shape, _ in self._kept.arrays.values()]
+        rows += [(name, f"not kept: {why}") for name, why in self.not_kept.items()]
+        cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(what)}</td></tr>" for name, what in rows[:1000])
+        more = f"<p>and {len(rows) - 1000:,} more</p>" if len(rows) > 1000 else ""
+        return f"<details><summary>{escape(repr(self))}</summary><table>{cells}</table>{more}</details>"
 
     def arrays(self) -> tuple[str, list[Held]]:
         """What a comparison reads."""
-        return f"{self.model_name} (captured)", list(self._arrays.values())
+        return f"{self.model_name} (captured)", list(self._kept.arrays.values())
+
+    def padded_on_the_left(self) -> list[Padded]:
+        """The inputs of the model that have padding before their tokens."""
+        return [padded for several in self._padded.values() for padded in several]
+
+    def _hook(self, undo: ExitStack) -> None:
+        scripted = _torch.import_torch().jit.ScriptModule
+        inner: set[int] = set()
+        for path, module in cast("Iterator[tuple[str, torch.nn.Module]]", self._model.named_modules()):
+            if hasattr(module, COMPILED):
+                continue  # The module that was compiled is the next.
+            if isinstance(module, scripted):
+                inner |= {id(part) for part in module.modules() if part is not module}
+            if id(module) not in inner:
+                try:
+                    undo.callback(module.register_forward_pre_hook(self._called, with_kwargs=True).remove)
+                    hook = module.register_forward_hook(self._returned, with_kwargs=True, always_call=True)
+                    undo.callback(hook.remove)
+                    continue
+                except RuntimeError:
+                    if not isinstance(module, scripted):
+                        raise
+            name = path or self.model_name
+            if self._wants(name) and name not in self.not_kept:
+                why = "a ScriptModule, or a part of one: torch calls no hooks in it"
+                self._kept.refuse(name, why, Place(name, 0, name), is_lost=True)
 
     def _called(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        path = self._path(module)
-        count = self._calls[path] = self._calls.get(path, 0) + 1
-        name = path if count == 1 else f"{path}#{count}"
-        self._running.append((module, path, name))
-        if self._inputs and self._wants(path):
-            self._keep(f"{name}.inputs.args", args)
-            self._keep(f"{name}.inputs.kwargs", kwargs)
+        call = self._calls.begin(module)
+        if call.path == call.top:
+            self._padded.setdefault(call.step, []).extend(_padding.of_call(module, args, kwargs))
+        if self._inputs and self._wants(call.path):
+            self._kept.keep(call, "inputs.args", args)
+            self._kept.keep(call, "inputs.kwargs", kwargs)
 
     def _returned(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        # Modules that an exception left behind come before it.
-        while self._running:
-            running, path, name = self._running.pop()
-            if running is module:
-                if self._wants(path):
-                    self._keep(f"{name}.outputs", output)
-                return
-
-    def _path(self, module: torch.nn.Module) -> str:
-        """Its path by way of the module that calls it, where that holds it directly; else the first that the model lists."""
-        if self._running:
-            caller, path, _ = self._running[-1]
-            prefix = "" if caller is self._model else f"{path}."
-            for name, child in caller.named_children():
-                if child is module or getattr(child, COMPILED, None) is module:
-                    return f"{prefix}{name}"
-        return self._paths.get(id(module)) or self.model_name
+        call = self._calls.end(module)
+        if call is not None and self._wants(call.path):
+            self._kept.keep(call, "outputs", output)
 
     def _wants(self, path: str) -> bool:
         select = self._select
         return select is None or fnmatchcase(path, select) or f".{select}." in f".{path}."
 
-    def _keep(self, name: str, value: Any, depth: int = 0) -> None:
-        torch = _torch.import_torch()
-        if isinstance(value, torch.Tensor):
-            self._copy(name, value)
-        elif depth < DEPTH and isinstance(value, (Mapping, tuple, list)):
-            several = cast("Any", value)
-            for key, item in several.items() if isinstance(value, Mapping) else enumerate(several):
-                self._keep(f"{name}.{key}", item, depth + 1)
-        elif not isinstance(value, (type(None), bool, int, float, str)):
-            self.not_kept[name] = f"a {type(value).__name__}, which is no tensor"
 
-    def _copy(self, name: str, tensor: torch.Tensor) -> None:
-        dtype = _torch.dtype(tensor)
-        size = tensor.numel() * tensor.element_size()
-        if tensor.device.type == "meta":
-            self.not_kept[name] = "a meta tensor, which has no values"
-        elif dtype is None or tensor.is_sparse or tensor.is_quantized:
-            self.not_kept[name] = f"a tensor of {tensor.dtype}, {tensor.layout}"
-        elif size > self._left:
-            self.not_kept[name] = f"{size:,} bytes, more than what is left of max_bytes"
-        else:
-            self._left -= size
-            self._arrays[name] = (name, dtype, list(tensor.shape), _torch.contents(tensor))
-
-
-def _plain(path: str) -> str:
-    """A path without the names of what torch.compile puts between."""
-    return ".".join(part for part in path.split(".") if part != COMPILED)
+def _check(model: Any, select: Any, max_bytes: Any) -> None:
+    if not isinstance(model, _torch.import_torch().nn.Module):
+        raise Error(
+            f"expected a torch.nn.Module, found {type(model).__name__}",
+            "give the model itself, as capture(model)",
+        )
+    if select is not None and not isinstance(select, str):
+        raise Error(
+            f"select={select!r}: expected a text, found {type(select).__name__}",
+            "give a part of a module's path, as select='decoder', or a glob, as select='*.self_attn'",
+        )
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 0:
+        raise Error(f"max_bytes={max_bytes!r}: expected a number of bytes, 0 or more", "for 1 GiB, give max_bytes=1 << 30")
+    is_compiled = any(hasattr(part, COMPILED) or getattr(part, "_compiled_call_impl", None) for part in model.modules())
+    if is_compiled and not _can_run_uncompiled():
+        raise Error(
+            "the model is compiled, and before torch 2.6 a compiled model does not call the hooks of its modules",
+            "capture the model that was compiled, and call that; or install torch 2.6 or newer",
+        )
 
 
 def _uncompiled() -> Any:
@@ -214,17 +243,3 @@ def _uncompiled() -> Any:
 
 def _can_run_uncompiled() -> bool:
     return hasattr(_torch.import_torch().compiler, "set_stance")
-
-
-NUMPY = {
-    "f64": "<f8",
-    "f32": "<f4",
-    "f16": "<f2",
-    "i64": "<i8",
-    "i32": "<i4",
-    "i16": "<i2",
-    "i8": "i1",
-    "u8": "u1",
-    "bool": "?",
-}
-"""The types that numpy has."""

@@ -35,6 +35,7 @@ def from_transformers(
     >>> m.family, m.trace(ids=[[1, 2, 3]])["logits"].shape
     ('gpt2', (1, 3, 50))
     """
+    _check(model, tokenizer)
     name = type(model).__name__
     tensors: list[_torch.Held] = []
     # Tied weights are one tensor: it is copied once, under all of its names.
@@ -67,6 +68,20 @@ def from_transformers(
     if tokenizer is not None:
         documents += _tokenizer_files(tokenizer)
     return _core.open_held(name, tensors, documents, heads=heads, threads=threads, memory=memory)
+
+
+def _check(model: Any, tokenizer: Any) -> None:
+    if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
+        raise Error(
+            f"expected a model of transformers, found {type(model).__name__}, which has no weights and config of its kind",
+            "give a PreTrainedModel, as AutoModel.from_pretrained returns it; at.open reads a checkpoint on disk, and at.capture a module "
+            "of your own",
+        )
+    if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
+        raise Error(
+            f"expected a tokenizer, found {type(tokenizer).__name__}",
+            "give the object, as AutoTokenizer.from_pretrained(name) returns it, or leave it out and pass ids",
+        )
 
 
 def _document(text: str) -> bytes:

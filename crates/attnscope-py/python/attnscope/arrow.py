@@ -25,6 +25,12 @@ from attnscope._errors import Error
 Batch = TypeVar("Batch")
 """A ``pyarrow.RecordBatch`` or a ``pyarrow.Table``."""
 
+TEXTS = ("source", "target", "swap_source")
+"""Columns of strings that are read."""
+
+NUMBERS = ("row", "swap_row", "line")
+"""Columns of int64 that are read."""
+
 __all__ = ["audit_batch", "audited_schema", "with_swaps"]
 
 
@@ -42,7 +48,7 @@ def audit_batch(
     """Measures every row of a ``pyarrow.RecordBatch`` or a ``pyarrow.Table``, and gives one of the same kind.
 
     It reads the columns ``target``, ``source`` (where the model reads one), ``swap_source`` (another row's source, which
-    :func:`with_swaps` adds), ``swap_row``, ``row`` and ``line``; others are kept as they are. Columns of the output are those of an
+    :func:`with_swaps` adds), ``swap_row``, ``row`` and ``line`` (int64); others are kept as they are. Columns of the output are those of an
     audit's parts. A row that cannot be measured has the reason in ``rejected``. ``measures=False`` leaves heads and layers out,
     ``alignments`` adds the source token of each target token, ``max_tokens`` cuts the sides, and names of recordings are relative to
     ``folder``. A model that is given by its name is opened once in each process; either is made ready at the first call, for all
@@ -56,7 +62,7 @@ def audit_batch(
         )
     measured = _core.audit_stream(
         model if isinstance(model, _core.Model) else _opened(fspath(model)),
-        _stream(pa, batch),
+        _stream(pa, _decoded(pa, batch)),
         measures=measures,
         alignments=alignments,
         max_tokens=max_tokens,
@@ -77,7 +83,10 @@ def with_swaps(table: Batch, *, audio: bool = False) -> Batch:
     """
     pa = _pyarrow()
     is_table = isinstance(table, pa.Table)
-    whole = cast("Any", table).combine_chunks() if is_table else table
+    whole: Any = _decoded(pa, table)
+    if is_table:
+        # A table without rows may have no batch at all.
+        whole = whole.combine_chunks() if whole.num_rows else _empty(pa, whole.schema)
     with pa.ipc.open_stream(_core.with_swaps_stream(_stream(pa, whole), audio=audio)) as reader:
         return cast("Batch", reader.read_all() if is_table else reader.read_next_batch())
 
@@ -91,8 +100,46 @@ def audited_schema(schema: Any, *, alignments: bool = False) -> Any:
     ['heads', 'layers', 'domain']
     """
     pa = _pyarrow()
+    if not isinstance(schema, pa.Schema):
+        raise Error(f"expected a pyarrow.Schema, found {type(schema).__name__}", "give the schema of a batch: batch.schema")
+    schema = _decoded(pa, _empty(pa, schema)).schema
+    _check_columns(pa, schema, alignments)
+    return _audited(pa, schema, alignments)
+
+
+def _audited(pa: Any, schema: Any, alignments: bool) -> Any:
     with pa.ipc.open_stream(_core.audited_schema_stream(_stream(pa, schema), alignments=alignments)) as reader:
         return reader.schema
+
+
+def _check_columns(pa: Any, schema: Any, alignments: bool) -> None:
+    """What audit_batch cannot read, it cannot read of no batch with this schema."""
+    remedy = f"its columns are {', '.join(TEXTS)} (strings), {', '.join(NUMBERS)} (int64), and others with other names than the output has"
+    if "target" not in schema.names:
+        raise Error(f"schema: expected a column \"target\", found {', '.join(schema.names)}", remedy)
+    own = set(_audited(pa, pa.schema([("source", pa.string()), ("target", pa.string())]), alignments).names)
+    texts = [pa.string(), pa.large_string(), *([pa.string_view()] if hasattr(pa, "string_view") else [])]
+    for field in schema:
+        if field.name in TEXTS and field.type not in texts:
+            raise Error(f"schema: expected \"{field.name}\" of type a string, found {field.type}", remedy)
+        if field.name in NUMBERS and field.type != pa.int64():
+            raise Error(f"schema: expected \"{field.name}\" of type int64, found {field.type}", remedy)
+        if field.name in own.difference(TEXTS, NUMBERS):
+            raise Error(f"schema: a column \"{field.name}\", which the output has for its own", remedy)
+
+
+def _empty(pa: Any, schema: Any) -> Any:
+    """A batch without rows."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _decoded(pa: Any, batch: Any) -> Any:
+    """The batch, with texts as texts where Arrow keeps them as numbers of a dictionary."""
+    for at, field in enumerate(batch.schema if hasattr(batch, "schema") else ()):
+        if field.name in TEXTS and pa.types.is_dictionary(field.type):
+            kind = field.type.value_type
+            batch = batch.set_column(at, pa.field(field.name, kind, field.nullable), batch.column(at).cast(kind))
+    return batch
 
 
 def _opened(model: str) -> _core.Model:
