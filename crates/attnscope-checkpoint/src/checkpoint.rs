@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
@@ -26,7 +27,7 @@ const MAX_NEW: usize = 64;
 pub struct Checkpoint {
     path: PathBuf,
     format: Format,
-    sources: Vec<Source>,
+    sources: Vec<Arc<Source>>,
     tensors: Vec<TensorInfo>,
     by_name: HashMap<String, usize>,
     configs: Vec<Config>,
@@ -152,7 +153,7 @@ impl Checkpoint {
         tensors: Vec<TensorInfo>,
     ) -> Result<Self, Error> {
         read::fields::check_unique(&tensors).map_err(|kind| source.error(kind))?;
-        Ok(Self { format, sources: vec![source], tensors, ..Self::empty(path) }.indexed())
+        Ok(Self { format, sources: vec![Arc::new(source)], tensors, ..Self::empty(path) }.indexed())
     }
 
     pub(crate) fn add_config(&mut self, config: Config) {
@@ -208,7 +209,7 @@ impl Checkpoint {
             self.placeholders.extend(placeholders.into_iter().filter(|p| !known.contains(p)));
         }
         read::fields::check_unique(&self.tensors).map_err(|kind| source.error(kind))?;
-        self.sources.push(source);
+        self.sources.push(Arc::new(source));
         Ok(())
     }
 
@@ -302,7 +303,7 @@ impl Checkpoint {
     }
 
     /// Kept for checksums that are computed later.
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub(crate) fn sources(&self) -> &[Arc<Source>] {
         &self.sources
     }
 
@@ -314,6 +315,11 @@ impl Checkpoint {
     pub(crate) fn source(&self, tensor: &TensorInfo) -> &Source {
         // Set by `add`, never by a file.
         &self.sources[tensor.place.source]
+    }
+
+    /// The same, for whoever reads it later.
+    pub(crate) fn shared_source(&self, tensor: &TensorInfo) -> Arc<Source> {
+        self.sources[tensor.place.source].clone()
     }
 }
 

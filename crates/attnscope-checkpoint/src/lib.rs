@@ -3,6 +3,7 @@
 //! Checkpoints are untrusted: every size, offset and count is checked before it is used, a pickle is interpreted by a machine
 //! that builds values and calls nothing, and the memory that a header may take is bounded.
 
+mod blocks;
 mod checkpoint;
 mod contents;
 mod disk;
@@ -22,6 +23,7 @@ mod outputs;
 mod pread;
 mod quant;
 mod read;
+mod reader;
 mod remedy;
 mod source;
 mod stats;
@@ -30,6 +32,7 @@ mod unfinished;
 mod values;
 mod write;
 
+pub use blocks::Blocks;
 pub use checkpoint::{Checkpoint, Companion};
 pub use dtype::DType;
 pub use dump::{Dump, DumpKind, DumpTensor, Elements, base64};
@@ -42,6 +45,7 @@ pub use list::List;
 pub use listing::{Check, CheckState, Config, Placeholder};
 pub use memory::{Limit, Shortage, allow_memory, check_memory, check_memory_assuming, check_memory_within};
 pub use outputs::{Replace, check_output};
+pub use reader::{StoredValues, TensorReader};
 pub use remedy::Remedy;
 pub use source::SharedBytes;
 pub use stats::Stats;

@@ -93,13 +93,13 @@ fn a_cell_that_was_tampered_with_is_accused_and_a_cancelled_sum_is_not() {
     // Two large products that nearly cancel: what is left of them may be off by what they were rounded to.
     let id = ready.model.graph.find("decoder.0.ffn.out").unwrap();
     let node = ready.model.graph.node(id);
-    let w = ready.weights().get(node.weights[0]);
+    let w = ready.weights().get(node.weights[0]).unwrap();
     let told = |terms: [f64; 2], off: f64| {
         let mut tensors = keep.tensors.clone();
         let x = tensors.get_mut(&node.inputs[0]).unwrap();
         x.values.fill(0.0);
         (x.values[0], x.values[1]) = (terms[0] / f64::from(w[0]), terms[1] / f64::from(w[1]));
-        let bias = f64::from(ready.weights().get(node.weights[1])[0]);
+        let bias = f64::from(ready.weights().get(node.weights[1]).unwrap()[0]);
         tensors.get_mut(&id).unwrap().values[0] = terms[0] + terms[1] + bias + off;
         let cells = Cells {
             model: ready.model,

@@ -344,7 +344,7 @@ fn with_weights(path: &str, edit: impl Fn(&str, &mut [f32])) -> (Model, Weights,
     let (model, mut weights, input) = fixture_model(path, None, |_| {});
     for weight in model.graph.weights() {
         let id = model.graph.find_weight(&weight.path).unwrap();
-        let mut values = weights.get(id).to_vec();
+        let mut values = weights.get(id).unwrap().into_owned();
         edit(&weight.path, &mut values);
         weights = weights.with(id, values);
     }

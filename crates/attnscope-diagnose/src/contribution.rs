@@ -98,7 +98,8 @@ impl Sublayer {
         else {
             return None;
         };
-        let out = weights.get(self.out);
+        // Where it cannot be read, no run of the model succeeds, and each says why.
+        let out = weights.get(self.out).ok()?;
         let values = values.values.get(row * value_heads * keys * size..)?;
         let added = project(values, &out, [heads, value_heads, keys, size, width]);
         for query in 0..queries {

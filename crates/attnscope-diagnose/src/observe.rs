@@ -189,7 +189,7 @@ impl Watch<'_> {
         let Some(&weights) = graph.node(id).inputs.first() else { return };
         let Some(place) = self.open.get(&weights).map(|seen| seen.place) else { return };
         let out = graph.at(place.step(AttentionStep::Out)).and_then(|id| graph.node(id).weights.first());
-        let Some(out) = out.map(|&id| self.weights.get(id)) else { return };
+        let Some(out) = out.and_then(|&id| self.weights.get(id).ok()) else { return };
         let Some(extent) = self.extent(graph, id, shape, 0) else { return };
         let size = shape.last().copied().unwrap_or(1);
         let (norms, cosines) = head_outputs(&extent, size, values, &out);

@@ -173,7 +173,8 @@ impl Recomputer<'_> {
                 None => return Ok(Err(Why::InputNotSaved(input))),
             }
         }
-        let held: Vec<Cow<'_, [f32]>> = node.weights.iter().map(|&w| self.weights.get(w)).collect();
+        let held: Vec<Cow<'_, [f32]>> =
+            node.weights.iter().map(|&w| self.weights.get(w)).collect::<Result<_, _>>()?;
         let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         let derived = self.formula.compute(node, &inputs, &weights)?;
         let readings: Vec<BoundedInput<'_>> = inputs.iter().map(|kept| BoundedInput::exact(kept)).collect();

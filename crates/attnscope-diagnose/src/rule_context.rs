@@ -362,10 +362,8 @@ impl<'a> RuleContext<'a> {
 
 /// The first matrix or table in which every value is the same.
 fn constant_matrix<'m>(model: &'m Model, weights: &Weights) -> Option<&'m str> {
-    let is_constant = |id: WeightId| {
-        let values = weights.get(id);
-        values.iter().all(|x| Some(x) == values.first())
-    };
+    let is_constant =
+        |id: WeightId| weights.get(id).is_ok_and(|values| values.iter().all(|x| Some(x) == values.first()));
     let mut ids = model.binding.iter().map(|(id, _)| id);
     let found = ids.find(|&id| model.graph.weight(id).dims.len() > 1 && is_constant(id))?;
     Some(&model.graph.weight(found).path)

@@ -55,6 +55,9 @@ pub enum RunError {
     /// There is not enough memory.
     #[error("this run {0}")]
     Memory(attnscope_checkpoint::Shortage),
+    /// There is not enough memory for all weights at once.
+    #[error("holding all weights in f32 {0}")]
+    WeightsMemory(attnscope_checkpoint::Shortage),
     /// The system refused memory in the middle of a run.
     #[error("this run needs another {need} bytes of memory, and the system has no more")]
     OutOfMemory {
@@ -135,6 +138,7 @@ impl RunError {
             Self::Memory(shortage) => {
                 Remedy::Or("give a shorter input, keep fewer tensors", Box::new(shortage.remedy()))
             }
+            Self::WeightsMemory(shortage) => shortage.remedy(),
             Self::OutOfMemory { .. } => {
                 "give a shorter input, keep fewer tensors, or run it where there is more memory".into()
             }

@@ -169,7 +169,7 @@ impl RunFolder {
             }
         }
         let metadata = Map::from_iter([("format".to_owned(), json!("pt"))]);
-        let tensors = file_tensors(model, weights);
+        let tensors = file_tensors(model, weights)?;
         let entries = tensors.iter().map(|(name, shape, values)| entry(name.clone(), shape.clone(), values));
         Ok(write(Target::Safetensors, &folder.join(WEIGHTS), entries.collect(), &metadata)?)
     }
@@ -183,7 +183,7 @@ impl RunFolder {
         progress: &Progress,
     ) -> Result<(), TrainError> {
         let state = self.state();
-        let values: Vec<_> = ids(model).map(|(id, _)| weights.get(id)).collect();
+        let values: Vec<_> = ids(model).map(|(id, _)| weights.get(id)).collect::<Result<_, _>>()?;
         let mut entries = Vec::new();
         for (i, (_, path)) in ids(model).enumerate() {
             let parts = [
@@ -255,9 +255,12 @@ fn entry(name: String, shape: Vec<usize>, values: &[f32]) -> Entry<'_> {
     }
 }
 
+/// Name, shape and values.
+type FileTensor = (String, Vec<usize>, Vec<f32>);
+
 /// The tensors of the model's file with the values of its weights: packed ones are put together, and those that the file holds
 /// transposed are turned.
-fn file_tensors(model: &Model, weights: &Weights) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+fn file_tensors(model: &Model, weights: &Weights) -> Result<Vec<FileTensor>, TrainError> {
     let mut tensors = Vec::new();
     for (index, spec) in model.tensors.iter().enumerate() {
         let bound: Vec<_> = model
@@ -276,7 +279,7 @@ fn file_tensors(model: &Model, weights: &Weights) -> Vec<(String, Vec<usize>, Ve
         let width = count.checked_div(rows.copied().unwrap_or(1)).unwrap_or(0);
         for (id, found) in &bound {
             let from = found.rows.as_ref().map_or(0, |rows| rows.start * width);
-            let own = weights.get(*id);
+            let own = weights.get(*id)?;
             if let Some(place) = values.get_mut(from..from + own.len()) {
                 place.copy_from_slice(&own);
             }
@@ -288,7 +291,7 @@ fn file_tensors(model: &Model, weights: &Weights) -> Vec<(String, Vec<usize>, Ve
         }
         tensors.push((spec.name.clone(), spec.shape.clone(), values));
     }
-    tensors
+    Ok(tensors)
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ impl Start {
             Ok(Recognised::Other(other)) => return Err(odd(other.because)),
             Err(e) => return Err(odd(e.to_string())),
         };
-        let weights = Weights::load(&model, checkpoint)?.widened()?;
+        let weights = Weights::load(&model, checkpoint)?.widened(&Limits::default())?;
         let tokenizer = Tokenizer::from_companions(checkpoint.tokenizer())?
             .ok_or_else(|| odd("no tokenizer is beside its weights".into()))?;
         let mut files = Vec::new();

@@ -448,10 +448,11 @@ impl<'a> Run<'a> {
         let weights: Weights = self.learner.weights()?;
         let model = self.learner.model();
         // A gradient that is finite can still lead to a weight that is not.
-        let is_finite = |id| weights.get(id).iter().all(|value| value.is_finite());
-        if let Some(id) = model.graph.weight_ids().find(|&id| !is_finite(id)) {
-            let found = format!("the weight {} is not finite", model.graph.weight(id).path);
-            return Err(TrainError::NotFinite { step: self.progress.step, found });
+        for id in model.graph.weight_ids() {
+            if !weights.get(id)?.iter().all(|value| value.is_finite()) {
+                let found = format!("the weight {} is not finite", model.graph.weight(id).path);
+                return Err(TrainError::NotFinite { step: self.progress.step, found });
+            }
         }
         self.folder.save_model(&self.folder.checkpoint(), model, &weights, &self.files)?;
         self.folder.save_state(model, &weights, &self.learner.optimiser_state(), &self.progress)?;

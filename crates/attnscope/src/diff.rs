@@ -147,10 +147,15 @@ fn compared(a: Run<'_>, b: Run<'_>, options: &DiffOptions, mut notes: Notes) -> 
         None => traced_model(&a, &b, options, &mut notes)?,
     };
     let ready = match (at_hand, &opened) {
-        (Some(model), _) => Some((model.opened().model()?, model.prepared()?.weights().clone().widened()?)),
+        (Some(model), _) => {
+            Some((model.opened().model()?, model.prepared()?.weights().clone().widened(&options.limits)?))
+        }
         (None, Some(opened)) => {
             let model = opened.model()?;
-            Some((model, Weights::load_within(model, &opened.checkpoint, &options.limits)?.widened()?))
+            Some((
+                model,
+                Weights::load_within(model, &opened.checkpoint, &options.limits)?.widened(&options.limits)?,
+            ))
         }
         (None, None) => None,
     };

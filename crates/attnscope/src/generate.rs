@@ -16,7 +16,7 @@ use crate::answer::{
 use crate::failure::{Argument, Failure};
 use crate::generated_row::{Aligned, GeneratedRow};
 use crate::input::Input;
-use crate::note::{Note, Notes, beyond_positions, notes_of_model, of_source, pads};
+use crate::note::{Note, Notes, beyond_positions, notes_of_model, of_source, pads, weights_in_file};
 use crate::ready::Ready;
 
 /// How a model generates; defaults are those of its documents.
@@ -56,6 +56,7 @@ pub(crate) fn generate(
     mut notes: Notes,
 ) -> Result<Generation, Failure> {
     notes.add(notes_of_model(ready.model));
+    notes.add(weights_in_file(&ready));
     check_generates(&ready)?;
     if let Some(start) = &options.start {
         notes.add(pads(&ready, Side::Target, &Rows::new(std::slice::from_ref(start), ready.pad)));

@@ -103,6 +103,11 @@ pub enum Note {
     ),
     /// What the model's documents ask for and is not done.
     NotDone(String),
+    /// The weights do not fit in the memory that is left, so that every run reads them from the file, a layer at a time.
+    WeightsInFile {
+        /// Their bytes.
+        bytes: u64,
+    },
     /// The channels of a recording cancel each other: every sample of their mean is 0.
     ChannelsCancel,
     /// A recording is longer than the model's window.
@@ -176,6 +181,7 @@ pub(crate) fn notes_of_model(model: &Model) -> Vec<Note> {
 /// Notes about the model and both sides; a generated target has no given ids.
 pub(crate) fn notes_of_input(ready: &Ready<'_>, input: &Input, generated: bool) -> Vec<Note> {
     let mut notes = notes_of_model(ready.model);
+    notes.extend(weights_in_file(ready));
     if let Some(source) = input.sequence(Side::Source) {
         notes.extend(of_source(ready, source));
     }
@@ -186,6 +192,11 @@ pub(crate) fn notes_of_input(ready: &Ready<'_>, input: &Input, generated: bool) 
         notes.extend(beyond_positions(ready, Side::Target, target.length()));
     }
     notes
+}
+
+/// A note about weights that do not fit in memory.
+pub(crate) fn weights_in_file(ready: &Ready<'_>) -> Option<Note> {
+    Some(Note::WeightsInFile { bytes: ready.weights().unread()? })
 }
 
 /// Notes about the source.

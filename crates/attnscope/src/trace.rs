@@ -156,7 +156,7 @@ pub(crate) fn trace_collecting(
         precision: precision(model.device()),
         tokens: InputTokens::of(&ready, given, generated),
         nodes: run.nodes(),
-        walk: run.walk(),
+        walk: run.walk()?,
         fully_masked,
         maps: batch.maps(&drawn, &collected.kept, options.heads.unwrap_or(DrawnHeads::Mean)),
         row: options.row,

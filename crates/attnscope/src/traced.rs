@@ -84,7 +84,9 @@ impl Traced {
     /// Every captured tensor, computed again.
     fn recompute(&self, limits: &Limits) -> Result<Recomputed, Failure> {
         let model = self.opened.model()?;
-        let weights = Weights::load_within(model, &self.opened.checkpoint, limits)?.widened()?;
+        let weights = Weights::load_within(model, &self.opened.checkpoint, limits)?;
+        // Those that do not fit in memory are read where a node needs them.
+        let weights = if weights.unread().is_some() { weights } else { weights.widened(limits)? };
         let input = self.input()?;
         let precision = if self.precision == "f64" { Precision::F64 } else { Precision::F32 };
         Ok(recompute(model, &weights, &self.trace, &input, precision, limits)?)

@@ -7,12 +7,15 @@ use attnscope_graph::{
     Cut, Dim, Model, Node, NodeId, NodePath, Op, Sizes, Snapshot, View, computed_before, order_note,
     snapshot_numbers, words,
 };
-use attnscope_run::Input;
+use attnscope_run::{Input, RunError};
 
 use crate::answer::{SnapshotValues, TracedNode, TracedSnapshot, Walk};
 use crate::collect::Collect;
 use crate::picked::Picked;
 use crate::ready::Ready;
+
+/// Shape and statistics of what a snapshot shows, where there is any, and its values.
+type Shown = (Option<(Vec<usize>, Stats)>, SnapshotValues);
 
 /// A finished run, from which an answer is made.
 pub(crate) struct FinishedRun<'a> {
@@ -46,18 +49,19 @@ impl FinishedRun<'_> {
     }
 
     /// The walk, where that was picked.
-    pub(crate) fn walk(&self) -> Option<Walk> {
-        let Picked::Walk { walk, is_whole } = self.picked else { return None };
+    pub(crate) fn walk(&self) -> Result<Option<Walk>, RunError> {
+        let Picked::Walk { walk, is_whole } = self.picked else { return Ok(None) };
         let model = self.ready.model;
-        Some(Walk {
-            stops: walk.iter().map(|snapshot| self.snapshot(walk, snapshot)).collect(),
+        let stops = walk.iter().map(|snapshot| self.snapshot(walk, snapshot));
+        Ok(Some(Walk {
+            stops: stops.collect::<Result<_, _>>()?,
             is_whole: *is_whole,
             order: order_note(&model.graph, walk),
             has_cross_attention: model.architecture.has_cross_attention(),
-        })
+        }))
     }
 
-    fn snapshot(&self, walk: &[Snapshot], snapshot: &Snapshot) -> TracedSnapshot {
+    fn snapshot(&self, walk: &[Snapshot], snapshot: &Snapshot) -> Result<TracedSnapshot, RunError> {
         let graph = &self.ready.model.graph;
         let view = &snapshot.view;
         let paths: Vec<&NodePath> = view.nodes().iter().map(|&id| &graph.node(id).path).collect();
@@ -65,8 +69,8 @@ impl FinishedRun<'_> {
             Some(first) if first.part() == path.part() => path.leaf().to_owned(),
             _ => path.within_layer().to_owned(),
         };
-        let (shown, values) = self.shown(view);
-        TracedSnapshot {
+        let (shown, values) = self.shown(view)?;
+        Ok(TracedSnapshot {
             number: snapshot.number,
             node: view.path(graph).to_owned(),
             beside: paths.iter().skip(1).map(|path| path.to_string()).collect(),
@@ -77,11 +81,11 @@ impl FinishedRun<'_> {
             is_mask: view.nodes().first().is_some_and(|&id| is_mask(graph.node(id))),
             shown,
             values,
-        }
+        })
     }
 
     /// Shape, statistics and values of a snapshot.
-    fn shown(&self, view: &View) -> (Option<(Vec<usize>, Stats)>, SnapshotValues) {
+    fn shown(&self, view: &View) -> Result<Shown, RunError> {
         let model = self.ready.model;
         let cut = |whole: &[usize], value: &dyn Fn(usize) -> Option<f64>| {
             let values: Vec<f64> = view.places(whole, self.cut()).into_iter().filter_map(value).collect();
@@ -89,14 +93,14 @@ impl FinishedRun<'_> {
             (Some(shown), SnapshotValues::Cut { values, print_all: matches!(view, View::Row(_)) })
         };
         let nothing = (None, SnapshotValues::Cut { values: Vec::new(), print_all: false });
-        match view {
+        Ok(match view {
             View::Absent(_) => (None, SnapshotValues::Absent),
             View::Corner(weight) => match model.sizes.shape(&model.graph.weight(*weight).dims) {
                 Some(whole) => {
                     // Only the rows of the corner are read.
                     let last = view.places(&whole, self.cut()).into_iter().max().unwrap_or(0);
                     let width = whole.last().copied().unwrap_or(1).max(1);
-                    let values = self.ready.weights().first_rows(*weight, last / width + 1, width);
+                    let values = self.ready.weights().first_rows(*weight, last / width + 1, width)?;
                     cut(&whole, &|i| values.get(i).copied().map(f64::from))
                 }
                 None => nothing,
@@ -112,7 +116,7 @@ impl FinishedRun<'_> {
                 };
                 (nodes.first().and_then(measured), SnapshotValues::Nodes(nodes.clone()))
             }
-        }
+        })
     }
 
     /// The row that was asked for, and where its sentence ends.

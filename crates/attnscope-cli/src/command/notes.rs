@@ -42,6 +42,11 @@ fn words(note: &Note) -> String {
         Note::Saving { tensors, bytes, folder } => {
             format!("{}, {} bytes, to {}", counted(*tensors, "tensor"), thousands(*bytes), folder.display())
         }
+        Note::WeightsInFile { bytes } => format!(
+            "the weights, {} bytes, do not fit in the memory that is left: every run reads them from the file, a layer \
+             at a time",
+            thousands(*bytes)
+        ),
         Note::Saved(folder) => format!("trace written to {}", folder.display()),
         Note::Assumed(fields) => format!(
             "assumed, because the file does not say: {}; set other values with --wiring, or let `attnscope doctor \

@@ -31,7 +31,7 @@ impl Run {
         let order = ids.iter().map(path).collect();
         let tensors = keep.tensors.iter().map(|(id, kept)| (path(id), kept.clone())).collect();
         let weight = |(id, _): (attnscope::graph::WeightId, _)| {
-            (model.graph.weight(id).path.clone(), weights.get(id).to_vec())
+            (model.graph.weight(id).path.clone(), weights.get(id).unwrap().into_owned())
         };
         let weights = model.binding.iter().map(weight).collect();
         let file = dir.path().join("theirs.safetensors");

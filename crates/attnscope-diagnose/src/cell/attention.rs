@@ -17,7 +17,7 @@ impl Cell<'_> {
         let &[b, h, l, i] = self.at else { return Ok(Vec::new()) };
         let head = row(self.input(0)?, &[b, h, l]);
         let length = self.input(0)?.shape.get(2).copied().unwrap_or(0);
-        let factors = self.weight(rotary.list_of(length));
+        let factors = self.weight(rotary.list_of(length))?;
         let turn = Rotations { rotary, factors: &factors, size: head.len(), length }.at(l, i);
         if turn.partner == i {
             let own = head.get(i).copied().unwrap_or(f64::NAN);
@@ -76,7 +76,7 @@ impl Cell<'_> {
     ) -> Result<Vec<Step>, CellError> {
         let &[_, h, t, s] = self.at else { return Ok(Vec::new()) };
         let heads = self.cells.tensor(self.id)?.shape[1].max(1);
-        let table = self.weight(0);
+        let table = self.weight(0)?;
         let bucket = relative_bucket(stack, t, s, used_buckets(buckets, table.len() / heads), max_distance);
         let distance = s as i64 - t as i64;
         let formula = format!("{}[bucket {bucket}, head {h}], of distance {distance:+}", self.weight_name(0));

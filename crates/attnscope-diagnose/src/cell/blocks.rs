@@ -73,10 +73,10 @@ impl Cell<'_> {
         hidden: usize,
     ) -> Result<Vec<Step>, CellError> {
         let [b, t, gate] = at;
-        let (states, weight) = (self.cells.tensor(self.id)?, self.weight(0));
+        let (states, weight) = (self.cells.tensor(self.id)?, self.weight(0)?);
         let x = value(self.input(0)?, &[b, t, gate]);
         let w = weight.get(gate * hidden..(gate + 1) * hidden).unwrap_or_default();
-        let bias = self.weight(1).get(gate).map_or(0.0, |&b| f64::from(b));
+        let bias = self.weight(1)?.get(gate).map_or(0.0, |&b| f64::from(b));
         let h = before.map(|t| row(states, &[b, t])).unwrap_or_default();
         let terms = products(h.iter().take(hidden).copied(), w.iter().map(|&w| f64::from(w)));
         let formula = match before {

@@ -10,7 +10,7 @@ impl Cell<'_> {
         let &[b, t, i] = self.at else { return Ok(Vec::new()) };
         let id = value(self.input(0)?, &[b, t]);
         let width = self.cells.tensor(self.id)?.shape[2];
-        let entry = self.weight(0).get(id as usize * width + i).map_or(f64::NAN, |&x| f64::from(x));
+        let entry = self.weight(0)?.get(id as usize * width + i).map_or(f64::NAN, |&x| f64::from(x));
         let looked_up = Step::plain("E", &format!("{}[id {id}, {i}]", self.weight_name(0)), entry);
         let formula = match scale {
             Factor::One => "E, not scaled".to_owned(),
@@ -53,6 +53,7 @@ impl Cell<'_> {
         let &[b, o, t] = self.at else { return Ok(Vec::new()) };
         let x = self.input(0)?;
         let [_, channels, frames] = x.shape[..] else { return Ok(Vec::new()) };
+        let kernels = self.weight(0)?;
         let place = if self.cells.model.graph.reads_audio() { "frame" } else { "position" };
         let mut terms = Vec::new();
         for c in 0..channels {
@@ -61,8 +62,7 @@ impl Cell<'_> {
                 let Some(frame) = (t * stride + k).checked_sub(padding).filter(|&f| f < frames) else {
                     continue;
                 };
-                let w =
-                    self.weight(0).get((o * channels + c) * kernel + k).map_or(f64::NAN, |&w| f64::from(w));
+                let w = kernels.get((o * channels + c) * kernel + k).map_or(f64::NAN, |&w| f64::from(w));
                 let x = value(x, &[b, c, frame]);
                 let label = format!("channel {c}, {place} {frame}");
                 terms.push(Term { label, written: TermForm::Product(w, x), value: w * x });
@@ -76,14 +76,14 @@ impl Cell<'_> {
             ),
         };
         let steps = vec![Step::sum("w·x", &formula, terms)];
-        Ok(self.with_bias(steps, o))
+        self.with_bias(steps, o)
     }
 
     /// x · scale · Wᵀ + b
     pub(super) fn linear(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
         let Some((&o, place)) = self.at.split_last() else { return Ok(Vec::new()) };
         let x = row(self.input(0)?, place);
-        let weight = self.weight(0);
+        let weight = self.weight(0)?;
         let w = weight.get(o * x.len()..(o + 1) * x.len()).unwrap_or_default();
         let terms = products(x.iter().copied(), w.iter().map(|&w| f64::from(w)));
         let place: String = place.iter().map(|i| format!("{i}, ")).collect();
@@ -98,16 +98,16 @@ impl Cell<'_> {
                 scaled,
             ));
         }
-        Ok(self.with_bias(steps, o))
+        self.with_bias(steps, o)
     }
 
     /// The last step, plus the bias where there is one.
-    fn with_bias(&self, mut steps: Vec<Step>, output: usize) -> Vec<Step> {
-        let Some(before) = steps.last() else { return steps };
+    fn with_bias(&self, mut steps: Vec<Step>, output: usize) -> Result<Vec<Step>, CellError> {
+        let Some(before) = steps.last() else { return Ok(steps) };
         let (name, value) = (before.name.clone(), before.value);
         let term =
             |label: &str, value: f64| Term { label: label.to_owned(), written: TermForm::Itself, value };
-        let last = match self.weight(1).get(output) {
+        let last = match self.weight(1)?.get(output) {
             Some(&bias) => {
                 let terms = vec![term(&name, value), term(&format!("b[{output}]"), f64::from(bias))];
                 Step::sum(self.leaf(), &format!("{name} + b[{output}]"), terms)
@@ -115,14 +115,14 @@ impl Cell<'_> {
             None => Step::plain(self.leaf(), &format!("{name}, no bias"), value),
         };
         steps.push(last);
-        steps
+        Ok(steps)
     }
 
     /// (x − mean) / √(var + eps) · g + b, or x / √(mean x² + eps) · g
     pub(super) fn norm(&self, kind: NormKind, eps: f64, gain: NormGain) -> Result<Vec<Step>, CellError> {
         let &[b, t, feature] = self.at else { return Ok(Vec::new()) };
         // The group of features that are normed together: all, or those of a head.
-        let weights = self.weight(0);
+        let weights = self.weight(0)?;
         let (group, i) = (feature / weights.len().max(1), feature % weights.len().max(1));
         let whole = row(self.input(0)?, &[b, t]);
         let x = whole.get(group * weights.len()..(group + 1) * weights.len()).unwrap_or_default();
@@ -171,7 +171,7 @@ impl Cell<'_> {
         let scaled =
             Term { label: label.clone(), written: TermForm::Product(unit, factor), value: unit * factor };
         steps.push(Step::sum("scaled", &label, vec![scaled]));
-        Ok(self.with_bias(steps, i))
+        self.with_bias(steps, i)
     }
 
     pub(super) fn activate(&self, activation: Activation) -> Result<Vec<Step>, CellError> {

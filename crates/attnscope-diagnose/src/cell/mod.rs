@@ -245,8 +245,10 @@ impl Cell<'_> {
         self.cells.tensor(*self.node.inputs.get(i).ok_or_else(missing)?)
     }
 
-    fn weight(&self, i: usize) -> Cow<'_, [f32]> {
-        self.node.weights.get(i).map(|&id| self.cells.weights.get(id)).unwrap_or_default()
+    /// The values of a weight; none where the node has none.
+    fn weight(&self, i: usize) -> Result<Cow<'_, [f32]>, CellError> {
+        let values = self.node.weights.get(i).map(|&id| self.cells.weights.get(id));
+        Ok(values.transpose().map_err(|e| CellError::NotDerived(e.to_string()))?.unwrap_or_default())
     }
 
     fn weight_name(&self, i: usize) -> &str {
@@ -262,7 +264,13 @@ impl Cell<'_> {
         let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
         let Cells { model, weights, sizes, input, .. } = self.cells;
         let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
-        let held: Vec<Cow<'_, [f32]>> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let held: Vec<Cow<'_, [f32]>> = self
+            .node
+            .weights
+            .iter()
+            .map(|&w| weights.get(w))
+            .collect::<Result<_, _>>()
+            .map_err(impossible)?;
         let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         Ok(value(&formula.compute(self.node, &[], &weights).map_err(impossible)?, self.at))
     }
@@ -327,7 +335,13 @@ impl Cell<'_> {
             reading.error = &first;
         }
         let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
-        let held: Vec<Cow<'_, [f32]>> = self.node.weights.iter().map(|&w| weights.get(w)).collect();
+        let held: Vec<Cow<'_, [f32]>> = self
+            .node
+            .weights
+            .iter()
+            .map(|&w| weights.get(w))
+            .collect::<Result<_, _>>()
+            .map_err(impossible)?;
         let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         let computed =
             Computed { formula: &formula, node: self.node, inputs: &readings, weights: &weights, output };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use attnscope_checkpoint::Remedy;
+use attnscope_run::RunError;
 use attnscope_run::trace::TraceError;
 
 /// Why a comparison failed.
@@ -15,6 +16,9 @@ pub enum DiffError {
     /// A tensor could not be read.
     #[error(transparent)]
     Tensor(#[from] attnscope_checkpoint::Error),
+    /// A weight could not be read.
+    #[error(transparent)]
+    Weight(#[from] RunError),
     /// It was ended from outside.
     #[error("this comparison was cancelled")]
     Cancelled,
@@ -58,6 +62,7 @@ impl DiffError {
         match self {
             Self::Side(e) => e.remedy(),
             Self::Tensor(e) => e.remedy(),
+            Self::Weight(e) => e.remedy(),
             Self::Cancelled => "start it again".into(),
             Self::NothingMatched { .. } => Remedy::NameMap,
             Self::OtherShapes { .. } => Remedy::SameModel,

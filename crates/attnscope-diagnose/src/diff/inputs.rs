@@ -167,7 +167,7 @@ impl Inputs<'_> {
         }
         let Some(both) = self.both(node)? else { return Ok(None) };
         let width = self.frame.nodes[node].shape.as_ref().and_then(|s| s.last()).copied().unwrap_or(0).max(1);
-        let table = weights.get(table);
+        let table = weights.get(table)?;
         let open = self.frame.open(node);
         let row = |which: usize, r: usize| &both[which][r * width..(r + 1) * width];
         let differs = |&r: &usize| {

@@ -96,7 +96,8 @@ impl PerturbationRig<'_> {
             node.inputs.iter().filter_map(|input| before.get(input)).map(Tensor::most).fold(0.0, f64::max);
         let zero = node.weights.iter().find(|&&weight| {
             let values = self.weights.get(weight);
-            self.model.graph.weight(weight).dims.len() > 1 && values.iter().all(|x| *x == 0.0)
+            self.model.graph.weight(weight).dims.len() > 1
+                && values.is_ok_and(|values| values.iter().all(|x| *x == 0.0))
         });
         if let Some(&weight) = zero {
             return Some(format!("{} is all 0", self.model.graph.weight(weight).path));

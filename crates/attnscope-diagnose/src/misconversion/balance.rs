@@ -68,7 +68,7 @@ fn rows(model: &Model, weights: &Weights, module: Role) -> Option<SharedRows> {
     // The output projection has the shared dimension in its columns.
     let by_columns = matches!(dims.first(), Some(Dim::Model));
     let is_attention = dims.iter().any(|dim| matches!(dim, Dim::Inner(_)));
-    let values = weights.get(id);
+    let values = weights.get(id).ok()?;
     let value = |row: usize, column: usize| f64::from(values[row * width + column]);
     let rows = match by_columns {
         true => (0..width).map(|column| (0..height).map(|row| value(row, column)).collect()).collect(),

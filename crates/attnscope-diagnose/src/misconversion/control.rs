@@ -29,7 +29,7 @@ fn shuffled(model: &Model, weights: &Weights, roles: &[WeightRole], seed: u64) -
     let mut edited = weights.clone();
     for &role in roles {
         let (id, _) = matrix(model, role)?;
-        let values = weights.get(id);
+        let values = weights.get(id).ok()?;
         let order = order(values.len(), &mut random);
         edited = edited.with(id, order.iter().map(|&from| values[from]).collect());
     }

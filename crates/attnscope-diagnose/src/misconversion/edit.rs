@@ -160,7 +160,8 @@ impl WeightEdit {
         Value::Object(fields)
     }
 
-    /// The weights after the edit. Only tensors that it changes are copied. `None` where it does not fit the model.
+    /// The weights after the edit. Only tensors that it changes are copied. `None` where it does not fit the model, or a weight
+    /// cannot be read: then no run of the model succeeds, and each says why.
     pub(crate) fn apply(&self, model: &Model, weights: &Weights) -> Option<Weights> {
         let mut edited = weights.clone();
         match self {
@@ -176,7 +177,7 @@ impl WeightEdit {
                     if rows != columns {
                         return None;
                     }
-                    edited = edited.with(id, transposed(&weights.get(id), rows));
+                    edited = edited.with(id, transposed(&weights.get(id).ok()?, rows));
                 }
             }
             Self::PermuteHeads { weights: roles, order } => {
@@ -201,14 +202,14 @@ impl WeightEdit {
             Self::Negate { weights: roles } => {
                 for &role in roles {
                     let id = model.graph.weight_at(role)?;
-                    edited = edited.with(id, weights.get(id).iter().map(|x| -x).collect());
+                    edited = edited.with(id, weights.get(id).ok()?.iter().map(|x| -x).collect());
                 }
             }
             Self::Scale { weights: roles, factor } => {
                 for &role in roles {
                     let id = model.graph.weight_at(role)?;
                     let scaled = |x: &f32| (f64::from(*x) * factor) as f32;
-                    edited = edited.with(id, weights.get(id).iter().map(scaled).collect());
+                    edited = edited.with(id, weights.get(id).ok()?.iter().map(scaled).collect());
                 }
             }
             Self::Roll { weights: roles, rows } => {
@@ -217,8 +218,9 @@ impl WeightEdit {
                     let width: usize = shape.iter().skip(1).product();
                     let count = i64::try_from(*shape.first()?).ok()?;
                     let down = usize::try_from(rows.checked_rem_euclid(count)?).ok()?;
-                    let mut values = weights.get(id).to_vec();
-                    values.rotate_right((down * width).min(weights.get(id).len()));
+                    let mut values = weights.get(id).ok()?.into_owned();
+                    let len = values.len();
+                    values.rotate_right((down * width).min(len));
                     edited = edited.with(id, values);
                 }
             }
@@ -276,7 +278,7 @@ fn reordered(
     if shape[axis] != sources.len() {
         return None;
     }
-    let values = weights.get(id);
+    let values = weights.get(id).ok()?;
     let inner: usize = shape[axis + 1..].iter().product();
     let block = sources.len() * inner;
     if block == 0 {

@@ -89,10 +89,10 @@ fn roles(model: &Model) -> Vec<Vec<[Role; 2]>> {
     of_attention.into_iter().chain(of_ffn).map(with_both).collect()
 }
 
-/// The root mean square of a module's matrix; NaN where it has none.
+/// The root mean square of a module's matrix; NaN where it has none that can be read.
 fn size(model: &Model, weights: &Weights, module: Role) -> f64 {
     let Some((id, _)) = matrix(model, module.weight()) else { return f64::NAN };
-    let values = weights.get(id);
+    let Ok(values) = weights.get(id) else { return f64::NAN };
     (values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / values.len().max(1) as f64).sqrt()
 }
 

@@ -2,7 +2,8 @@
 //! repair can prove them.
 
 use attnscope_graph::{
-    AttentionPlace, AttentionStep, Graph, LayerStep, Model, Role, Slot, Stack, WeightKind, WeightRole,
+    AttentionPlace, AttentionStep, Graph, LayerStep, Model, Role, Slot, Stack, WeightId, WeightKind,
+    WeightRole,
 };
 use attnscope_run::Weights;
 use serde_json::{Value, json};
@@ -173,14 +174,19 @@ fn is_copy(model: &Model, weights: &Weights, stack: Stack, [a, b]: [usize; 2]) -
         Slot::Missing { .. } | Slot::Mismatched { .. } => None,
     };
     !pairs.is_empty()
-        && pairs.iter().all(|&(x, y)| weights.get(x) == weights.get(y))
+        && pairs.iter().all(|&(x, y)| are_equal(weights, [x, y]))
         && pairs.iter().all(|&(x, y)| storage(x) != storage(y))
         // Layers that are all zero or all one were never trained; other rules report them.
-        && pairs.iter().any(|&(x, _)| varies(&weights.get(x)))
+        && pairs.iter().any(|&(x, _)| varies(weights, x))
 }
 
-fn varies(values: &[f32]) -> bool {
-    values.iter().any(|x| Some(x) != values.first())
+/// Of weights that cannot be read neither is true, and no run of the model succeeds: each says why.
+fn are_equal(weights: &Weights, [a, b]: [WeightId; 2]) -> bool {
+    matches!((weights.get(a), weights.get(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+fn varies(weights: &Weights, id: WeightId) -> bool {
+    weights.get(id).is_ok_and(|values| values.iter().any(|x| Some(x) != values.first()))
 }
 
 /// Biases that are all zero where the same bias of most other layers is not; and kinds of biases that are all zero in every
@@ -188,7 +194,8 @@ fn varies(values: &[f32]) -> bool {
 pub(crate) fn dropped_biases(model: &Model, weights: &Weights) -> Vec<Loss> {
     let biases = layer_biases(&model.graph);
     let is_zero = |role: WeightRole| {
-        model.graph.weight_at(role).is_some_and(|id| weights.get(id).iter().all(|&x| x == 0.0))
+        let values = model.graph.weight_at(role).and_then(|id| weights.get(id).ok());
+        values.is_some_and(|values| values.iter().all(|&x| x == 0.0))
     };
     let mut losses = Vec::new();
     for &(weight, step) in biases.iter().filter(|(role, _)| is_zero(*role)) {
@@ -230,5 +237,5 @@ fn layer_biases(graph: &Graph) -> Vec<(WeightRole, LayerStep)> {
 fn is_trained(model: &Model, weights: &Weights) -> bool {
     let is_gain = |role: WeightRole| role.kind == WeightKind::Weight && role.owner.is_norm();
     let ids = model.binding.iter().map(|(id, _)| id);
-    ids.filter(|&id| is_gain(model.graph.weight(id).role)).any(|id| varies(&weights.get(id)))
+    ids.filter(|&id| is_gain(model.graph.weight(id).role)).any(|id| varies(weights, id))
 }

@@ -51,7 +51,8 @@ fn check(context: &RuleContext<'_>) -> Checked {
     for (attention, head, out, _) in &suspects {
         let inner = context.model().sizes.get(Dim::Inner(attention.place.stack)).unwrap_or(1);
         let heads = attention.heads.len();
-        let without = weights.with(*out, without_head(&weights.get(*out), inner, heads, *head));
+        let values = weights.get(*out).map_err(|e| NotChecked::from(&e))?;
+        let without = weights.with(*out, without_head(&values, inner, heads, *head));
         candidates.push(candidate(context, corpus, without)?);
     }
     let all: Vec<&Candidate> = candidates.iter().collect();

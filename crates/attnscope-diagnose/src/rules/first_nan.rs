@@ -69,7 +69,8 @@ fn cause(
 ) -> Result<(&'static str, String), NotChecked> {
     let (model, weights) = (context.model(), context.weights()?);
     for &id in &node.weights {
-        let bad = weights.get(id).iter().filter(|x| !x.is_finite()).count();
+        let values = weights.get(id).map_err(|e| NotChecked::from(&e))?;
+        let bad = values.iter().filter(|x| !x.is_finite()).count();
         if bad > 0 {
             return Ok((
                 "bad weight",

@@ -8,7 +8,7 @@ use attnscope_graph::WeightId;
 
 use crate::finding::Severity;
 use crate::measure::Outcome;
-use crate::rule::{Checked, Rule};
+use crate::rule::{Checked, NotChecked, Rule};
 use crate::rule_context::RuleContext;
 use crate::rules::is_matrix;
 
@@ -29,10 +29,11 @@ fn check(context: &RuleContext<'_>) -> Checked {
     let (mut findings, mut compared) = (Vec::new(), 0);
     let layers = model.graph.nodes().iter().filter(|node| node.role.layer().is_some());
     let of_layers: HashSet<WeightId> = layers.flat_map(|node| node.weights.iter().copied()).collect();
+    let read = |id| weights.get(id).map_err(|e| NotChecked::from(&e));
     for (id, _) in model.binding.iter() {
         let weight = model.graph.weight(id);
         let in_layer = of_layers.contains(&id);
-        let values = weights.get(id);
+        let values = read(id)?;
         let varied = values.iter().any(|x| Some(x) != values.first());
         if !in_layer || !is_matrix(&model.graph, id) || !varied {
             continue;
@@ -46,7 +47,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
         let Some((other, _)) = model.binding.iter().nth(before) else { continue };
         let (Some(a), Some(b)) = (context.tensor(other), context.tensor(id)) else { continue };
         let tied = a == b || model.tensors[a].storage == model.tensors[b].storage;
-        if !tied && weights.get(other) == values {
+        if !tied && read(other)? == values {
             let other = &model.graph.weight(other).path;
             let evidence = format!("{} holds the same {} values as {other}", context.name(b), values.len());
             findings.push(RULE.finding(evidence).at(&weight.path).with("same_as", other.as_str()));

@@ -315,7 +315,7 @@ mod tests {
     /// The same candidate with one weight negated.
     fn negated(declared: &Candidate, id: WeightId) -> Candidate {
         let weights = declared.prepared.weights();
-        let values = weights.get(id).iter().map(|x| -x).collect();
+        let values = weights.get(id).unwrap().iter().map(|x| -x).collect();
         let prepared = declared.prepared.again(declared.prepared.model().clone(), weights.with(id, values));
         Candidate { prepared: prepared.unwrap(), ..declared.clone() }
     }

@@ -123,7 +123,7 @@ fn holds_sinusoids(model: &Model, weights: &Weights, side: Side) -> bool {
         return false;
     };
     let norm = |row: &[f32]| row.iter().map(|x| f64::from(x * x)).sum::<f64>() / (width as f64 / 2.0);
-    let table = weights.get(id);
+    let Ok(table) = weights.get(id) else { return false };
     let rows = table.chunks(width.max(1)).skip(2);
     rows.map(norm).all(|norm| (norm - 1.0).abs() < 0.02)
 }

@@ -22,7 +22,7 @@ impl Pass<'_> {
         gates: &mut [f32],
         out: &mut [f32],
     ) {
-        let Some(w) = node.weights.first().and_then(|&id| self.weights.panels(id)) else { return };
+        let Some(w) = node.weights.first().and_then(|&id| self.weights.right_side(id)) else { return };
         let (x, arch, pool) = (self.input(node, 0), self.machine.arch, self.machine.pool);
         let (length, width, hidden) = (shape[1], shape[2], w.depth());
         let wide = w.rows();

@@ -100,7 +100,7 @@ impl Pass<'_> {
         for (x, out) in x.chunks(row).zip(out.chunks_mut((outputs * steps).max(1))) {
             let laid = kept.next().unwrap_or(&mut passing);
             windows.lay(machine, x, laid);
-            machine.linear(windows.of(laid), &w, 1.0, bias, &mut by_step);
+            machine.linear(windows.of(laid), w.right_side(), 1.0, bias, &mut by_step);
             transpose(machine, &by_step, &[1, outputs, steps], out);
         }
     }

@@ -1,5 +1,6 @@
 //! Decoding a few tokens at a time: what depends on the source is computed once, keys and values of the target are kept.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use attnscope_graph::{NodeId, Side, Sizes};
@@ -150,7 +151,7 @@ impl Decoding<'_> {
         let interventions = Interventions::default();
         let pass = Pass {
             model: &self.ready.model,
-            weights: &self.ready.weights,
+            weights: Cow::Borrowed(&self.ready.weights),
             plan: &self.ready.plan,
             interventions: &interventions,
             window: Window {

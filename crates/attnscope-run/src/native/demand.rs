@@ -9,9 +9,9 @@ use crate::error::RunError;
 use crate::sink::Sink;
 
 impl Pass<'_> {
-    /// Refuses a pass that needs more memory than there is.
-    pub(super) fn check_demand(&self, sink: &dyn Sink) -> Result<(), RunError> {
-        self.limits.check_memory(self.demand(sink)?)
+    /// Refuses a pass that needs more memory than there is. `weights` is what weights take that it reads on the way, in bytes.
+    pub(super) fn check_demand(&self, sink: &dyn Sink, weights: u64) -> Result<(), RunError> {
+        self.limits.check_memory(self.demand(sink)?.saturating_add(weights))
     }
 
     /// The peak of the bytes of the pass and its sink, without the weights.

@@ -1,5 +1,6 @@
 //! The native executor as a learner: the forward pass of every run, the walk back, and AdamW.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl NativeLearner {
         let graph = &model.graph;
         let values: u64 = graph.weight_ids().map(|id| weights.len(id) as u64).sum();
         limits.check_memory(learning_bytes(values))?;
-        let mut weights = weights.to_learn(&uses(&model)?, panel_width(executor.arch));
+        let mut weights = weights.to_learn(&uses(&model)?, panel_width(executor.arch))?;
         let zeros: Vec<Vec<f32>> = weights.stored_mut().map(|values| vec![0.0; values.len()]).collect();
         let output = output(graph)?;
         // What is left after dropout is a tensor of its own.
@@ -135,7 +136,7 @@ impl NativeLearner {
     ) -> Result<T, RunError> {
         act(Pass {
             model: &self.model,
-            weights: &self.weights,
+            weights: Cow::Borrowed(&self.weights),
             plan,
             interventions: &Interventions::default(),
             window,

@@ -5,10 +5,12 @@ mod attention;
 mod backward;
 mod blocks;
 mod cache;
+mod column;
 mod conv;
 mod decode;
 mod demand;
 mod dropout;
+mod feed;
 mod instructions;
 mod kernels;
 mod learner;
@@ -23,6 +25,7 @@ mod tile;
 mod uses;
 mod window;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -191,7 +194,7 @@ impl Session for NativeSession {
         let mut report = Report::default();
         let pass = Pass {
             model,
-            weights: &ready.weights,
+            weights: Cow::Borrowed(&ready.weights),
             plan,
             interventions: &interventions,
             window: Window::whole(input, &rows, &sizes),

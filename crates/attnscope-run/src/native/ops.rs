@@ -8,6 +8,7 @@ use super::kernels;
 use super::pass::Pass;
 use super::product::Machine;
 use super::tile::Rows;
+use crate::error::RunError;
 use crate::input::Sequence;
 use crate::pool::{Buffer, Shared};
 use crate::position::{Place, bucket, position, sinusoid, table_row, used_buckets};
@@ -18,7 +19,7 @@ impl Pass<'_> {
     }
 
     /// Everything that is one loop over its output.
-    pub(super) fn compute(&self, node: &Node, shape: &[usize], out: &mut [f32]) {
+    pub(super) fn compute(&self, node: &Node, shape: &[usize], out: &mut [f32]) -> Result<(), RunError> {
         let width = shape.last().copied().unwrap_or(1).max(1);
         let arch = self.machine.arch;
         match node.op {
@@ -36,10 +37,10 @@ impl Pass<'_> {
                     out.copy_from_slice(&f.values);
                 }
             }
-            Op::Embed { scale } => self.embed(node, self.factor(scale), width, out),
+            Op::Embed { scale } => self.embed(node, self.factor(scale), width, out)?,
             Op::Positions { kind, offset, count, side } => {
                 let places = self.window.places(side, count, offset, shape);
-                self.positions(node, kind, offset, &places, out);
+                self.positions(node, kind, offset, &places, out)?;
             }
             Op::AddPositions => {
                 out.copy_from_slice(self.input(node, 0));
@@ -99,22 +100,31 @@ impl Pass<'_> {
             | Op::Context
             | Op::MergeHeads(_) => {}
         }
+        Ok(())
     }
 
-    fn embed(&self, node: &Node, scale: f32, width: usize, out: &mut [f32]) {
-        let Some(&table) = node.weights.first() else { return };
+    fn embed(&self, node: &Node, scale: f32, width: usize, out: &mut [f32]) -> Result<(), RunError> {
+        let Some(&table) = node.weights.first() else { return Ok(()) };
         for (out, &id) in out.chunks_mut(width).zip(self.input(node, 0)) {
-            self.weights.row(table, id as usize, out);
+            self.weights.row(table, id as usize, out)?;
             out.iter_mut().for_each(|o| *o *= scale);
         }
+        Ok(())
     }
 
-    fn positions(&self, node: &Node, kind: Positions, offset: usize, places: &[Place], out: &mut [f32]) {
+    fn positions(
+        &self,
+        node: &Node,
+        kind: Positions,
+        offset: usize,
+        places: &[Place],
+        out: &mut [f32],
+    ) -> Result<(), RunError> {
         let table = node.weights.first();
         let width = out.len() / places.len().max(1);
         for (row, &place) in out.chunks_mut(width.max(1)).zip(places) {
             match (kind, place, table_row(place, offset).zip(table)) {
-                (Positions::Table, _, Some((at, &table))) => self.weights.row(table, at, row),
+                (Positions::Table, _, Some((at, &table))) => self.weights.row(table, at, row)?,
                 (Positions::Table, _, None) | (_, None, _) => row.fill(0.0),
                 (_, Some(place), _) => {
                     let cells = row.iter_mut().enumerate();
@@ -122,11 +132,12 @@ impl Pass<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// x · scale · Wᵀ + b
     pub(super) fn linear(&self, x: &[f32], node: &Node, scale: f32, outputs: usize, out: &mut [f32]) {
-        let Some(w) = node.weights.first().and_then(|&id| self.weights.panels(id)) else { return };
+        let Some(w) = node.weights.first().and_then(|&id| self.weights.right_side(id)) else { return };
         let x = Rows::dense(x, out.len() / outputs.max(1), w.depth());
         self.machine.linear(x, w, scale, self.weight(node, 1), out);
     }

@@ -1,5 +1,6 @@
 //! One pass over the graph, or over the part of it that depends on the target.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use attnscope_graph::{
@@ -10,10 +11,12 @@ use super::attention::{AttentionInputs, Extent, Keys, Stages, attend};
 use super::cache::Cache;
 use super::conv::Windows;
 use super::dropout::Dropout;
+use super::feed::{self, Feed};
 use super::ops::{soft_cap_in_place, split_heads};
 use super::plan::{Attention, Plan};
 use super::product::Machine;
 use super::rotary::RotationTable;
+use super::tile::panel_width;
 use super::window::Window;
 use crate::error::RunError;
 use crate::executor::Report;
@@ -40,7 +43,8 @@ pub(super) enum Part<'a> {
 /// A running pass.
 pub(super) struct Pass<'a> {
     pub(super) model: &'a Model,
-    pub(super) weights: &'a Weights,
+    /// While a part of the model is computed whose weights are in their file, with these.
+    pub(super) weights: Cow<'a, Weights>,
     pub(super) plan: &'a Plan,
     pub(super) interventions: &'a Interventions<'a>,
     pub(super) window: Window<'a>,
@@ -95,14 +99,23 @@ impl Pass<'_> {
 
     fn steps(mut self, sink: &mut dyn Sink) -> Result<(), RunError> {
         let (model, plan) = (self.model, self.plan);
+        let parts = feed::parts(&self)?;
         if !self.is_one_token() || self.needs_larger_caches() {
-            self.check_demand(sink)?;
+            self.check_demand(sink, feed::demand(&parts))?;
         }
+        let width = panel_width(self.machine.arch);
+        let mut feed = (!parts.is_empty()).then(|| Feed::start(parts, width, &self.limits.cancel));
+        let all = self.weights.clone();
         let total = model.graph.iter().filter(|&(id, _)| self.is_computed(id)).count();
         let mut done = 0;
         for (id, node) in model.graph.iter() {
             if !self.is_computed(id) {
                 continue;
+            }
+            if let Some(feed) = feed.as_mut().filter(|feed| feed.begins(id)) {
+                // Those of the part before are let go first.
+                self.weights = all.clone();
+                self.weights = Cow::Owned(feed.next(&all)?);
             }
             self.step(id, node, sink)?;
             self.limits.cancel.check()?;
@@ -211,7 +224,7 @@ impl Pass<'_> {
             }
             _ => {
                 let mut out = self.buffer(sink, id, shape.iter().product());
-                self.compute(node, &shape, &mut out);
+                self.compute(node, &shape, &mut out)?;
                 self.interventions.apply(id, 0, &mut out);
                 self.values[id.index()] = Shared::new(out);
             }

@@ -5,8 +5,8 @@ use pulp::Arch;
 
 use super::thread_team::ThreadTeam;
 use super::tile::{Epilogue, Left, OutputMatrix, Rows, dot, fill, pack_columns, pack_rows, panel_width};
-use crate::panels::Panels;
 use crate::pool::Pool;
+use crate::right_side::RightSide;
 
 /// Below this many multiply-adds, waking another thread costs more than it saves.
 const SMALL: usize = 1 << 16;
@@ -45,7 +45,7 @@ impl Machine<'_> {
     }
 
     /// out[r, c] = scale · Σₖ x[r, k] · w[c, k] + bias[c]
-    pub(super) fn linear(&self, x: Rows<'_>, w: &Panels, scale: f32, bias: &[f32], out: &mut [f32]) {
+    pub(super) fn linear(&self, x: Rows<'_>, w: RightSide<'_>, scale: f32, bias: &[f32], out: &mut [f32]) {
         let Self { arch, pool, .. } = *self;
         assert!(w.width() == panel_width(arch) && w.depth() == x.width && out.len() == x.count * w.rows());
         let panels = w.count();
@@ -93,7 +93,7 @@ impl Machine<'_> {
             let some = left.slice(row, step.min(left.count - row));
             let epilogue = Epilogue { row, column, ..epilogue };
             // SAFETY: no two chunks share both a panel and a row.
-            unsafe { fill(arch, &output, some, right.panel(column, width), epilogue) };
+            unsafe { fill(arch, &output, some, right.panel(column, width).into(), epilogue) };
         });
     }
 }
@@ -173,7 +173,9 @@ impl<'a> Packed<'a> {
         for column in (0..output.columns()).step_by(width) {
             let panel = self.panel(column, width);
             // SAFETY: the caller's.
-            unsafe { fill(arch, output, left, panel, Epilogue { column, scale, add, ..Epilogue::PLAIN }) };
+            unsafe {
+                fill(arch, output, left, panel.into(), Epilogue { column, scale, add, ..Epilogue::PLAIN })
+            };
         }
     }
 }
@@ -190,7 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::panels::Elements;
+    use crate::panels::{Elements, Panels};
 
     /// Every set of instructions: the machine's best, AVX2, and plain code.
     fn machines() -> Vec<Arch> {
@@ -250,7 +252,7 @@ mod tests {
             for arch in machines() {
                 let machine = Machine { arch, team: &team, pool: &pool };
                 let mut ours = vec![f32::NAN; rows * columns];
-                machine.linear(x, &panels(arch, &w, depth), 0.5, &bias, &mut ours);
+                machine.linear(x, panels(arch, &w, depth).right_side(), 0.5, &bias, &mut ours);
                 agree(&ours, &theirs);
             }
         }
@@ -290,7 +292,7 @@ mod tests {
             for arch in machines() {
                 let machine = Machine { arch, team: &team, pool: &pool };
                 let mut ours = vec![f32::NAN; rows * columns];
-                machine.linear(x, &panels(arch, &w, depth), 1.0, &bias, &mut ours);
+                machine.linear(x, panels(arch, &w, depth).right_side(), 1.0, &bias, &mut ours);
                 agree(&ours, &theirs);
             }
         }

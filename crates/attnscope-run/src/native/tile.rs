@@ -12,8 +12,8 @@ use std::marker::PhantomData;
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Vectors across a panel.
-const ACROSS: usize = 2;
+use super::column::{ACROSS, Column, across, load};
+use crate::panels::Panel;
 
 /// Columns of a panel on this machine.
 pub(super) fn panel_width(arch: Arch) -> usize {
@@ -194,11 +194,28 @@ pub(super) unsafe fn fill(
     arch: Arch,
     output: &OutputMatrix<'_>,
     left: Left<'_>,
-    panel: &[f32],
+    panel: Panel<'_>,
+    epilogue: Epilogue<'_>,
+) {
+    match panel {
+        // SAFETY: the caller's.
+        Panel::F32(panel) => unsafe { fill_with(arch, output, left, panel, epilogue) },
+        // SAFETY: the caller's.
+        Panel::Bf16(pairs) => unsafe { fill_with(arch, output, left, pairs, epilogue) },
+    }
+}
+
+/// # Safety
+/// As [`fill`].
+unsafe fn fill_with<C: Column>(
+    arch: Arch,
+    output: &OutputMatrix<'_>,
+    left: Left<'_>,
+    panel: &[C],
     epilogue: Epilogue<'_>,
 ) {
     let (width, registers) = arch.dispatch(Vectors);
-    let (wanted, end) = (left.depth.checked_mul(width), epilogue.row.checked_add(left.count));
+    let (wanted, end) = (left.depth.checked_mul(across::<C>(arch)), epilogue.row.checked_add(left.count));
     assert!(wanted.is_some_and(|n| n <= panel.len()) && end.is_some_and(|end| end <= output.rows));
     epilogue.check(output);
     let columns = width.min(output.columns.saturating_sub(epilogue.column));
@@ -211,7 +228,7 @@ pub(super) unsafe fn fill(
     macro_rules! tiles {
         ($($rows:literal)*) => {
             $(if left.count - row >= $rows {
-                row = arch.dispatch(Tiles::<$rows> { output, left, panel, epilogue, columns, row });
+                row = arch.dispatch(Tiles::<$rows, C> { output, left, panel, epilogue, columns, row });
             })*
         };
     }
@@ -224,16 +241,16 @@ pub(super) unsafe fn fill(
 }
 
 /// Tiles of R rows, from a row on.
-struct Tiles<'a, const R: usize> {
+struct Tiles<'a, const R: usize, C> {
     output: &'a OutputMatrix<'a>,
     left: Left<'a>,
-    panel: &'a [f32],
+    panel: &'a [C],
     epilogue: Epilogue<'a>,
     columns: usize,
     row: usize,
 }
 
-impl<const R: usize> WithSimd for Tiles<'_, R> {
+impl<const R: usize, C: Column> WithSimd for Tiles<'_, R, C> {
     type Output = usize;
 
     /// Returns the first row that is left.
@@ -247,7 +264,7 @@ impl<const R: usize> WithSimd for Tiles<'_, R> {
     }
 }
 
-impl<const R: usize> Tiles<'_, R> {
+impl<const R: usize, C: Column> Tiles<'_, R, C> {
     /// R rows of the left side with the panel.
     #[inline(always)]
     fn tile<S: Simd>(&self, simd: S) {
@@ -259,13 +276,13 @@ impl<const R: usize> Tiles<'_, R> {
             let left = data.as_ptr().add(self.row * step);
             let mut panel = self.panel.as_ptr();
             for k in 0..depth {
-                let (first, second) = (load::<S>(panel, 0), load::<S>(panel, S::F32_LANES));
+                let [first, second] = C::load(simd, panel);
                 for r in 0..R {
                     let x = simd.splat_f32s(*left.add(r * step + k * stride));
                     sums[r][0] = simd.mul_add_e_f32s(x, first, sums[r][0]);
                     sums[r][1] = simd.mul_add_e_f32s(x, second, sums[r][1]);
                 }
-                panel = panel.add(ACROSS * S::F32_LANES);
+                panel = panel.add(C::across::<S>());
             }
         }
         let scale = simd.splat_f32s(self.epilogue.scale);
@@ -485,10 +502,4 @@ pub(super) fn pack_columns(rows: Rows<'_>, from: usize, panel: &mut [f32], width
         to[..columns].copy_from_slice(&rows.row(k)[from..][..columns]);
         to[columns..].fill(0.0);
     }
-}
-
-#[inline(always)]
-unsafe fn load<S: Simd>(from: *const f32, at: usize) -> S::f32s {
-    // SAFETY: the caller's.
-    unsafe { from.add(at).cast::<S::f32s>().read_unaligned() }
 }

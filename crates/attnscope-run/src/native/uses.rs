@@ -32,7 +32,7 @@ pub(super) fn uses(model: &Model) -> Result<Vec<Use>, RunError> {
 }
 
 /// What an operation does with one of its weights.
-fn use_of(op: &Op, i: usize, depth: usize) -> Use {
+pub(super) fn use_of(op: &Op, i: usize, depth: usize) -> Use {
     match (op.facets().first_weight, i) {
         (WeightUse::Product, 0) => Use::Product { depth },
         (WeightUse::Table, 0) => Use::Table,

@@ -115,7 +115,8 @@ impl Session for ReferenceSession {
             let shape = sized_input.shape(node)?;
             let inputs: Vec<Arc<Kept>> =
                 node.inputs.iter().filter_map(|i| values[i.index()].clone()).collect();
-            let held: Vec<Cow<'_, [f32]>> = node.weights.iter().map(|&id| weights.get(id)).collect();
+            let held: Vec<Cow<'_, [f32]>> =
+                node.weights.iter().map(|&id| weights.get(id)).collect::<Result<_, _>>()?;
             let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
             let step = Step {
                 sized_input: &sized_input,

@@ -94,7 +94,7 @@ impl Case {
 
     /// The loss with a weight moved along a direction and back, against what its gradient says.
     pub fn assert_weight(&self, id: WeightId, gradient: &[f32], direction: &[f32]) {
-        let there: Vec<f64> = self.weights.get(id).iter().map(|&w| f64::from(w)).collect();
+        let there: Vec<f64> = self.weights.get(id).unwrap().iter().map(|&w| f64::from(w)).collect();
         let loss = |values: &[f32]| self.loss(&self.weights.with(id, values.to_vec()), &[]);
         let what = &self.model.graph.weight(id).path;
         self.assert_slope(what, &there, gradient, direction, loss);

@@ -28,7 +28,11 @@ fn with_threads(case: &Case, threads: usize) -> Box<dyn Learner> {
 /// Every weight, to compare bits.
 fn bits(case: &Case, learner: &dyn Learner) -> Vec<Vec<u32>> {
     let weights = learner.weights().unwrap();
-    case.model.graph.weight_ids().map(|id| weights.get(id).iter().map(|w| w.to_bits()).collect()).collect()
+    case.model
+        .graph
+        .weight_ids()
+        .map(|id| weights.get(id).unwrap().iter().map(|w| w.to_bits()).collect())
+        .collect()
 }
 
 #[test]
@@ -139,7 +143,7 @@ fn what_does_not_fit_is_refused() {
 fn a_gradient_that_is_nan_changes_no_weight() {
     let mut case = Case::open("marian", None);
     let id = case.model.graph.find_weight("decoder.1.ffn.out.bias").unwrap();
-    let mut values = case.weights.get(id).into_owned();
+    let mut values = case.weights.get(id).unwrap().into_owned();
     values[3] = f32::NAN;
     case.weights = case.weights.with(id, values);
     let mut learner = case.learner(&Native::new());
@@ -191,7 +195,7 @@ fn the_gradient_knows_what_was_dropped() {
     let mut random = SplitMix::new(17);
     for path in ["src.embed.weight", "encoder.1.ffn.hidden.weight", "decoder.0.cross_attn.v.weight"] {
         let id = case.model.graph.find_weight(path).unwrap();
-        let there = case.weights.get(id).into_owned();
+        let there = case.weights.get(id).unwrap().into_owned();
         let direction: Vec<f32> = there.iter().map(|_| random.unit()).collect();
         let moved = |h: f32| {
             let values = there.iter().zip(&direction).map(|(w, d)| w + h * d).collect();

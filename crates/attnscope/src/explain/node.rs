@@ -70,8 +70,14 @@ fn corner_page(subject: &Subject<'_>, id: attnscope_graph::WeightId) -> Page {
     );
     page.facts([("weight", Some(format!("{} {}", weight.path, subject.shape(&weight.dims))))]);
     let (Some(run), Some(shape)) = (&subject.run, subject.sizes.shape(&weight.dims)) else { return page };
-    let all = run.ready.weights().get(id);
     let width: usize = shape.iter().skip(1).product();
+    let all = match run.ready.weights().first_rows(id, CORNER, width) {
+        Ok(rows) => rows,
+        Err(e) => {
+            page.words(format!("It cannot be read: {e}."));
+            return page;
+        }
+    };
     let cell = |r: usize, c: usize| all.get(r * width + c).map_or_else(String::new, |x| format!("{x:.4}"));
     let columns: Vec<String> = (0..CORNER.min(width)).map(|c| format!("#{c}")).collect();
     let columns: Vec<&str> = std::iter::once("row").chain(columns.iter().map(String::as_str)).collect();

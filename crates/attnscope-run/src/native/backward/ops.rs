@@ -24,7 +24,7 @@ impl Backward<'_> {
     /// y = x · scale · Wᵀ + b: dx = scale · dy · W, dW = scale · dyᵀ · x, db = Σ dy.
     pub(super) fn linear(&mut self, node: &Node, scale: f32, dy: &[f32]) {
         let weights = self.weights;
-        let Some(w) = node.weights.first().and_then(|&id| weights.panels(id)) else { return };
+        let Some(w) = node.weights.first().and_then(|&id| weights.right_side(id)) else { return };
         let x = self.input(node, 0);
         let rows = x.len() / w.depth().max(1);
         let (x, dy) = (Rows::dense(&x, rows, w.depth()), Rows::dense(dy, rows, w.rows()));

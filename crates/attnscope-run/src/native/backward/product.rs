@@ -6,8 +6,8 @@ use pulp::Arch;
 use super::super::kernels;
 use super::super::product::{Machine, Packed, packed_len};
 use super::super::tile::{Epilogue, Left, OutputMatrix, Rows, fill, pack_columns, panel_width};
-use crate::panels::Panels;
 use crate::pool::Pool;
+use crate::right_side::RightSide;
 
 /// Rows whose products are summed before they are added to the gradient: their panel stays in the nearer caches.
 const DEPTH: usize = 512;
@@ -27,7 +27,14 @@ struct Piece<'a> {
 
 impl Machine<'_> {
     /// dx (+)= scale · dy · W
-    pub(super) fn input_gradient(&self, dy: Rows<'_>, w: &Panels, scale: f32, dx: &mut [f32], add: bool) {
+    pub(super) fn input_gradient(
+        &self,
+        dy: Rows<'_>,
+        w: RightSide<'_>,
+        scale: f32,
+        dx: &mut [f32],
+        add: bool,
+    ) {
         let size = w.rows() * w.width();
         let mut panels = self.pool.take(packed_len(self.arch, w.rows(), w.depth()));
         let mut pieces: Vec<_> = panels.chunks_mut(size.max(1)).collect();
@@ -82,7 +89,9 @@ impl Piece<'_> {
         }
         let left = Left::transposed(x).slice(self.from, columns);
         // SAFETY: a piece is borrowed by one thread alone.
-        unsafe { fill(arch, &output, left, &panel, Epilogue { scale, add: true, ..Epilogue::PLAIN }) };
+        unsafe {
+            fill(arch, &output, left, (&*panel).into(), Epilogue { scale, add: true, ..Epilogue::PLAIN })
+        };
     }
 }
 
@@ -92,7 +101,7 @@ mod tests {
     use super::super::super::thread_team::ThreadTeam;
     use super::*;
     use crate::limits::Limits;
-    use crate::panels::Elements;
+    use crate::panels::{Elements, Panels};
 
     fn numbers(n: usize, seed: usize) -> Vec<f32> {
         (0..n).map(|i| ((i * 31 + seed * 17) % 29) as f32 / 7.0 - 2.0).collect()
@@ -119,7 +128,7 @@ mod tests {
                 let panels = Panels::pack(&Elements::F32(w.clone()), 0, w.len(), depth, panel_width(arch));
                 let (x_rows, dy_rows) = (Rows::dense(&x, rows, depth), Rows::dense(&dy, rows, outputs));
                 let of = |values: &[f32], i: usize| f64::from(values[i]);
-                let mut stored = vec![0.0; panels.count() * panels.width() * depth];
+                let mut stored = vec![0.0; outputs.next_multiple_of(panels.width()) * depth];
                 let mut bias = vec![1.0; outputs];
                 machine.weight_gradient(x_rows, dy_rows, 0.5, &mut stored, &mut bias);
                 agree(&panels.unpacked(&stored), |i| {
@@ -129,7 +138,7 @@ mod tests {
                 agree(&bias, |o| 1.0 + (0..rows).map(|r| of(&dy, r * outputs + o)).sum::<f64>());
                 let mut dx = vec![2.0; rows * depth];
                 for (add, before) in [(true, 2.0), (false, 0.0)] {
-                    machine.input_gradient(dy_rows, &panels, 0.5, &mut dx, add);
+                    machine.input_gradient(dy_rows, panels.right_side(), 0.5, &mut dx, add);
                     agree(&dx, |i| {
                         let (r, k) = (i / depth, i % depth);
                         let sum = (0..outputs).map(|o| of(&dy, r * outputs + o) * of(&w, o * depth + k));

@@ -8,8 +8,8 @@ use super::super::product::{Packed, packed_len};
 use super::super::tile::Rows;
 use super::Backward;
 use super::kernels::{lstm_back, rnn_back};
-use crate::panels::Panels;
 use crate::pool::{Buffer, Pool};
+use crate::right_side::RightSide;
 
 /// Rows of the batch that a thread takes through all positions together: enough to share a weight's panel in registers.
 const ROWS: usize = 12;
@@ -57,7 +57,7 @@ impl Backward<'_> {
         gates: Buffer,
     ) {
         let (weights, machine) = (self.weights, self.machine);
-        let Some(w) = node.weights.first().and_then(|&id| weights.panels(id)) else { return };
+        let Some(w) = node.weights.first().and_then(|&id| weights.right_side(id)) else { return };
         let layer =
             Layer { cell, reverse, length: shape[1], hidden: w.depth(), gates: w.rows(), width: shape[2] };
         let mut gates = match cell {
@@ -84,7 +84,7 @@ impl Backward<'_> {
     }
 
     /// From the last position that was read to the first: the gradient of what the gates were given, in place of what they said.
-    fn through_time(&self, layer: Layer, w: &Panels, states: &[f32], dy: &[f32], gates: &mut [f32]) {
+    fn through_time(&self, layer: Layer, w: RightSide<'_>, states: &[f32], dy: &[f32], gates: &mut [f32]) {
         let (arch, pool) = (self.machine.arch, self.machine.pool);
         let Layer { length, hidden, width, .. } = layer;
         // W as it stands on the right: [gate, hidden].

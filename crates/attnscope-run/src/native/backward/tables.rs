@@ -6,7 +6,6 @@ use super::super::kernels;
 use super::Backward;
 use super::kernels::add_times;
 use crate::error::RunError;
-use crate::panels::Panels;
 use crate::pool::Buffer;
 use crate::position::{Place, bucket, table_row, used_buckets};
 
@@ -44,7 +43,7 @@ impl Backward<'_> {
     fn scatter(&mut self, node: &Node, rows: &[usize], scale: f32, dy: &[f32]) {
         let Some((at, mut gradient)) = self.take_parameter(node, 0) else { return };
         let (depth, arch) = (dy.len().checked_div(rows.len()).unwrap_or(0), self.machine.arch);
-        let panels = node.weights.first().and_then(|&id| self.weights.panels(id)).map(Panels::width);
+        let panels = node.weights.first().and_then(|&id| self.weights.right_side(id)).map(|w| w.width());
         let together = panels.unwrap_or(ROWS).max(1);
         // Those that go to the same piece of the table, in their order: no two chunks add to one number.
         let mut order: Vec<usize> = (0..rows.len()).collect();

@@ -288,7 +288,7 @@ fn bias_rows(subject: &Subject<'_>, stack: Stack) -> Vec<Vec<String>> {
     let (Some(weight), Some(heads)) = (weight, subject.sizes.get(Dim::Heads(stack))) else {
         return Vec::new();
     };
-    let table = run.ready.weights().get(weight);
+    let Ok(table) = run.ready.weights().get(weight) else { return Vec::new() };
     let buckets = table.len() / heads.max(1);
     let row = |distance: i64| {
         let query = 16_usize;

@@ -1,13 +1,19 @@
 //! Times the native executor, one request a line, so that a script can take turns with other programs:
-//! `pace MODEL` reads `all`, `none` or `tokens N` from its standard input and answers each with milliseconds.
+//! `pace MODEL` reads `all`, `none`, `stream` (what layers give) or `tokens N` from its standard input and answers each with
+//! milliseconds. `pace MODEL file` leaves the weights in their file, as if they did not fit in memory.
 
 use std::error::Error;
 use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use attnscope::graph::{Dim, Front, Model, Side};
-use attnscope::run::{Capture, CheckedInput, Features, Input, Request, Rows, Sequence, Session};
-use attnscope::{Failure, Opened, Ready};
+use attnscope_checkpoint::Checkpoint;
+use attnscope_graph::{Config, Dim, Front, LayerStep, Model, Recognised, Side, recognise};
+use attnscope_run::{
+    Capture, CheckedInput, Executor, Features, Input, Limits, Native, Request, Rows, RunError, Sequence,
+    Session, Weights, tensor_specs,
+};
 
 /// Source tokens of a text model.
 const SOURCE: usize = 128;
@@ -15,11 +21,21 @@ const SOURCE: usize = 128;
 const TARGET: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let name = std::env::args().nth(1).ok_or("usage: pace MODEL")?;
-    let opened = Opened::open(&name, None)?;
-    let ready = Ready::new(&opened)?;
-    let input = CheckedInput::new(ready.model, input(ready.model))?;
-    let mut session = ready.session();
+    let name = std::env::args().nth(1).ok_or("usage: pace MODEL [file]")?;
+    let checkpoint = Checkpoint::open(Path::new(&name))?;
+    let configs: Vec<Config<'_>> =
+        checkpoint.configs().iter().map(|c| Config { source: &c.source, facts: &c.facts }).collect();
+    let Recognised::Model(model) = recognise(tensor_specs(&checkpoint), &configs, None)? else {
+        return Err(format!("{name} is no model").into());
+    };
+    let weights = match std::env::args().nth(2).as_deref() {
+        None => Weights::load(&model, &checkpoint)?,
+        Some("file") => Weights::in_file(&model, &checkpoint)?,
+        Some(other) => return Err(format!("{other:?}: expected file or nothing").into()),
+    };
+    let model = Arc::from(model);
+    let input = CheckedInput::new(&model, input(&model))?;
+    let mut session = Native::new().prepare(Arc::clone(&model), weights)?.session(&Limits::default());
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -36,8 +52,14 @@ fn main() -> Result<(), Box<dyn Error>> {
                 session.run(&Request::new(&input), &mut sink)?;
                 String::new()
             }
-            ["tokens", n] => tokens(&mut *session, ready.model, input.input(), n.parse()?)?,
-            _ => return Err(format!("{line:?}: expected all, none or tokens N").into()),
+            ["stream"] => {
+                let step = |id| model.graph.node(id).role.layer_step();
+                let mut sink = Capture::new(|id| step(id) == Some(LayerStep::Out));
+                session.run(&Request::new(&input), &mut sink)?;
+                format!("{} tensors", sink.tensors.len())
+            }
+            ["tokens", n] => tokens(&mut *session, &model, input.input(), n.parse()?)?,
+            _ => return Err(format!("{line:?}: expected all, none, stream or tokens N").into()),
         };
         println!("{:.3} {what}", begin.elapsed().as_secs_f64() * 1e3);
     }
@@ -45,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Greedy decoding of `n` tokens after the source has been read; the source is not timed.
-fn tokens(session: &mut dyn Session, model: &Model, input: &Input, n: usize) -> Result<String, Failure> {
+fn tokens(session: &mut dyn Session, model: &Model, input: &Input, n: usize) -> Result<String, RunError> {
     let given = input.sequence(Side::Source).map_or(Input::empty(1), |s| Input::of(Side::Source, s.clone()));
     let given = CheckedInput::to_decode(model, given)?;
     let mut decoding = session.decode(&given)?;
@@ -66,6 +88,9 @@ fn input(model: &Model) -> Input {
         let vocabulary = size(Dim::Vocab(side)) as u32;
         Rows::new(&[(0..n).map(|i| (i * 7919 + 13) % vocabulary).collect()], 0)
     };
+    if !model.architecture.reads(Side::Source) {
+        return Input::of(Side::Target, Sequence::Tokens(ids(Side::Target, TARGET as u32)));
+    }
     let source = match model.wiring.front {
         Front::Tokens => Sequence::Tokens(ids(Side::Source, SOURCE as u32)),
         Front::Audio => {
