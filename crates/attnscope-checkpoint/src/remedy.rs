@@ -126,6 +126,8 @@ pub enum Remedy {
     SentencePairs,
     /// Give clips with their transcripts.
     ClipPairs,
+    /// Give texts, one a line.
+    Texts,
     /// Give pairs of different sentences.
     DifferentPairs,
     /// Give real sentences.

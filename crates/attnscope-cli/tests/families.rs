@@ -92,7 +92,7 @@ fn scales_are_the_numbers_the_source_uses() {
         }
         for stack in Stack::ALL {
             let scores = node(model, &format!("{}.0.self_attn.scores", stack.name()));
-            let Op::Scores { scale } = scores.op else { panic!("{path}") };
+            let Op::Scores { scale, .. } = scores.op else { panic!("{path}") };
             let value = scale.value(&model.sizes).unwrap();
             assert!(close(value, number(&expected["attention_scale"], stack)), "{path}: {value}");
             if let Op::Embed { scale } = node(model, &format!("{}.embed", stack.side().name())).op {

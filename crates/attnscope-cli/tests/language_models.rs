@@ -9,6 +9,7 @@ use std::path::Path;
 use attnscope::checkpoint::Checkpoint;
 use attnscope::graph::{Dim, NormGain, RotaryPairs, Side, Stack};
 use attnscope::run::{Input, Kept, PadSide, Rows, Sequence, Weights};
+use common::faults::FaultyModel;
 use common::run::{Keep, run};
 use common::{ONE_STACK, attnscope, fixture, is_encoder, json, open, shared, stderr};
 use serde_json::{Value, json};
@@ -391,6 +392,7 @@ fn diff_names_the_usual_mistakes() {
             json!({ "how": "layout", "layout": "interleaved" }),
         ),
         ("llama", "rotary_theta=500000.0", "other_rotary", json!({ "how": "theta", "theta": 500_000.0 })),
+        ("llama", "kv_sharing=tile", "other_kv_sharing", json!({ "kv_sharing": "tile" })),
         ("gpt-neox", "rotary_share=null", "other_rotary", json!({ "how": "all_features" })),
         ("gemma", "norm_gain=weight", "other_norm_gain", json!({ "gain": "weight" })),
         ("qwen3", "norm_gain=one_plus_weight", "other_norm_gain", json!({ "gain": "one_plus_weight" })),
@@ -409,5 +411,69 @@ fn diff_names_the_usual_mistakes() {
         let first = &found["first_divergence"];
         let said = (&first["relation"], &first["detail"]);
         assert_eq!(said, (&json!(name), &detail), "{path}, {edit}: {found}");
+    }
+}
+
+/// Every so many heads of queries share a head of keys and values: the same model as that of neighbours with its queries, and the
+/// columns that read them, in another order; forward and backward.
+#[test]
+fn heads_that_are_tiled_are_those_of_neighbours_in_another_order() {
+    const ORDER: [usize; 4] = [0, 2, 1, 3];
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = FaultyModel::of(&fixture("llama"));
+    for layer in 0..3 {
+        model.edit(&format!("decoder.{layer}.self_attn.q.weight"), |w| {
+            let (old, head) = (w.to_vec(), w.len() / 4);
+            w.chunks_mut(head)
+                .zip(ORDER)
+                .for_each(|(to, from)| to.copy_from_slice(&old[from * head..][..head]));
+        });
+        model.edit(&format!("decoder.{layer}.self_attn.out.weight"), |w| {
+            for row in w.chunks_mut(4 * 12) {
+                let old = row.to_vec();
+                row.chunks_mut(12)
+                    .zip(ORDER)
+                    .for_each(|(to, from)| to.copy_from_slice(&old[from * 12..][..12]));
+            }
+        });
+    }
+    let path = model.save(&folder.path().join("permuted"));
+    let saved = |path: &str, to: &str, more: &[&str]| {
+        let to = folder.path().join(to).display().to_string();
+        let ids = ["--tgt-ids", "5,9,17,33,8,21;40,11,3,9,9,2", "--save", &to, "-q"];
+        let done = attnscope(&[&["trace", path], &ids[..], more].concat());
+        assert!(done.status.success(), "{}", stderr(&done));
+        Expected(Checkpoint::open(Path::new(&to).join("trace.safetensors").as_path()).unwrap())
+    };
+    let permuted = saved(&path, "neighbours", &["--gradients"]);
+    let tiled = saved(&fixture("llama"), "tiled", &["--wiring", "kv_sharing=tile", "--gradients"]);
+    let judged = saved(
+        &fixture("llama"),
+        "reference",
+        &["--wiring", "kv_sharing=tile", "--device", "reference", "--layer", "logits"],
+    );
+    let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();
+    close(&wide(tiled.get("logits").1), &judged.get("logits").1, "the reference");
+    for name in [
+        "logits",
+        "decoder.2.out",
+        "grad:decoder.0.in",
+        "grad:decoder.1.self_attn.k",
+        "grad:decoder.1.self_attn.v",
+    ] {
+        close(&wide(tiled.get(name).1), &permuted.get(name).1, name);
+    }
+    // [batch, head, query, key]
+    for name in ["weights", "scores"]
+        .iter()
+        .flat_map(|leaf| ["", "grad:"].map(|of| format!("{of}decoder.1.self_attn.{leaf}")))
+    {
+        let ((shape, ours), (_, theirs)) = (tiled.get(&name), permuted.get(&name));
+        let head: usize = shape[2..].iter().product();
+        let in_order: Vec<f64> = ours
+            .chunks(4 * head)
+            .flat_map(|row| ORDER.iter().flat_map(|&from| wide(row[from * head..][..head].to_vec())))
+            .collect();
+        close(&in_order, &theirs, &name);
     }
 }

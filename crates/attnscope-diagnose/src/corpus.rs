@@ -1,5 +1,5 @@
-//! Pairs of a source, which is a sentence in token ids or a clip of audio, and a target; and the decoder's input and labels for
-//! each.
+//! What a model is judged on: pairs of a source, which is a sentence in token ids or a clip of audio, and a target; or texts, for
+//! a decoder alone. And the decoder's input and labels for each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,21 +43,48 @@ impl From<Features> for PairSource {
     }
 }
 
+/// What a corpus holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CorpusKind {
+    /// A source and a target each.
+    Pairs,
+    /// What a decoder alone reads: a target without a source.
+    Texts,
+}
+
+impl CorpusKind {
+    /// The word for several of it.
+    pub fn many(self) -> &'static str {
+        match self {
+            Self::Pairs => "pairs",
+            Self::Texts => "texts",
+        }
+    }
+
+    /// The word for what the model predicts.
+    pub fn targets(self) -> &'static str {
+        match self {
+            Self::Pairs => "targets",
+            Self::Texts => "texts",
+        }
+    }
+}
+
 /// The texts of a pair, as the tokenizer reads them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairText {
-    /// Its source; absent where that is a clip.
+    /// Its source; absent where that is a clip, or there is none.
     pub source: Option<String>,
     /// Its target.
     pub target: String,
 }
 
-/// Pairs that a model is judged on.
+/// Pairs, or texts, that a model is judged on.
 #[derive(Debug, Clone)]
 pub struct Corpus {
-    /// What the encoder reads, a sentence or a clip each; all of one kind.
+    /// What the encoder reads, a sentence or a clip each; all of one kind. Empty where the corpus is of texts.
     pub sources: Vec<PairSource>,
-    /// The targets, each with its end token.
+    /// The targets, each with its end token; or the texts.
     pub targets: Vec<Vec<u32>>,
     /// The texts of each pair; empty where pairs were given as ids.
     pub texts: Vec<PairText>,
@@ -79,9 +106,30 @@ pub struct Decoded {
 }
 
 impl Corpus {
-    /// How many pairs.
+    /// Whether it is of pairs or of texts.
+    pub fn kind(&self) -> CorpusKind {
+        if self.sources.is_empty() { CorpusKind::Texts } else { CorpusKind::Pairs }
+    }
+
+    /// How many pairs, or texts.
     pub fn len(&self) -> usize {
-        self.sources.len().min(self.targets.len())
+        match self.kind() {
+            CorpusKind::Pairs => self.sources.len().min(self.targets.len()),
+            CorpusKind::Texts => self.targets.len(),
+        }
+    }
+
+    /// Tokens, or frames, of a pair's source; 0 where there is none.
+    pub(crate) fn source_length(&self, pair: usize) -> usize {
+        self.sources.get(pair).map_or(0, PairSource::length)
+    }
+
+    /// By what pairs are alike, so that they can be run together: the length of the source, or of the text.
+    pub(crate) fn length(&self, pair: usize) -> usize {
+        match self.kind() {
+            CorpusKind::Pairs => self.source_length(pair),
+            CorpusKind::Texts => self.targets.get(pair).map_or(0, Vec::len),
+        }
     }
 
     /// Whether there is none.
@@ -130,13 +178,18 @@ impl Corpus {
         self.sources.iter().filter_map(tokens).map(<[u32]>::len).max().unwrap_or(0)
     }
 
+    /// The tokens of the longest target, or text.
+    pub(crate) fn longest_target(&self) -> usize {
+        self.targets.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
     /// Every distinct pair, in the order of first occurrence.
     pub fn distinct(&self) -> Self {
         let mut seen: HashMap<&[u32], Vec<usize>> = HashMap::new();
         let mut kept = Vec::new();
         for pair in 0..self.len() {
             let same_target = seen.entry(&self.targets[pair]).or_default();
-            if same_target.iter().all(|&other| self.sources[other] != self.sources[pair]) {
+            if same_target.iter().all(|&other| self.sources.get(other) != self.sources.get(pair)) {
                 same_target.push(pair);
                 kept.push(pair);
             }
@@ -144,10 +197,10 @@ impl Corpus {
         self.only(&kept)
     }
 
-    /// Every target with another pair's source, by [`swap_partners`]. `None` where all sources are the same.
+    /// Every target with another pair's source, by [`swap_partners`]. `None` where all sources are the same, or there are none.
     pub(crate) fn with_swapped_sources(&self) -> Option<Self> {
-        let length = |pair: usize| self.sources[pair].length();
-        let partners = swap_partners(self.len(), length, |a, b| self.sources[a] == self.sources[b])?;
+        let length = |pair: usize| self.source_length(pair);
+        let partners = swap_partners(self.sources.len(), length, |a, b| self.sources[a] == self.sources[b])?;
         let sources = partners.iter().map(|&partner| self.sources[partner].clone());
         Some(Self { sources: sources.collect(), texts: Vec::new(), ..self.clone() })
     }

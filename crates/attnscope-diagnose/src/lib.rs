@@ -33,7 +33,7 @@ pub mod worked;
 pub use attention::{HeadMeasures, Weights, head_measures};
 pub use bootstrap::{Estimate, bootstrap};
 pub use contribution::{Contributions, contributions, contributions_need};
-pub use corpus::{Corpus, Decoded, LEAST_PAIRS, PairSource, PairText, decoded, swap_partners};
+pub use corpus::{Corpus, CorpusKind, Decoded, LEAST_PAIRS, PairSource, PairText, decoded, swap_partners};
 pub use doctor::{Diagnosis, examine};
 pub use finding::{Finding, Severity};
 pub use fit::{Fit, Generated, Misfit};

@@ -50,7 +50,7 @@ catalogue! {
     "the number of heads is another"
         { doctor: ["heads"], diff: [], masks: [], check: [] }
     "scores are divided by another number, or twice"
-        { doctor: ["score_scale"], diff: ["scale"], masks: [], check: ["scale" "scaled_early"] }
+        { doctor: ["score_scale" "score_width"], diff: ["scale"], masks: [], check: ["scale" "scaled_early"] }
     "the relative bias takes other rows, or is not added"
         { doctor: ["relative_bias" "relative_buckets" "relative_max_distance"], diff: ["other_bucket" "bias_not_added"], masks: [], check: [] }
     "the mask, or a part of it, is left out"
@@ -59,6 +59,10 @@ catalogue! {
         { doctor: ["cross_mask"], diff: ["mask_too_wide"], masks: ["causal-cross"], check: ["mask_transposed"] }
     "the causal mask is off by one position"
         { doctor: [], diff: ["causal_offset"], masks: [], check: [] }
+    "a mask is wrong for tokens that are decoded with a cache"
+        { doctor: [], diff: ["cached_mask"], masks: [], check: [] }
+    "a window is another, or left out"
+        { doctor: ["window"], diff: ["mask_not_applied" "mask_too_wide"], masks: [], check: [] }
     "masked scores are multiplied by 0 before the softmax"
         { doctor: [], diff: ["mask_multiplied"], masks: ["multiply-before"], check: ["mask_multiplied_before"] }
     "masked weights are multiplied by 0 after the softmax"
@@ -72,13 +76,23 @@ catalogue! {
     "positions are computed in another way"
         { doctor: ["source_positions"], diff: ["other_positions"], masks: [], check: [] }
     "queries and keys are rotated in another way: pairs of features, theta, scaling, a position off by one"
-        { doctor: [], diff: ["other_rotary"], masks: [], check: [] }
+        { doctor: ["rotary_layout" "rotary_theta" "rotary_scaling" "rotary_share" "interleave"], diff: ["other_rotary"], masks: [], check: [] }
+    "positions are off for tokens that are decoded with a cache"
+        { doctor: [], diff: ["cached_positions"], masks: [], check: [] }
+    "heads of queries read other heads of keys and values"
+        { doctor: ["kv_sharing"], diff: ["other_kv_sharing"], masks: [], check: [] }
+    "scores or logits are capped, or not"
+        { doctor: ["score_cap" "logit_cap"], diff: [], masks: [], check: [] }
+    "the output projection is not the embedding table, or another"
+        { doctor: ["tied_output"], diff: ["other_weights"], masks: [], check: [] }
+    "attention and feed-forward read the same stream, or one after the other"
+        { doctor: ["parallel_residual"], diff: ["other_input"], masks: [], check: [] }
     "embeddings are multiplied by another number"
         { doctor: ["embedding_scale"], diff: ["scale"], masks: [], check: [] }
     "the activation is another"
         { doctor: ["activation"], diff: ["other_activation"], masks: [], check: [] }
     "the norm is another: its kind, its gain or its epsilon"
-        { doctor: ["norm" "norm_eps"], diff: ["other_norm" "other_norm_gain" "other_eps" "unbiased_std" "eps_outside_root"], masks: [], check: [] }
+        { doctor: ["norm" "norm_gain" "norm_eps"], diff: ["other_norm" "other_norm_gain" "other_eps" "unbiased_std" "eps_outside_root"], masks: [], check: [] }
     "the residual stream is another, or has another scale"
         { doctor: ["residual_gain"], diff: ["other_residual" "other_residual_gain" "residual_scale"], masks: [], check: [] }
 }
@@ -106,10 +120,10 @@ mod tests {
         assert!(names(|m| m.diff).is_subset(&relations));
         let shown: BTreeSet<&str> = Mistake::ALL.iter().map(|mistake| mistake.id()).collect();
         assert_eq!(names(|m| m.masks), shown, "masks shows mistakes that are not in the catalogue");
-        let wiring = serde_json::to_value(Wiring::VASWANI).unwrap();
+        let fields = Wiring::fields();
         let repairs: BTreeSet<&str> = WeightEdit::KINDS.iter().chain(Loss::KINDS).copied().collect();
         for name in names(|m| m.doctor) {
-            let is_field = name == "heads" || wiring.get(name).is_some();
+            let is_field = name == "heads" || fields.iter().any(|field| field == name);
             assert!(is_field || repairs.contains(name), "{name}");
         }
         let explained: BTreeSet<&str> = Explanation::KINDS.iter().copied().collect();

@@ -134,7 +134,7 @@ impl Sink for Watch<'_> {
         }
         match node.op {
             Op::Normalise(_) => self.look_at_weights(id, shape, values),
-            Op::Context => self.look_at_context(id, shape, values),
+            Op::Context { .. } => self.look_at_context(id, shape, values),
             _ => {}
         }
         Ok(())

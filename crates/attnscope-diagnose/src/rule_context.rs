@@ -133,13 +133,14 @@ impl<'a> RuleContext<'a> {
         self.input.sample.ok_or_else(|| NotChecked::new(nothing, Remedy::Sample))
     }
 
-    /// The pairs, each once, or how to give some.
+    /// The pairs, or texts, each once, or how to give some.
     pub(crate) fn corpus(&self) -> Result<&Corpus, NotChecked> {
         self.weights()?;
         let architecture = &self.model().architecture;
-        if !architecture.has_cross_attention() || architecture.classifier().is_some() {
+        let is_judged = architecture.classifier().is_none() && architecture.reads(Side::Target);
+        if !is_judged {
             let why = format!(
-                "it is judged on pairs of a source and a target, and {} reads one text",
+                "it is judged by what a decoder predicts, and {} has none",
                 match architecture.classifier().is_some() {
                     true => "a classifier".to_owned(),
                     false => format!("a model that is {}", architecture.kind()),
@@ -147,9 +148,10 @@ impl<'a> RuleContext<'a> {
             );
             return Err(NotChecked::new(why, "what can be checked of such a model is listed above"));
         }
-        let (one, many, how) = match self.model().graph.reads_audio() {
-            false => ("sentence pair", "sentence pairs", Remedy::SentencePairs),
-            true => ("clip with a transcript", "clips with transcripts", Remedy::ClipPairs),
+        let (one, many, how) = match (architecture.reads(Side::Source), self.model().graph.reads_audio()) {
+            (false, _) => ("text", "texts", Remedy::Texts),
+            (true, false) => ("sentence pair", "sentence pairs", Remedy::SentencePairs),
+            (true, true) => ("clip with a transcript", "clips with transcripts", Remedy::ClipPairs),
         };
         let pairs = self.input.corpus.filter(|c| !c.is_empty());
         let given = pairs.ok_or_else(|| NotChecked::new(format!("there are no {many}"), how.clone()))?;

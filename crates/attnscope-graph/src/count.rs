@@ -22,7 +22,7 @@ pub fn multiply_adds(graph: &Graph, node: &Node, sizes: &Sizes) -> Option<u64> {
         // [batch, head, query, key], each a sum over the head's features.
         Op::Scores { .. } => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
         // [batch, head, query, head size], each a sum over keys.
-        Op::Context => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
+        Op::Context { .. } => elements(&node.dims)?.checked_mul(sizes.get(*input(0).get(3)?)? as u64),
         // [batch, position, hidden], each gate a sum over the state before.
         Op::Recur { cell, .. } => {
             let state = elements(&node.dims)? / cell.carried() as u64;

@@ -221,7 +221,7 @@ impl Op {
                 follows_one_cell: true,
                 ..Facets::of_attention("squash", "Softmax")
             },
-            Self::Context => {
+            Self::Context { .. } => {
                 Facets { reads_whole: Whole::Second, ..Facets::of_attention("context", "MatMul") }
             }
             Self::MergeHeads(_) => {

@@ -25,6 +25,7 @@ mod family;
 pub mod figures;
 mod graph;
 mod identify;
+mod kv_sharing;
 mod layer_set;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
@@ -59,9 +60,10 @@ pub use facets::{Facets, Layout, OpKind, WeightUse, Whole};
 pub use facts::{Config, Fact, FactError, Topic, token_keys};
 pub use family::{CLASSIFIER, Evidence, FAMILIES, Family, Meant, Sets, Setting, Start};
 pub use graph::{AddedPositions, Graph, Node, NodeId, NodePath, Weight, WeightId};
+pub use kv_sharing::KvSharing;
 pub use layer_set::LayerSet;
 pub use names::{Found, NameScheme, Row, TensorSpec};
-pub use op::{Capped, Factor, MaskKind, Op, Pooling, kv_head};
+pub use op::{Capped, Factor, MaskKind, Op, Pooling};
 pub use other::{Other, OtherKind};
 pub use plan::plan_tensors;
 pub use recognise::{ASSUMED, Model, Recognised, recognise};

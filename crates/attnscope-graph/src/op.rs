@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::block::RecurrentCell;
 use crate::dim::{Dim, Side, Sizes, Stack};
+use crate::kv_sharing::KvSharing;
 use crate::rotary::Rotary;
 use crate::wiring::{Activation, NormGain, NormKind, Normaliser, PositionCount, Positions};
 
@@ -70,10 +71,12 @@ pub enum Op {
         /// Which features are a pair, and by which angles pairs are rotated.
         rotary: Rotary,
     },
-    /// q·kᵀ, multiplied by a factor. Where k has fewer heads than q, neighbouring heads of q share one of k.
+    /// q·kᵀ, multiplied by a factor. Where k has fewer heads than q, some heads of q share one of k.
     Scores {
         /// What the products are multiplied by.
         scale: Factor,
+        /// Which share one.
+        sharing: KvSharing,
     },
     /// cap · tanh(x / cap): no value is larger than the cap.
     SoftCap {
@@ -102,8 +105,11 @@ pub enum Op {
     },
     /// Scores to weights, row by row.
     Normalise(Normaliser),
-    /// weights·v. Where v has fewer heads, neighbouring heads of weights share one of v.
-    Context,
+    /// weights·v. Where v has fewer heads, some heads of weights share one of v.
+    Context {
+        /// Which share one.
+        sharing: KvSharing,
+    },
     /// [batch, heads, length, d_head] to [batch, length, heads × d_head].
     MergeHeads(Stack),
     /// The stream plus a sublayer's output.
@@ -258,11 +264,6 @@ impl Factor {
     }
 }
 
-/// The head of keys and values that a head of queries reads: `heads` of queries share `kv_heads` in equal groups.
-pub fn kv_head(head: usize, heads: usize, kv_heads: usize) -> usize {
-    head / (heads / kv_heads.max(1)).max(1)
-}
-
 impl Op {
     /// The shape rule: what leaves the operation, from what enters it.
     pub(crate) fn output(&self, inputs: &[&[Dim]], weights: &[&[Dim]]) -> Vec<Dim> {
@@ -331,7 +332,7 @@ impl Op {
             }
             Self::Mask(kind) => vec![Dim::Batch, Dim::Fixed(1), kind.queries.length(), kind.keys.length()],
             // [batch, head, query, key] · [batch, head, key, head size]
-            Self::Context => vec![at(input(0), 0), at(input(0), 1), at(input(0), 2), at(input(1), 3)],
+            Self::Context { .. } => vec![at(input(0), 0), at(input(0), 1), at(input(0), 2), at(input(1), 3)],
             Self::MergeHeads(s) => vec![at(input(0), 0), at(input(0), 2), Dim::Inner(s)],
             Self::AddPositions
             | Self::Same

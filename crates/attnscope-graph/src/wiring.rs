@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dim::{Side, Stack};
+use crate::kv_sharing::KvSharing;
 use crate::layer_set::LayerSet;
 use crate::rotary::{Rotary, RotaryPairs, RotaryScaling};
 
@@ -78,6 +79,9 @@ pub struct Wiring {
     /// How many heads keys and values have, where groups of query heads share them; 0 while the tensors have not shown it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_heads: Option<usize>,
+    /// Which head of them a head of queries reads.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub kv_sharing: KvSharing,
     /// The base of rotary positions, where the model has them.
     #[serde(
         default,
@@ -150,6 +154,10 @@ pub struct Wiring {
     /// opened to be run has none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropout: f32,
+}
+
+fn is_usual(sharing: &KvSharing) -> bool {
+    *sharing == KvSharing::Repeat
 }
 
 fn is_zero(p: &f32) -> bool {
@@ -478,6 +486,7 @@ impl Wiring {
         front: Front::Tokens,
         biases: Biases::ALL,
         kv_heads: None,
+        kv_sharing: KvSharing::Repeat,
         rotary_base: None,
         rotary_pairs: None,
         rotary_share: None,
@@ -504,9 +513,10 @@ impl Wiring {
     pub const ROTARY_BASE: f64 = 10_000.0;
 
     /// The names of all fields: those that a model does not use are not written.
-    pub(crate) fn fields() -> Vec<String> {
+    pub fn fields() -> Vec<String> {
         let every = Self {
             kv_heads: Some(1),
+            kv_sharing: KvSharing::Tile,
             rotary_base: Some(Self::ROTARY_BASE),
             rotary_pairs: Some(RotaryPairs::Halves),
             rotary_share: Some(1.0),

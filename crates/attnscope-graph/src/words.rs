@@ -3,6 +3,7 @@
 use crate::block::RecurrentCell;
 use crate::dim::{Dim, Side, Sizes, Stack};
 use crate::graph::Node;
+use crate::kv_sharing::KvSharing;
 use crate::op::{Capped, Op, Pooling};
 use crate::role::{AttentionKind, AttentionStep, BlockStep, EntryStep, FeedForwardStep, LayerStep, Role};
 use crate::rotary::Rotary;
@@ -57,8 +58,8 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         Op::SplitHeads(_) => "split into heads".into(),
         Op::Rotate { rotary, .. } => rotation(rotary),
         Op::SoftCap { cap, .. } => format!("{cap} × tanh(x / {cap})"),
-        Op::Scores { scale: crate::Factor::One } => "q·kᵀ, scale 1".into(),
-        Op::Scores { scale } => format!("q·kᵀ × {}", scale.text(sizes, symbolic)),
+        Op::Scores { scale: crate::Factor::One, sharing } => format!("q·kᵀ, scale 1{}", tiled(sharing)),
+        Op::Scores { scale, sharing } => format!("q·kᵀ × {}{}", scale.text(sizes, symbolic), tiled(sharing)),
         Op::RelativeBias { .. } => "table[bucket(key − query)]".into(),
         Op::Mask(_) => "0 where visible, −∞ where masked".into(),
         Op::AddMask { bias, mask } => {
@@ -68,7 +69,7 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
         }
         Op::Normalise(Normaliser::Softmax) => "softmax over keys".into(),
         Op::Normalise(Normaliser::Sigmoid) => "sigmoid of each cell".into(),
-        Op::Context => "weights·v".into(),
+        Op::Context { sharing } => format!("weights·v{}", tiled(sharing)),
         Op::MergeHeads(_) => "heads side by side".into(),
         Op::Residual { gain: 1.0 } => "x + sublayer(x)".into(),
         Op::Residual { gain } => format!("x + {gain} × sublayer(x)"),
@@ -82,6 +83,14 @@ pub fn formula(node: &Node, sizes: &Sizes, symbolic: bool) -> String {
             let bias = if node.weights.len() > 1 { " + b" } else { "" };
             format!("x·Wᵀ{times}{bias}")
         }
+    }
+}
+
+/// What is said of heads of keys and values that are shared in another order than the usual one.
+fn tiled(sharing: KvSharing) -> &'static str {
+    match sharing {
+        KvSharing::Repeat => "",
+        KvSharing::Tile => ", every so many heads share k and v",
     }
 }
 
@@ -143,7 +152,7 @@ pub fn sentence(node: &Node) -> &'static str {
         Op::Mask(_) => "Which keys each query may see.",
         Op::AddMask { .. } => "The scores with masked keys at minus infinity.",
         Op::Normalise(_) => "How much of each key's value every query takes.",
-        Op::Context => "The values, averaged with the weights, head by head.",
+        Op::Context { .. } => "The values, averaged with the weights, head by head.",
         Op::MergeHeads(_) => "The heads' results side by side again.",
         Op::Residual { .. } => "The sublayer's output is added to the residual stream.",
         Op::Activate(_) => "The non-linearity, element by element.",
@@ -256,7 +265,9 @@ pub fn why_shape(node: &Node) -> &'static str {
         Op::AddMask { .. } => "bias and mask are repeated over batch or heads, and added cell by cell",
         Op::Normalise(Normaliser::Softmax) => "each row of scores becomes a row of weights that adds up to 1",
         Op::Normalise(Normaliser::Sigmoid) => "each score becomes a weight by itself",
-        Op::Context => "the sum over keys removes their dimension: each query gets one vector of K per head",
+        Op::Context { .. } => {
+            "the sum over keys removes their dimension: each query gets one vector of K per head"
+        }
         Op::MergeHeads(_) => "H vectors of K side by side are H·K again",
         Op::Residual { .. } => {
             "two tensors can only be added if their shapes agree: every sublayer returns d_model"

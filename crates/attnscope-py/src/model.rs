@@ -355,8 +355,8 @@ impl Model {
     }
 
     /// What is wrong with the model, and why. It is judged on `pairs`, tuples of a source and its target or a file of them with a tab
-    /// between; without any on the input, and on random tokens without an input. `rules` are the ids of the rules to check; repairs of
-    /// weights are tried for at most `repair_time` seconds.
+    /// between, a decoder alone on the texts of `text`; without any on the input, and on random tokens without an input. `rules` are
+    /// the ids of the rules to check; repairs of weights are tried for at most `repair_time` seconds.
     ///
     /// >>> import attnscope as at
     /// >>> diagnosis = at.open("demo", heads=8).doctor(rules=["wiring-mismatch"])

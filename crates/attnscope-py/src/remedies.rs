@@ -143,6 +143,7 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
         Remedy::ClipPairs => {
             "pass pairs=FILE: one file of a clip, a tab and its transcript per line, 50 lines or more"
         }
+        Remedy::Texts => "pass text=: a list of 50 texts or more of the kind that it was trained on",
         Remedy::DifferentPairs => "pass pairs of different sentences: pairs=",
         Remedy::RealSentences => "pass sentences: text=, audio= or pairs=",
         Remedy::RealText => "pass a text",

@@ -31,7 +31,7 @@ use crate::near::nearest;
 pub struct DoctorOptions {
     /// Sources and targets; without any, the demo uses its own.
     pub pairs: PairLines,
-    /// One input, where there are no pairs; also the languages of both.
+    /// One input, where there are no pairs, or the texts that a decoder alone is judged on; also the languages of both.
     pub input: Input,
     /// The rules to check.
     pub rules: Vec<&'static Rule>,
@@ -121,6 +121,11 @@ fn judged<'m>(model: &'m Model, options: &DoctorOptions) -> Result<Judged<'m>, F
     if !options.pairs.lines.is_empty() {
         check_pairs(&ready)?;
         return Judged::on_pairs(ready, options.pairs.clone());
+    }
+    let prompts = options.input.prompts();
+    if !prompts.is_empty() && !ready.model.architecture.reads(Side::Source) && options.input.target.is_none()
+    {
+        return Judged::on_texts(ready, prompts);
     }
     let reads_target_alone = !ready.model.architecture.reads(Side::Source) && options.input.target.is_some();
     if options.input.source.is_none() && !reads_target_alone {

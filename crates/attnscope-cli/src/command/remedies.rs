@@ -164,6 +164,9 @@ fn fixed_words(remedy: &Remedy) -> &'static str {
         Remedy::ClipPairs => {
             "give --pairs FILE: one file of a clip, a tab and its transcript per line, 50 lines or more"
         }
+        Remedy::Texts => {
+            "give --text FILE: one text per line, 50 lines or more of the kind that it was trained on"
+        }
         Remedy::DifferentPairs => "give pairs of different sentences with --pairs",
         Remedy::RealSentences => "give sentences: --src TEXT, --audio FILE or --pairs FILE",
         Remedy::RealText => "give a text: --prompt TEXT or --text FILE",

@@ -6,6 +6,7 @@
 mod common;
 mod dumps;
 mod gaps;
+mod language;
 mod names;
 mod other_features;
 mod planted;

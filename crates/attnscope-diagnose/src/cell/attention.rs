@@ -1,15 +1,15 @@
 //! Cells of an attention: scores, bias, mask, weights, context.
 
-use attnscope_graph::{Factor, MaskKind, Normaliser, Rotary, Stack, kv_head};
+use attnscope_graph::{Factor, KvSharing, MaskKind, Normaliser, Rotary, Stack};
 use attnscope_run::{Kept, Rotations, is_fully_masked, relative_bucket, used_buckets};
 
 use super::{Cell, CellError, Step, Term, TermForm, indices, products, row, value, within};
 
 impl Cell<'_> {
     /// The head of keys or values that head `h` of queries reads.
-    fn shared_head(&self, h: usize) -> Result<usize, CellError> {
+    fn shared_head(&self, h: usize, sharing: KvSharing) -> Result<usize, CellError> {
         let heads = |kept: &Kept| kept.shape.get(1).copied().unwrap_or(1);
-        Ok(kv_head(h, heads(self.input(0)?), heads(self.input(1)?)))
+        Ok(sharing.head(h, heads(self.input(0)?), heads(self.input(1)?)))
     }
 
     /// x · cos − y · sin for the first of a pair of features, y · cos + x · sin for the second
@@ -47,9 +47,9 @@ impl Cell<'_> {
     }
 
     /// scores[b, h, t, s] = scale · Σ over i of q[b, h, t, i] · k[b, g, s, i], g the head of keys that h reads
-    pub(super) fn scores(&self, scale: Factor) -> Result<Vec<Step>, CellError> {
+    pub(super) fn scores(&self, scale: Factor, sharing: KvSharing) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, s] = self.at else { return Ok(Vec::new()) };
-        let g = self.shared_head(h)?;
+        let g = self.shared_head(h, sharing)?;
         let (q, k) = (row(self.input(0)?, &[b, h, t]), row(self.input(1)?, &[b, g, s]));
         let terms = products(q.iter().copied(), k.iter().copied());
         let formula = format!("Σᵢ q[{b}, {h}, {t}, i] × k[{b}, {g}, {s}, i], {} products", terms.len());
@@ -164,10 +164,10 @@ impl Cell<'_> {
     }
 
     /// context[b, h, t, i] = Σ over s of weights[b, h, t, s] · v[b, h, s, i]
-    pub(super) fn context(&self) -> Result<Vec<Step>, CellError> {
+    pub(super) fn context(&self, sharing: KvSharing) -> Result<Vec<Step>, CellError> {
         let &[b, h, t, i] = self.at else { return Ok(Vec::new()) };
         let (weights, v) = (row(self.input(0)?, &[b, h, t]), self.input(1)?);
-        let g = self.shared_head(h)?;
+        let g = self.shared_head(h, sharing)?;
         let of_key = |s: usize| value(v, &[b, g, s, i]);
         let mut terms = products(weights.iter().copied(), (0..weights.len()).map(of_key));
         terms.iter_mut().for_each(|term| term.label = format!("key {}", term.label));

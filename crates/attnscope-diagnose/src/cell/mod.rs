@@ -228,14 +228,14 @@ impl Cell<'_> {
             Op::Activate(activation) => self.activate(activation),
             Op::Gate => self.gate(),
             Op::Rotate { rotary, .. } => self.rotate(rotary),
-            Op::Scores { scale } => self.scores(scale),
+            Op::Scores { scale, sharing } => self.scores(scale, sharing),
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.relative_bias(stack, buckets, max_distance)
             }
             Op::Mask(kind) => Ok(vec![self.mask(kind)?]),
             Op::AddMask { .. } => self.add_mask(),
             Op::Normalise(normaliser) => self.normalise(normaliser),
-            Op::Context => self.context(),
+            Op::Context { sharing } => self.context(sharing),
         }
     }
 

@@ -281,6 +281,13 @@ impl<'t, 'l, 'a> Trial<'t, 'l, 'a> {
         Ok(made)
     }
 
+    /// The position of a row of a tensor.
+    pub(super) fn position(&self, row: usize, extent: Extent) -> usize {
+        let extent = if self.lab.sampled.is_some() { extent } else { Extent::Whole };
+        let positions = self.lab.formula(extent).positions();
+        positions.and_then(|all| all.get(row).copied()).unwrap_or(row)
+    }
+
     /// A node, or an edited copy of one, computed from its inputs.
     pub(super) fn computed(
         &self,

@@ -26,6 +26,7 @@ mod sentence;
 mod side;
 mod spread;
 mod swapped_layers;
+mod variant;
 mod verdict;
 mod walk;
 mod weight_part;
@@ -43,8 +44,9 @@ pub use measure::Measure;
 pub use order::Order;
 pub use pair::UnusedLine;
 pub use propose::Proposal;
-pub use relation::{OtherBucket, Relation, WeightAxis};
+pub use relation::{Relation, WeightAxis};
 pub use side::Side;
+pub use variant::{CachedMask, CachedPositions, OtherBucket, OtherRotary};
 pub use weights::{File, compare_weights};
 
 use frame::Frame;

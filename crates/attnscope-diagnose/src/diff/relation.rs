@@ -1,7 +1,9 @@
 //! The simple relations between two tensors: a closed set, each with its name in JSON and its sentence.
 
-use attnscope_graph::{Activation, NormGain, NormKind, Normaliser, Positions, RotaryPairs};
+use attnscope_graph::{Activation, KvSharing, NormGain, NormKind, Normaliser, Positions};
 use serde_json::{Value, json};
+
+use super::variant::{CachedMask, CachedPositions, OtherBucket, OtherRotary};
 
 /// What turns the expected tensor into the one that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +80,25 @@ pub enum Relation {
     OtherRotary {
         /// In which.
         how: OtherRotary,
+    },
+    /// Heads of queries read other heads of keys and values.
+    OtherKvSharing {
+        /// The way that explains the values.
+        sharing: KvSharing,
+    },
+    /// Positions are wrong from one on.
+    CachedPositions {
+        /// From which.
+        from: usize,
+        /// In which way.
+        how: CachedPositions,
+    },
+    /// A causal mask is wrong from one query on.
+    CachedMask {
+        /// From which.
+        from: usize,
+        /// In which way.
+        how: CachedMask,
     },
     /// A step that returns its input unchanged.
     NotApplied,
@@ -302,6 +323,9 @@ named! {
     OtherNorm "other_norm": "LayerNorm in place of RMSNorm, or the other way round";
     OtherNormGain "other_norm_gain": "a norm whose gain is its weight, not 1 + weight, or the other way round";
     OtherRotary "other_rotary": "rotary positions of another layout, theta, scaling or share, or off by one position";
+    OtherKvSharing "other_kv_sharing": "heads of queries read other heads of keys and values: every so many share one, where neighbours should, or the other way round";
+    CachedPositions "cached_positions": "positions that are wrong from one on, as in decoding with a cache: off by one, counted from 0 again, or always 0";
+    CachedMask "cached_mask": "a causal mask that is wrong from one query on, as in decoding with a cache: past keys, or the newest, are hidden";
     NotApplied "not_applied": "a step that returns its input";
     OtherActivation "other_activation": "another activation";
     OtherNormaliser "other_squash": "a sigmoid in place of the softmax, or the other way round";
@@ -339,63 +363,6 @@ named! {
     MissingWeight "missing_weight": "a weight that one file does not have";
     NotANumber "not_a_number": "NaN on one side alone";
     AllZero "all_zero": "nothing but zeros on one side";
-}
-
-/// How queries and keys are rotated in another way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum OtherRotary {
-    /// Other features are a pair.
-    Layout(RotaryPairs),
-    /// Another base.
-    Theta(f64),
-    /// Positions are off by so many.
-    Shift(i64),
-    /// Frequencies are not scaled.
-    NoScaling,
-    /// All features are rotated, where only a share should be.
-    AllFeatures,
-}
-
-impl OtherRotary {
-    fn detail(self) -> Value {
-        match self {
-            Self::Layout(pairs) => json!({ "how": "layout", "layout": pairs }),
-            Self::Theta(theta) => json!({ "how": "theta", "theta": theta }),
-            Self::Shift(by) => json!({ "how": "position", "by": by }),
-            Self::NoScaling => json!({ "how": "no_scaling" }),
-            Self::AllFeatures => json!({ "how": "all_features" }),
-        }
-    }
-}
-
-/// How rows of a relative bias table are chosen in another way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OtherBucket {
-    /// Earlier and later keys have rows of their own, where they should share them.
-    BothDirections,
-    /// They share them, where they should have their own.
-    OneDirection,
-    /// Earlier keys are taken for later ones and the other way round.
-    Negated,
-    /// The distance is off by so many.
-    Distance(i64),
-    /// The row is off by so many.
-    Row(i64),
-    /// Another distance from which on all share the last row.
-    MaxDistance(usize),
-}
-
-impl OtherBucket {
-    fn detail(self) -> Value {
-        match self {
-            Self::BothDirections => json!({ "how": "both_directions" }),
-            Self::OneDirection => json!({ "how": "one_direction" }),
-            Self::Negated => json!({ "how": "negated" }),
-            Self::Distance(by) => json!({ "how": "distance", "by": by }),
-            Self::Row(by) => json!({ "how": "row", "by": by }),
-            Self::MaxDistance(max) => json!({ "how": "max_distance", "max_distance": max }),
-        }
-    }
 }
 
 /// An axis of a weight, as the weight's own shape has it.
@@ -453,6 +420,9 @@ impl Relation {
             Self::OtherNorm { kind } => json!({ "norm": kind }),
             Self::OtherNormGain { gain } => json!({ "gain": gain }),
             Self::OtherRotary { how } => how.detail(),
+            Self::OtherKvSharing { sharing } => json!({ "kv_sharing": sharing }),
+            Self::CachedPositions { from, how } => json!({ "from": from, "how": how.name() }),
+            Self::CachedMask { from, how } => json!({ "from": from, "how": how.name() }),
             Self::OtherActivation { activation, expected } => {
                 json!({ "activation": activation, "expected": expected })
             }

@@ -60,7 +60,7 @@ impl<'s, 'a> Suspect<'s, 'a> {
         all[1..].sort_unstable_by(|a, b| b.cmp(a));
         let rounding = Rounding::new(judge.gap_precision(node, tensors)?, judge.cells);
         let lab = Lab::new(judge, node, local, [tensors, given], rounding);
-        Ok(Self { lab, steps: Steps { judge, all, rescaled }, node, local })
+        Ok(Self { lab, steps: Steps { judge, all, rescaled, first: first_position(local) }, node, local })
     }
 
     /// What explains the difference, if anything simple does.
@@ -170,6 +170,19 @@ impl<'s, 'a> Suspect<'s, 'a> {
             found => Some(found),
         }
     }
+}
+
+/// The first position, [.., position, feature], at which some cell is off by more than its rounding; `None` where that is the
+/// very first, or there is none.
+fn first_position(local: &Local) -> Option<usize> {
+    let [.., length, width] = local.expected.shape[..] else { return None };
+    let is_off = |&i: &usize| {
+        let (expected, found) = (local.expected.values[i], local.found.values[i]);
+        expected != found && (expected - found).abs() > local.allowed[i]
+    };
+    let cells = 0..local.found.values.len().min(local.expected.values.len());
+    let rows = cells.filter(is_off).map(|i| i / width.max(1) % length.max(1));
+    rows.min().filter(|&row| row > 0)
 }
 
 /// Adds an explanation. Epsilons that cannot be distinguished are one explanation.

@@ -1,10 +1,11 @@
 //! Each relation as a sentence.
 
 use attnscope_graph::figures;
-use attnscope_graph::{NormGain, NormKind, Normaliser, RotaryPairs};
+use attnscope_graph::{KvSharing, NormGain, NormKind, Normaliser, RotaryPairs};
 use serde_json::Value;
 
-use super::relation::{OtherBucket, OtherRotary, Relation, WeightAxis};
+use super::relation::{Relation, WeightAxis};
+use super::variant::{OtherBucket, OtherRotary};
 
 /// The most numbers or ranges that a sentence lists.
 const MOST_WORDS: usize = 12;
@@ -131,6 +132,28 @@ impl Relation {
                     format!("{it} has all features of a head rotated, not a share of them")
                 }
             },
+            Self::OtherKvSharing { sharing: KvSharing::Tile } => {
+                format!(
+                    "in {it} head h of the queries reads head h modulo the number of heads of keys and values, where neighbouring heads share one"
+                )
+            }
+            Self::OtherKvSharing { sharing: KvSharing::Repeat } => {
+                format!(
+                    "in {it} neighbouring heads of queries share a head of keys and values, where every so many do"
+                )
+            }
+            Self::CachedPositions { from, how } => {
+                format!(
+                    "{it} has wrong positions from {from} on, as in decoding with a cache: {}",
+                    how.words()
+                )
+            }
+            Self::CachedMask { from, how } => {
+                format!(
+                    "{it} has a wrong mask from query {from} on, as in decoding with a cache: {}",
+                    how.words()
+                )
+            }
             Self::NotApplied => format!("{it} is the input of this step: the step is not applied"),
             Self::OtherActivation { activation, expected } => {
                 format!("{it} is what {} gives in place of {}", activation.name(), expected.name())

@@ -8,7 +8,7 @@ use attnscope_run::{RunError, Sequence, position_limit};
 use serde::Serialize;
 
 use super::FitTest;
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, CorpusKind};
 use crate::score::{Candidate, score};
 
 /// For how many pairs sentences are generated: enough to distinguish words from noise.
@@ -44,8 +44,12 @@ impl Generated {
 }
 
 impl FitTest<'_> {
-    /// Lets a candidate generate from the first sources. `None` where it generates nothing.
+    /// Lets a candidate generate from the first sources. `None` where it generates nothing, or there are no sources: what a
+    /// language model goes on with says little about a text.
     pub(crate) fn generated(&self, candidate: &Candidate) -> Result<Option<Generated>, RunError> {
+        if self.corpus.kind() == CorpusKind::Texts {
+            return Ok(None);
+        }
         let first = self.corpus.first(MOST_PAIRS);
         let written = greedy(candidate, &first)?;
         let count =

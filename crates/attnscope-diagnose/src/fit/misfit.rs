@@ -1,8 +1,8 @@
-//! Why pairs do not fit a model, in words.
+//! Why pairs, or texts, do not fit a model, in words.
 
-use super::{Fit, LEAST_SOURCE_SHARE, SURPRISE};
+use super::{Fit, LEAST_CONTEXT_SHARE, LEAST_SOURCE_SHARE, SURPRISE};
 
-/// Why pairs do not fit a model.
+/// Why pairs, or texts, do not fit a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {
     /// The cost is not finite.
@@ -15,6 +15,8 @@ pub enum Misfit {
     Surprised,
     /// The source says too little about the target.
     SourceSaysLittle,
+    /// The words before a token say too little about it.
+    ContextSaysLittle,
 }
 
 impl Misfit {
@@ -26,19 +28,20 @@ impl Misfit {
             Self::NoBetterThanUnigram => fit.unigram,
             Self::Surprised => SURPRISE.1 * fit.expected + SURPRISE.0,
             Self::SourceSaysLittle => fit.swapped.unwrap_or(f64::INFINITY) * (1.0 - LEAST_SOURCE_SHARE),
+            Self::ContextSaysLittle => fit.unigram * (1.0 - LEAST_CONTEXT_SHARE),
         }
     }
 
     /// What was measured, in a clause.
     pub fn words(self, fit: &Fit) -> String {
-        let nll = format!("NLL {:.2} nats per token", fit.nll);
+        let (nll, targets) = (format!("NLL {:.2} nats per token", fit.nll), fit.kind.targets());
         match self {
-            Self::NotFinite => "the likelihood of the targets is not finite".into(),
+            Self::NotFinite => format!("the likelihood of the {targets} is not finite"),
             Self::NoBetterThanUniform => {
                 format!("{nll}, worse than guessing all tokens with equal probability ({:.2})", fit.uniform)
             }
             Self::NoBetterThanUnigram => format!(
-                "{nll}, worse than knowing only how often each token occurs in the targets ({:.2})",
+                "{nll}, worse than knowing only how often each token occurs in the {targets} ({:.2})",
                 fit.unigram
             ),
             Self::Surprised => {
@@ -55,6 +58,12 @@ impl Misfit {
                 ),
                 _ => "all pairs have the same source".into(),
             },
+            Self::ContextSaysLittle => format!(
+                "{nll}, and {:.2} by knowing only how often each token occurs in the texts: the words before lower it by {:.0} %, and the wiring can be judged only where they lower it by at least {:.0} %",
+                fit.unigram,
+                100.0 * fit.context_share(),
+                100.0 * LEAST_CONTEXT_SHARE
+            ),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! have, and v's rows like the output projection's columns; and they leave a feed-forward matrix with few strong directions. A
 //! factor leaves that as it is, and noise destroys it.
 
-use attnscope_graph::{Dim, Model, Role};
+use attnscope_graph::{Dim, KvSharing, Model, Role};
 use attnscope_run::Weights;
 
 use super::edit::matrix;
@@ -45,6 +45,8 @@ pub(super) fn is_trained_together(model: &Model, weights: &Weights, role: &[[Rol
 
 fn likeness(model: &Model, weights: &Weights, [a, b]: [Role; 2]) -> Option<Likeness> {
     let (a, b) = (rows(model, weights, a)?, rows(model, weights, b)?);
+    let heads = a.heads().max(b.heads());
+    let (a, b) = (a.repeated(heads), b.repeated(heads));
     if a.rows.len() != b.rows.len() {
         return None;
     }
@@ -60,6 +62,24 @@ struct SharedRows {
     head: Option<usize>,
 }
 
+impl SharedRows {
+    /// How many heads; 0 for feed-forward layers.
+    fn heads(&self) -> usize {
+        self.head.map_or(0, |size| self.rows.len() / size)
+    }
+
+    /// As many heads as the partner has, where neighbouring heads of it share one of these.
+    fn repeated(self, heads: usize) -> Self {
+        let own = self.heads();
+        let Some(size) = self.head.filter(|_| own > 0 && heads > own && heads.is_multiple_of(own)) else {
+            return self;
+        };
+        let of_head =
+            |head: usize| self.rows[KvSharing::Repeat.head(head, heads, own) * size..][..size].to_vec();
+        Self { rows: (0..heads).flat_map(of_head).collect(), head: self.head }
+    }
+}
+
 fn rows(model: &Model, weights: &Weights, module: Role) -> Option<SharedRows> {
     let (id, shape) = matrix(model, module.weight())?;
     let &[height, width] = &shape[..] else { return None };
@@ -67,7 +87,7 @@ fn rows(model: &Model, weights: &Weights, module: Role) -> Option<SharedRows> {
     let (stack, _) = module.layer()?;
     // The output projection has the shared dimension in its columns.
     let by_columns = matches!(dims.first(), Some(Dim::Model));
-    let is_attention = dims.iter().any(|dim| matches!(dim, Dim::Inner(_)));
+    let is_attention = dims.iter().any(|dim| matches!(dim, Dim::Inner(_) | Dim::KvInner(_)));
     let values = weights.get(id).ok()?;
     let value = |row: usize, column: usize| f64::from(values[row * width + column]);
     let rows = match by_columns {
@@ -143,6 +163,17 @@ mod tests {
         assert!((concentration(&one) - (1.0 - 1.0 / 1.2)).abs() < 1e-12);
         let square = vec![vec![3.0, 0.0], vec![0.0, 3.0]];
         assert!((concentration(&square) - (1.0 - 2.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_shared_head_is_held_against_each_that_reads_it() {
+        let rows = |values: &[f64]| values.iter().map(|x| vec![*x]).collect();
+        let shared = SharedRows { rows: rows(&[1.0, 2.0, 3.0, 4.0]), head: Some(2) };
+        assert_eq!(shared.heads(), 2);
+        let repeated: Vec<Vec<f64>> = rows(&[1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+        assert_eq!(shared.repeated(4).rows, repeated);
+        let alone = SharedRows { rows: rows(&[1.0, 2.0]), head: None };
+        assert_eq!(alone.repeated(4).rows.len(), 2);
     }
 
     #[test]

@@ -259,10 +259,13 @@ pub(super) fn matrix(model: &Model, role: WeightRole) -> Option<(WeightId, Vec<u
     Some((id, model.sizes.shape(&model.graph.weight(id).dims)?))
 }
 
-/// Heads, and rows of each, of the projection that a weight is of.
-fn heads_of(model: &Model, role: WeightRole) -> Option<(usize, usize)> {
+/// Heads, and rows of each, of the projection that a weight is of: keys and values may have fewer heads than queries.
+pub(super) fn heads_of(model: &Model, role: WeightRole) -> Option<(usize, usize)> {
     let (stack, _) = role.owner.layer()?;
-    Some((model.sizes.get(Dim::Heads(stack))?, model.sizes.get(Dim::Head(stack))?))
+    let id = model.graph.weight_at(role)?;
+    let is_shared = model.graph.weight(id).dims.iter().any(|dim| matches!(dim, Dim::KvInner(_)));
+    let heads = if is_shared { Dim::KvHeads(stack) } else { Dim::Heads(stack) };
+    Some((model.sizes.get(heads)?, model.sizes.get(Dim::Head(stack))?))
 }
 
 /// A weight with its heads' dimension in another order: the rows of q, k and v, the columns of the output projection.
@@ -273,7 +276,7 @@ fn reordered(
     sources: &[usize],
 ) -> Option<(WeightId, Vec<f32>)> {
     let (id, shape) = matrix(model, role)?;
-    let is_heads = |dim: &Dim| matches!(dim, Dim::Inner(_));
+    let is_heads = |dim: &Dim| matches!(dim, Dim::Inner(_) | Dim::KvInner(_));
     let axis = model.graph.weight(id).dims.iter().position(is_heads)?;
     if shape[axis] != sources.len() {
         return None;

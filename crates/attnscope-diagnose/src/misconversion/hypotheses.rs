@@ -1,8 +1,8 @@
 //! Every repair that makes sense for a model, before anything is measured.
 
 use attnscope_graph::{
-    AttentionKind, AttentionPlace, AttentionStep, Dim, EntryStep, FeedForwardStep, Graph, Model, Role, Stack,
-    WeightRole,
+    AttentionKind, AttentionPlace, AttentionStep, Dim, EntryStep, FeedForwardStep, Graph, Model, Op, Role,
+    Rotary, RotaryPairs, Stack, WeightRole,
 };
 
 use super::edit::{RowOrder, WeightEdit, matrix, twins};
@@ -15,7 +15,8 @@ use AttentionStep::{K, Out, Q, V};
 const EXCHANGED: [[AttentionStep; 2]; 6] = [[Q, K], [Q, V], [K, V], [Q, Out], [K, Out], [V, Out]];
 /// The projections that are confused in every layer at once.
 const EXCHANGED_EVERYWHERE: [[AttentionStep; 2]; 3] = [[Q, K], [Q, V], [K, V]];
-/// Projections that are put in another order together. Within a head, the same order of q and k changes no score.
+/// Projections that are put in another order together. Within a head, the same order of q and k changes no score, unless they are
+/// rotated.
 const REORDERED: [&[AttentionStep]; 6] = [&[Q], &[K], &[V], &[Out], &[Q, K], &[Q, K, V]];
 
 /// Repairs of the whole file: systematic mistakes, layers and tables. Without repairs of a single place.
@@ -105,9 +106,9 @@ pub(super) const PERMUTED: [&[AttentionStep]; 5] = [&[Q], &[K], &[V], &[Out], &[
 /// The weights of a projection that have the heads' dimension: the output projection's bias has not.
 fn heads_weights(graph: &Graph, module: Role) -> Vec<WeightRole> {
     let has_heads = |role: &WeightRole| {
-        graph
-            .weight_at(*role)
-            .is_some_and(|id| graph.weight(id).dims.iter().any(|dim| matches!(dim, Dim::Inner(_))))
+        graph.weight_at(*role).is_some_and(|id| {
+            graph.weight(id).dims.iter().any(|dim| matches!(dim, Dim::Inner(_) | Dim::KvInner(_)))
+        })
     };
     weights_of(graph, module, true).into_iter().filter(has_heads).collect()
 }
@@ -181,8 +182,34 @@ fn interleaves(model: &Model, sites: &[AttentionPlace], rows: RowOrder) -> Vec<W
         weights: modules(sites, projections).flat_map(|module| heads_weights(&model.graph, module)).collect(),
         rows,
     };
-    let is_visible = |projections: &&&[AttentionStep]| !rows.is_within_head() || projections.len() == 1;
+    let is_visible = |projections: &&&[AttentionStep]| {
+        !rows.is_within_head()
+            || projections.len() == 1
+            || (***projections == [Q, K] && is_turned_otherwise(model, sites, rows))
+    };
     REORDERED.iter().filter(is_visible).map(of).collect()
+}
+
+/// Whether q and k with their rows in another order, the same in both, have other scores: rotary positions turn pairs of rows. In
+/// all attentions at once one of the orders is no mistake of the weights: it is the other `rotary_layout`.
+fn is_turned_otherwise(model: &Model, sites: &[AttentionPlace], rows: RowOrder) -> bool {
+    let rotary = |site: &AttentionPlace| {
+        let id = model.graph.at(site.step(AttentionStep::QRot))?;
+        match model.graph.node(id).op {
+            Op::Rotate { rotary, .. } => Some(rotary),
+            _ => None,
+        }
+    };
+    let all: Vec<Rotary> = sites.iter().filter_map(rotary).collect();
+    // Where a share of the features is rotated, no converter moves rows.
+    if all.is_empty() || all.len() < sites.len() || all.iter().any(|rotary| rotary.share != 1.0) {
+        return false;
+    }
+    let is_layout = all.iter().all(|rotary| match rotary.pairs {
+        RotaryPairs::Halves => rows == RowOrder::PairsToHalves,
+        RotaryPairs::Neighbours => rows == RowOrder::HalvesToPairs,
+    });
+    !(is_layout && sites.len() == attentions(&model.graph).len())
 }
 
 /// A module with the other sign, including its bias.

@@ -21,6 +21,7 @@ pub use search::search_repairs;
 
 use std::time::Duration;
 
+use crate::corpus::CorpusKind;
 use crate::score::Scores;
 
 /// The repair that the evidence supports.
@@ -39,6 +40,8 @@ pub struct Repair {
     /// How likely so large a gain is by chance on the pairs that the search has not seen, corrected for every repair that was
     /// tried on them.
     pub p: f64,
+    /// What it was judged on.
+    pub kind: CorpusKind,
     /// Distinct pairs.
     pub pairs: usize,
     /// Those among them that the search has not seen.
@@ -63,6 +66,8 @@ pub enum BesideWiring {
 /// The result of the search.
 #[derive(Debug)]
 pub struct RepairSearch {
+    /// What it was judged on.
+    pub kind: CorpusKind,
     /// Repairs that make sense for the model.
     pub hypotheses: usize,
     /// Those that there was time to try.

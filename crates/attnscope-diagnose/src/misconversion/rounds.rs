@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attnscope_graph::{AttentionPlace, AttentionStep, Dim, FeedForwardStep, Model, Role, Stack, WeightKind};
+use attnscope_graph::{AttentionPlace, AttentionStep, FeedForwardStep, Model, Role, Stack, WeightKind};
 use attnscope_run::{Prepared, RunError, Shift, Weights};
 
 use super::control;
-use super::edit::WeightEdit;
+use super::edit::{WeightEdit, heads_of};
 use super::factors;
 use super::hypotheses::{
     PERMUTED, head_orders, of_attention, of_feed_forward, of_model, permuted, sublayer_exchanges,
@@ -24,6 +24,14 @@ const AT_ONCE: usize = 48;
 /// Attentions, and feed-forward layers, at which every repair is tried. If there are more, those whose removal hurts least: a
 /// broken part contributes little.
 const MOST_SITES: usize = 12;
+
+/// The heads of some projections of an attention; 1, which has no other order, where they have different numbers of them.
+fn common_heads(model: &Model, site: AttentionPlace, projections: &[AttentionStep]) -> usize {
+    let heads =
+        |step: &AttentionStep| heads_of(model, site.step(*step).weight()).map_or(1, |(heads, _)| heads);
+    let first = projections.first().map_or(1, heads);
+    if projections.iter().all(|step| heads(step) == first) { first } else { 1 }
+}
 
 /// A repair and its scores.
 #[derive(Debug, Clone)]
@@ -108,10 +116,9 @@ impl<'a> Rounds<'a> {
         let kept: Vec<AttentionPlace> =
             sites.iter().enumerate().filter(is_kept).map(|(_, site)| *site).collect();
         for &site in &kept {
-            let heads = model.sizes.get(Dim::Heads(site.stack)).unwrap_or(1);
             plain.extend(of_attention(model, site));
             for projections in PERMUTED {
-                let orders = head_orders(heads);
+                let orders = head_orders(common_heads(model, site, projections));
                 reordered.extend(orders.iter().map(|order| permuted(model, site, projections, order)));
             }
         }

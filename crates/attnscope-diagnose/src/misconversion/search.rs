@@ -59,6 +59,7 @@ pub fn search_repairs(
     let edits = rounds.hypotheses(&alike(&searched, FEW))?;
     let hypotheses = edits.len();
     let mut found = RepairSearch {
+        kind: corpus.kind(),
         hypotheses,
         tried: 0,
         time,
@@ -120,11 +121,11 @@ fn narrowed(
     Ok(trials)
 }
 
-/// Pairs of as few source lengths as possible: those of one length form a batch, which is faster.
+/// Pairs of as few source lengths as possible, or texts of as few lengths: those of one length form a batch, which is faster.
 fn alike(corpus: &Corpus, pairs: usize) -> Corpus {
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for pair in 0..corpus.len() {
-        groups.entry(corpus.sources[pair].length()).or_default().push(pair);
+        groups.entry(corpus.length(pair)).or_default().push(pair);
     }
     let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));

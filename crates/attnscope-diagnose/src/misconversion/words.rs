@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use attnscope_graph::figures::{counted, trimmed};
-use attnscope_graph::{Model, WeightKind, WeightRole};
+use attnscope_graph::{AttentionStep, Model, WeightKind, WeightRole};
 
 use super::Repair;
 use super::edit::{RowOrder, WeightEdit};
@@ -29,6 +29,14 @@ impl WeightEdit {
                     listed(&modules(weights)),
                     order.join(", ")
                 )
+            }
+            // The same order of q and k within a head is seen where they are rotated.
+            Self::Interleave { weights, rows } if rows.is_within_head() && are_queries_and_keys(weights) => {
+                let how = match rows {
+                    RowOrder::PairsToHalves => "from halves to pairs, or not from pairs to halves",
+                    _ => "from pairs to halves once too often",
+                };
+                format!("the rows of {}, which are rotated, were moved {how}", listed(&modules(weights)))
             }
             Self::Interleave { weights, rows } => {
                 let how = match rows {
@@ -169,6 +177,13 @@ fn exchanged(pairs: &[[WeightRole; 2]]) -> String {
     format!("{} are exchanged", listed(&both))
 }
 
+fn are_queries_and_keys(weights: &[WeightRole]) -> bool {
+    let step = |weight: &WeightRole| weight.owner.attention().map(|(_, step)| step);
+    let has = |wanted: AttentionStep| weights.iter().any(|weight| step(weight) == Some(wanted));
+    let is_other = |weight: &WeightRole| !matches!(step(weight), Some(AttentionStep::Q | AttentionStep::K));
+    has(AttentionStep::Q) && has(AttentionStep::K) && !weights.iter().any(is_other)
+}
+
 fn listed(names: &[impl Display]) -> String {
     let shown = if names.len() <= NAMED { names } else { &names[..NAMED - 1] };
     let list = shown.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -188,9 +203,10 @@ fn has(weights: &[WeightRole]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use attnscope_graph::{AttentionKind, AttentionPlace, AttentionStep, EntryStep, Role, Side, Stack};
+    use attnscope_graph::{AttentionKind, AttentionPlace, EntryStep, Role, Side, Stack};
 
     use super::*;
+    use crate::corpus::CorpusKind;
     use crate::misconversion::BesideWiring;
     use crate::score::Scores;
 
@@ -233,6 +249,7 @@ mod tests {
             nll_best: 1.0,
             gain: 1.0,
             p: 0.001,
+            kind: CorpusKind::Pairs,
             pairs: 20,
             unseen: 12,
             beside_wiring: BesideWiring::Better,

@@ -3,7 +3,7 @@
 use attnscope_run::{Prepared, RunError, Tokenizer};
 
 use super::{EditedPairs, PairEdit, Rival};
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, CorpusKind};
 use crate::fit::{Fit, FitTest};
 use crate::misconversion::Repair;
 use crate::score::{Candidate, Scores, score};
@@ -87,7 +87,7 @@ impl PairEdits<'_> {
     /// The edits that gain significantly, the largest gain first, and how many were tried.
     fn sure(&self, candidate: &Candidate) -> Result<(Vec<PairTrial>, usize), RunError> {
         let mut trials: Vec<PairTrial> = Vec::new();
-        for edit in PairEdit::all() {
+        for edit in PairEdit::all(self.corpus.kind()) {
             let Some(corpus) = edit.apply(self.corpus, self.tokenizer, self.declared.model()) else {
                 continue;
             };
@@ -125,6 +125,9 @@ impl PairEdits<'_> {
             let fit = test.fit(candidate, &trial.scores)?;
             if fit.works().is_err() {
                 continue;
+            }
+            if fit.kind == CorpusKind::Texts {
+                return Ok(Some((i, fit)));
             }
             // A model that cannot generate is not checked for that.
             let generated = test.generated(candidate).ok().flatten();

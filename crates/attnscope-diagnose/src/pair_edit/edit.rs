@@ -4,7 +4,7 @@ use attnscope_graph::{Model, Side};
 use attnscope_run::{Tokenizer, check_rows};
 use serde_json::{Value, json};
 
-use crate::corpus::{Corpus, PairSource, PairText};
+use crate::corpus::{Corpus, CorpusKind, PairSource, PairText};
 
 /// Which texts of a pair are edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +15,24 @@ pub enum PairSides {
     Target,
     /// Both.
     Both,
+    /// The texts of a decoder alone.
+    Texts,
 }
 
 impl PairSides {
-    const ALL: [Self; 3] = [Self::Source, Self::Target, Self::Both];
+    fn of(kind: CorpusKind) -> &'static [Self] {
+        match kind {
+            CorpusKind::Pairs => &[Self::Source, Self::Target, Self::Both],
+            CorpusKind::Texts => &[Self::Texts],
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
             Self::Target => "target",
             Self::Both => "both",
+            Self::Texts => "text",
         }
     }
 
@@ -33,6 +41,7 @@ impl PairSides {
             Self::Source => "sources",
             Self::Target => "targets",
             Self::Both => "sources and targets",
+            Self::Texts => "texts",
         }
     }
 
@@ -41,7 +50,7 @@ impl PairSides {
     }
 
     fn has_target(self) -> bool {
-        matches!(self, Self::Target | Self::Both)
+        matches!(self, Self::Target | Self::Both | Self::Texts)
     }
 }
 
@@ -70,13 +79,16 @@ pub enum PairEdit {
 }
 
 impl PairEdit {
-    /// Every edit, the simplest first.
-    pub(super) fn all() -> Vec<Self> {
-        let mut all: Vec<Self> = PairSides::ALL.map(Self::ReverseWords).to_vec();
-        all.extend(PairSides::ALL.map(Self::LowerCase));
-        all.extend(PairSides::ALL.map(Self::UpperCase));
-        all.push(Self::ExchangeSides);
-        all.extend([Slip::Before, Slip::After].map(Self::SlipLines));
+    /// Every edit of a corpus of this kind, the simplest first.
+    pub(super) fn all(kind: CorpusKind) -> Vec<Self> {
+        let sides = PairSides::of(kind).iter().copied();
+        let mut all: Vec<Self> = sides.clone().map(Self::ReverseWords).collect();
+        all.extend(sides.clone().map(Self::LowerCase));
+        all.extend(sides.map(Self::UpperCase));
+        if kind == CorpusKind::Pairs {
+            all.push(Self::ExchangeSides);
+            all.extend([Slip::Before, Slip::After].map(Self::SlipLines));
+        }
         all
     }
 
@@ -149,7 +161,10 @@ impl PairEdit {
                 edited.sources[i] = PairSource::Tokens(ids);
             }
             if text.target != before.target {
-                let ids = tokenizer.encode_target(&text.target).ok()?;
+                let ids = match corpus.kind() {
+                    CorpusKind::Pairs => tokenizer.encode_target(&text.target).ok()?,
+                    CorpusKind::Texts => tokenizer.encode_source(&text.target).ok()?,
+                };
                 check_rows(model, Side::Target, std::slice::from_ref(&ids)).ok()?;
                 edited.targets[i] = ids;
             }
@@ -223,6 +238,7 @@ mod tests {
             (PairEdit::ReverseWords(Both), text("play. dogs Two", "spielen. Hunde Zwei")),
             (PairEdit::LowerCase(Target), text("Two dogs play.", "zwei hunde spielen.")),
             (PairEdit::UpperCase(Source), text("TWO DOGS PLAY.", "Zwei Hunde spielen.")),
+            (PairEdit::LowerCase(PairSides::Texts), text("Two dogs play.", "zwei hunde spielen.")),
             (PairEdit::ExchangeSides, text("Zwei Hunde spielen.", "Two dogs play.")),
         ];
         for (edit, expected) in cases {
@@ -261,7 +277,7 @@ mod tests {
     /// Each edit has words and a form of its own.
     #[test]
     fn edits_are_told_apart() {
-        let all = PairEdit::all();
+        let all = [CorpusKind::Pairs, CorpusKind::Texts].map(PairEdit::all).concat();
         for (i, edit) in all.iter().enumerate() {
             for other in &all[..i] {
                 assert!(edit.words() != other.words() && edit.json() != other.json(), "{edit:?}, {other:?}");

@@ -44,10 +44,11 @@ impl EditedPairs {
     /// as they are"
     pub fn words(&self) -> String {
         format!(
-            "the model as declared costs {:.2} nats per token on {}, and {:.2} on the pairs as they are",
+            "the model as declared costs {:.2} nats per token on {}, and {:.2} on the {} as they are",
             self.nll_best,
             self.edit.words(),
-            self.nll_declared
+            self.nll_declared,
+            self.fit.kind.many()
         )
     }
 }

@@ -177,7 +177,7 @@ impl Rounding {
     pub fn bounds<'a>(&self, of: Computed<'a>) -> Bounds<'a> {
         let every = |bound: Vec<f64>| Bounds::Every(bound);
         match of.node.op {
-            Op::Linear | Op::Logits { .. } | Op::Scores { .. } | Op::Context | Op::Conv1d { .. } => {
+            Op::Linear | Op::Logits { .. } | Op::Scores { .. } | Op::Context { .. } | Op::Conv1d { .. } => {
                 Bounds::Products(Products::new(*self, of))
             }
             Op::Ids(_) | Op::TypeIds(_) | Op::Features | Op::Mask(_) => {

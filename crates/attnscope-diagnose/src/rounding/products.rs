@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Factor, Op, kv_head};
+use attnscope_graph::{Factor, Op};
 use attnscope_run::Kept;
 use rayon::prelude::*;
 
@@ -52,7 +52,7 @@ impl<'a> Products<'a> {
         let width = shape(0).last().copied().unwrap_or(1);
         let (terms, factor) = match of.node.op {
             Op::Conv1d { kernel, .. } => (kernel * shape(0).get(1).copied().unwrap_or(1), 1.0),
-            Op::Scores { scale } | Op::Logits { scale } => (width, of.factor(scale)),
+            Op::Scores { scale, .. } | Op::Logits { scale } => (width, of.factor(scale)),
             _ => (width, 1.0),
         };
         Self { rounding, of, terms, factor }
@@ -133,7 +133,7 @@ impl<'a> Products<'a> {
         let weights: Vec<Vec<f32>> = self.of.weights.iter().enumerate().map(weight).collect();
         let weights: Vec<&[f32]> = weights.iter().map(Vec::as_slice).collect();
         let op = match self.of.node.op {
-            Op::Scores { .. } => Op::Scores { scale: Factor::One },
+            Op::Scores { sharing, .. } => Op::Scores { scale: Factor::One, sharing },
             Op::Logits { .. } => Op::Logits { scale: Factor::One },
             other => other,
         };
@@ -194,12 +194,12 @@ impl<'a> Products<'a> {
                     }
                 }
             }
-            (Op::Scores { .. } | Op::Context, &[_, _, queries, _], _) => {
+            (Op::Scores { sharing, .. } | Op::Context { sharing }, &[_, _, queries, _], _) => {
                 let Some(b) = of.inputs.get(1) else { return };
                 let (head, t, column) = (cell / (queries * last).max(1), cell / last % queries, cell % last);
                 let (heads, kv_heads) = (shape[1].max(1), b.kept.shape.get(1).copied().unwrap_or(1));
                 // batch · kv_heads + the head of keys and values that is read
-                let shared = head / heads * kv_heads + kv_head(head % heads, heads, kv_heads);
+                let shared = head / heads * kv_heads + sharing.head(head % heads, heads, kv_heads);
                 let scores = matches!(of.node.op, Op::Scores { .. });
                 for n in 0..self.terms {
                     let i = (head * queries + t) * self.terms + n;

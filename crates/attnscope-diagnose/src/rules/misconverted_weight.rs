@@ -47,7 +47,10 @@ fn check(context: &RuleContext<'_>) -> Checked {
         return Ok(outcome.measured([measure]));
     }
     let searched = context.repairs().and_then(|search| match context.edited_pairs()? {
-        Some(edited) => Err(NotChecked::new(edited.words(), "correct the pairs: see ill-fitting-pairs")),
+        Some(edited) => {
+            let how = format!("correct the {}: see ill-fitting-pairs", edited.fit.kind.many());
+            Err(NotChecked::new(edited.words(), how))
+        }
         None => Ok(search),
     });
     match searched {
@@ -73,8 +76,9 @@ fn measured(context: &RuleContext<'_>, search: &RepairSearch, nothing_lost: &str
     let seconds = trimmed(search.time.as_secs_f64(), 2);
     let tried = match search.is_cut {
         true if search.tried == search.hypotheses => format!(
-            "all {} repairs of the weights were tried on the first pairs, and the search was cut after {seconds} s, before the best were tried on all",
-            search.hypotheses
+            "all {} repairs of the weights were tried on the first {}, and the search was cut after {seconds} s, before the best were tried on all",
+            search.hypotheses,
+            search.kind.many()
         ),
         true => format!(
             "the search was cut after {seconds} s: {} of {} repairs of the weights were tried",
@@ -138,8 +142,13 @@ fn repaired(context: &RuleContext<'_>, repair: &Repair) -> Finding {
         or.push_str("; another wiring is as good: see wiring-mismatch");
     }
     let evidence = format!(
-        "{}: undone, the NLL falls from {:.3} to {:.3} over {} pairs ({p} on the {} that the search had not seen){or}",
-        mistake, repair.nll_declared, repair.nll_best, repair.pairs, repair.unseen,
+        "{}: undone, the NLL falls from {:.3} to {:.3} over {} {} ({p} on the {} that the search had not seen){or}",
+        mistake,
+        repair.nll_declared,
+        repair.nll_best,
+        repair.pairs,
+        repair.kind.many(),
+        repair.unseen,
     );
     let as_good: Vec<Value> = repair.as_good.iter().map(|edit| edit.json(model)).collect();
     let finding = RULE

@@ -2,6 +2,7 @@
 
 use attnscope_graph::{EntryStep, Role, Side};
 
+use crate::corpus::{Corpus, CorpusKind};
 use crate::finding::{Finding, Severity};
 use crate::rule::{Checked, Rule};
 use crate::rule_context::{RuleContext, TooLong};
@@ -23,17 +24,24 @@ const SHOWN: usize = 5;
 fn check(context: &RuleContext<'_>) -> Checked {
     let on =
         |side: Side| context.input.too_long.iter().copied().filter(|l| l.side == side).collect::<Vec<_>>();
-    Ok([Side::Source, Side::Target].into_iter().filter_map(|side| finding(side, &on(side))).collect())
+    let word = |side: Side| match (context.input.corpus.map(Corpus::kind), side) {
+        (Some(CorpusKind::Texts), _) => "text",
+        _ => side.word(),
+    };
+    Ok([Side::Source, Side::Target]
+        .into_iter()
+        .filter_map(|side| finding((side, word(side)), &on(side)))
+        .collect())
 }
 
 /// The finding for one side, which has its own table.
-fn finding(side: Side, long: &[TooLong]) -> Option<Finding> {
+fn finding((side, side_word): (Side, &str), long: &[TooLong]) -> Option<Finding> {
     let room = long.first()?.room;
     let lines: Vec<String> = long.iter().take(SHOWN).map(|l| l.line.to_string()).collect();
     let more = if long.len() > SHOWN { " and others" } else { "" };
     let longest = long.iter().map(|l| l.length).max().unwrap_or(0);
     let are = if long.len() == 1 { " is" } else { "s are" };
-    let (count, side_word, lines) = (long.len(), side.word(), lines.join(", "));
+    let (count, lines) = (long.len(), lines.join(", "));
     let evidence = match long.iter().all(|l| l.computed) {
         false => format!(
             "{count} {side_word}{are} longer than the table of {room} positions (the longest needs {longest}) and left \
@@ -54,14 +62,14 @@ mod tests {
     #[test]
     fn each_side_is_measured_by_its_own_table() {
         let long = |line, side, length, room| TooLong { line, side, length, room, computed: false };
-        assert_eq!(finding(Side::Source, &[]), None);
-        let found =
-            finding(Side::Target, &[long(3, Side::Target, 12, 9), long(7, Side::Target, 10, 9)]).unwrap();
+        let (source, target) = ((Side::Source, "source"), (Side::Target, "target"));
+        assert_eq!(finding(source, &[]), None);
+        let found = finding(target, &[long(3, Side::Target, 12, 9), long(7, Side::Target, 10, 9)]).unwrap();
         assert_eq!((found.number, found.threshold), (Some(12.0), Some(9.0)));
         assert!(found.evidence.starts_with("2 targets are longer than the table of 9"), "{}", found.evidence);
         assert!(found.evidence.ends_with("line 3, 7"), "{}", found.evidence);
         let computed = TooLong { computed: true, ..long(2, Side::Source, 12, 9) };
-        let found = finding(Side::Source, &[computed]).unwrap();
+        let found = finding(source, &[computed]).unwrap();
         assert!(found.evidence.contains("Hugging Face raises an error"), "{}", found.evidence);
     }
 }

@@ -33,6 +33,9 @@ const OWN_COST: f64 = 0.3;
 const PAIRS: &str = "give pairs of the kind that the model was trained for, each target with its own source";
 
 fn check(context: &RuleContext<'_>) -> Checked {
+    if !context.model().architecture.has_cross_attention() {
+        return Err(NotChecked::no_cross_attention());
+    }
     let corpus = context.corpus()?;
     let Some(swapped) = corpus.with_swapped_sources() else {
         return Err(NotChecked::new(

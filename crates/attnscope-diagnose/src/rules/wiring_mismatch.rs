@@ -1,6 +1,6 @@
 //! The weights fit another wiring better than that of the config or the family.
 
-use attnscope_graph::{ASSUMED, Model};
+use attnscope_graph::{ASSUMED, Model, RotaryPairs};
 use serde_json::{Map, Value, json};
 
 use crate::finding::Severity;
@@ -12,16 +12,20 @@ use crate::wiring::{Better, Search, Singled, Trial, WiringEdit, heads_of, plain}
 pub(super) const RULE: Rule = Rule {
     id: "wiring-mismatch",
     severity: Severity::Error,
-    what: "The weights explain sentence pairs better with another wiring than that of the config or the family.",
+    what: "The weights explain sentence pairs, or texts, better with another wiring than that of the config or the family.",
     why: "A model run with another activation, scale, mask or shift than it was trained with generates fluent nonsense or slightly worse text, and nothing crashes.",
-    how: "The negative log-likelihood of every distinct pair's target under every other plausible wiring of the same weights, fields that can differ by stack for each stack and for both together, compared with the declared one: a paired t-test over pairs, each wiring at its best temperature, because for a model trained with label smoothing everything that makes it more confident would seem a gain; hypotheses about padding are judged on rows padded well past their end. The best edit is kept, and the next best of other fields are added to it as long as each explains more and makes more tokens right. The result is accepted only if it gives a working model: better than guessing, well calibrated, the right source saving at least 55 % of the cost of the target with another one, and generated sentences that have more in common with their own targets than with others. Where the decoder sees the token that it predicts (decoder_shift off, causal_mask off) a low likelihood proves little: there it must copy at least 90 % of the tokens, and the declared wiring must fail. For an audio model, whose encoder takes long, wirings that fail on the first clip are not run on the others, and --repair-time limits this search and that for repairs together: the report says how many wirings were not tried. If neither the declared wiring nor another one gives a working model, the wiring is left undecided; so it is where a mistake in the pairs explains them as well (see ill-fitting-pairs), or where a repair of the weights explains them better but not significantly.",
+    how: "The negative log-likelihood of every distinct pair's target under every other plausible wiring of the same weights, fields that can differ by stack for each stack and for both together, compared with the declared one: a paired t-test over pairs, each wiring at its best temperature, because for a model trained with label smoothing everything that makes it more confident would seem a gain; hypotheses about padding are judged on rows padded well past their end. The best edit is kept, and the next best of other fields are added to it as long as each explains more and makes more tokens right. The result is accepted only if it gives a working model: better than guessing, well calibrated, the right source saving at least 55 % of the cost of the target with another one, and generated sentences that have more in common with their own targets than with others. A decoder alone is judged on texts, each token after those before it: in place of the source, the words before a token must save at least 40 % of what it costs by knowing only how often it occurs; of rotary positions the layout, theta, share and scaling are tried, which heads of queries share keys and values, gains of 1 + weight, windows, caps, parallel sublayers, and the embedding table as output projection. Where the decoder sees the token that it predicts (decoder_shift off, causal_mask off) a low likelihood proves little: there it must copy at least 90 % of the tokens, and the declared wiring must fail. For an audio model, whose encoder takes long, wirings that fail on the first clip are not run on the others, and --repair-time limits this search and that for repairs together: the report says how many wirings were not tried. If neither the declared wiring nor another one gives a working model, the wiring is left undecided; so it is where a mistake in the pairs explains them as well (see ill-fitting-pairs), or where a repair of the weights explains them better but not significantly.",
     threshold: "A gain of at least wiring_gain = 0.01 nats a token, twice that for every further edit, because correct models gained up to 0.008 with a similar wiring (computed positions shifted by one), and p of at most wiring_p = 0.01 after Bonferroni's correction for all hypotheses tried, over 20 pairs or more. A single value is reported where it beats the others of its field by that p and 0.001 nats; else all values that are as good are given.",
     try_next: "Correct the source of this value: the config, an option that was given, or the code that runs the model.",
     check,
 };
 
+/// What to do about rows of q and k that are in another order than they are rotated in.
+const LAYOUT: &str = "Rotate the features that these weights pair, or put the rows of every q and k into the order that is declared: a converter left them in pairs where halves are rotated, or moved them where they should have stayed. Both are the same.";
+
 fn check(context: &RuleContext<'_>) -> Checked {
     let search = context.search()?;
+    let many = search.fit.kind.many();
     if !search.nll.is_finite() {
         return Err(NotChecked::new(
             "the declared wiring gives no finite likelihood",
@@ -31,7 +35,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
     if let Some(edited) = context.edited_pairs()? {
         return Err(NotChecked::new(
             format!("the wiring is left undecided: {}", edited.words()),
-            "correct the pairs: see ill-fitting-pairs",
+            format!("correct the {many}: see ill-fitting-pairs"),
         ));
     }
     if search.trials.is_empty() && search.untried > 0 {
@@ -50,7 +54,7 @@ fn check(context: &RuleContext<'_>) -> Checked {
             0 => Err(undecided(search)),
             lost => Err(NotChecked::new(
                 format!(
-                    "{lost} of {} pairs have no finite likelihood as declared, and no other wiring is significantly better on the rest",
+                    "{lost} of {} {many} have no finite likelihood as declared, and no other wiring is significantly better on the rest",
                     search.pairs
                 ),
                 "see first-nan, which comes first",
@@ -64,14 +68,14 @@ fn check(context: &RuleContext<'_>) -> Checked {
     if let Some(repair) = context.repair_beyond_wiring() {
         return Err(NotChecked::new(
             format!(
-                "the wiring is left undecided: {} explains the pairs better than what is declared (NLL {:.3} → {:.3}), and so does undoing that {} ({:.3}); so few pairs cannot tell which",
+                "the wiring is left undecided: {} explains the {many} better than what is declared (NLL {:.3} → {:.3}), and so does undoing that {} ({:.3}); so few {many} cannot tell which",
                 better.words(),
                 better.nll_declared,
                 better.nll_best,
                 repair.edit.mistake(),
                 repair.nll
             ),
-            "give more pairs",
+            format!("give more {many}"),
         ));
     }
     let gain = better.nll_declared - better.nll_best;
@@ -79,8 +83,14 @@ fn check(context: &RuleContext<'_>) -> Checked {
     let of_each = |list: &dyn Fn(&Singled) -> Vec<Value>| -> Map<String, Value> {
         better.changes.iter().map(|c| (c.edit.field().to_owned(), json!(list(c)))).collect()
     };
+    let is_layout = |change: &Singled| matches!(change.edit, WiringEdit::RotaryLayout(_));
+    let try_next = match better.changes.iter().any(is_layout) {
+        true => LAYOUT,
+        false => RULE.try_next,
+    };
     let finding = RULE
         .finding(sentence(context.model(), better))
+        .try_next(try_next)
         .number(gain, context.thresholds().wiring_gain)
         .with("declared", better.declared.clone())
         .with("best", better.best.clone())
@@ -129,10 +139,10 @@ fn not_reported(context: &RuleContext<'_>, search: &Search, best: &Trial) -> Str
     if search.better.is_some() || best.gain < thresholds.wiring_gain {
         return String::new();
     }
-    let (p, most) = (corrected(search, best), thresholds.wiring_p);
+    let (p, most, many) = (corrected(search, best), thresholds.wiring_p, search.fit.kind.many());
     if p > most {
         return format!(
-            ", which {} pairs do not make sure: p = {p:.2}, corrected for {} hypotheses, and at most {most} is reported; give more pairs",
+            ", which {} {many} do not make sure: p = {p:.2}, corrected for {} hypotheses, and at most {most} is reported; give more {many}",
             best.pairs, search.hypotheses
         );
     }
@@ -164,7 +174,10 @@ fn undecided(search: &Search) -> NotChecked {
     };
     NotChecked::new(
         format!("the wiring is left undecided: {why}{best}"),
-        "give pairs of the kind that the model was trained for, or see the findings about its weights",
+        format!(
+            "give {} of the kind that the model was trained for, or see the findings about its weights",
+            search.fit.kind.many()
+        ),
     )
 }
 
@@ -175,12 +188,13 @@ fn sentence(model: &Model, better: &Better) -> String {
     let trained: Vec<String> = better.changes.iter().map(trained_with).collect();
     let p = if better.p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {:.3}", better.p) };
     format!(
-        "{}; these weights were trained with {} (NLL {:.3} → {:.3}, {p} over {} pairs)",
+        "{}; these weights were trained with {} (NLL {:.3} → {:.3}, {p} over {} {})",
         said.join(", "),
         trained.join(" and "),
         better.nll_declared,
         better.nll_best,
         better.pairs,
+        better.fit.kind.many(),
     )
 }
 
@@ -206,11 +220,22 @@ fn trained_with(change: &Singled) -> String {
     };
     let words = match change.edit {
         WiringEdit::Activation(_) => values,
+        WiringEdit::RotaryLayout(pairs) => {
+            format!("{} ({})", change.edit.words_with(&values), rows_of(pairs))
+        }
         edit => edit.words_with(&values),
     };
     match list(&change.excluded).join(", ") {
         excluded if change.as_good.is_empty() || excluded.is_empty() => words,
         excluded => format!("{words}, not {excluded}"),
+    }
+}
+
+/// In which order the rows of q and k stand.
+fn rows_of(pairs: RotaryPairs) -> &'static str {
+    match pairs {
+        RotaryPairs::Halves => "the rows of q and k stand in two halves",
+        RotaryPairs::Neighbours => "the rows of q and k stand in pairs",
     }
 }
 
@@ -226,6 +251,7 @@ fn who(model: &Model, edit: &WiringEdit) -> String {
     match source {
         "" => format!("{}'s default is", model.family.title),
         "--heads" => "--heads says".into(),
+        "tensors" => "the tensors say".into(),
         ASSUMED => "no file says it, and the assumed value is".into(),
         source if source.ends_with("'s default") => format!("{source} is"),
         source if source.contains("config") => "the config says".into(),

@@ -224,7 +224,7 @@ fn batches(candidates: &[&Candidate], corpus: &Corpus) -> Vec<Vec<usize>> {
     let bare = candidates.iter().any(|c| c.model().graph.self_mask(Stack::Decoder).is_none());
     // A clip is as much work as many sentences: alone it keeps one more thread busy.
     let reads_audio = candidates.iter().any(|c| c.model().graph.reads_audio());
-    let length = |pair: usize| (corpus.sources[pair].length(), corpus.targets[pair].len());
+    let length = |pair: usize| (corpus.source_length(pair), corpus.targets[pair].len());
     let mut order: Vec<usize> = (0..corpus.len()).collect();
     order.sort_by_key(|&pair| length(pair));
     let mut batches: Vec<Vec<usize>> = Vec::new();

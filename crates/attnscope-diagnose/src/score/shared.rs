@@ -8,7 +8,7 @@ use attnscope_run::{CheckedInput, Input, Request, Rows, RunError, Sequence, Sink
 use super::clip::{Clip, encoder_output};
 use super::labels::{Score, judge};
 use super::{Candidate, Padding};
-use crate::corpus::{Corpus, Decoded, PairSource};
+use crate::corpus::{Corpus, CorpusKind, Decoded, PairSource};
 
 /// Padding that is "well past" a row's end.
 const LEAST_PADDING: usize = 6;
@@ -166,7 +166,10 @@ impl<'a> Worker<'a> {
             batch.iter().map(|&pair| self.corpus.decoded(pair, &candidate.shift, shifted)).collect();
         let inputs: Vec<Vec<u32>> = decoded.iter().map(|d| d.input.clone()).collect();
         let target = Rows::checked(candidate.model(), Side::Target, &inputs, self.corpus.pad)?;
-        let input = Input::pair(source(candidate, self.corpus, batch), target);
+        let input = match self.corpus.kind() {
+            CorpusKind::Pairs => Input::pair(source(candidate, self.corpus, batch), target),
+            CorpusKind::Texts => Input::of(Side::Target, Sequence::Tokens(target)),
+        };
         let logits = candidate.model().graph.at(Role::Logits).filter(|_| scored);
         let mut sink = ScoreSink {
             logits,
@@ -203,7 +206,7 @@ impl<'a> Worker<'a> {
 
 /// The sources of a batch. Clips have no padding.
 fn source(candidate: &Candidate, corpus: &Corpus, batch: &[usize]) -> Sequence {
-    let own = batch.iter().map(|&pair| corpus.sources[pair].length()).max().unwrap_or(0);
+    let own = batch.iter().map(|&pair| corpus.source_length(pair)).max().unwrap_or(0);
     let room = position_limit(candidate.model(), Side::Source).unwrap_or(usize::MAX);
     let length = match candidate.padding {
         Padding::None => 0,

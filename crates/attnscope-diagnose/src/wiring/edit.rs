@@ -1,15 +1,13 @@
 //! A hypothesis about the wiring in training, as a typed value: the search tries it, the report names it, JSON has it.
 
 use attnscope_graph::{
-    Activation, CrossMask, Dim, EmbeddingScale, GainAt, LogitScale, Model, NormKind, NormPlace, Normaliser,
-    Positions, ScoreScale, Stack, Switch, Wiring,
+    Activation, CrossMask, EmbeddingScale, GainAt, KvSharing, LogitScale, NormGain, NormKind, NormPlace,
+    Normaliser, Positions, RotaryPairs, RotaryScaling, ScoreScale, Stack, Switch,
 };
-use attnscope_run::{Prepared, Shift};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 
-use crate::corpus::Corpus;
-use crate::score::{Candidate, Padding};
+use super::setup::Setup;
+use crate::score::Padding;
 
 /// One field of the wiring with another value than the model declares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,6 +52,31 @@ pub enum WiringEdit {
     Heads(Option<Stack>, usize),
     /// The token that the decoder begins with.
     StartToken(u32),
+    /// Which features are rotated together. Where rows of q and k were left in the other order, or brought into it, it is this
+    /// that the weights show: rotating other pairs and moving the rows are the same.
+    RotaryLayout(RotaryPairs),
+    /// The base of rotary positions.
+    RotaryTheta(f64),
+    /// The share of a head that is rotated.
+    RotaryShare(f64),
+    /// How rotary frequencies are changed, if they are.
+    RotaryScaling(Option<RotaryScaling>),
+    /// Which head of keys and values a head of queries reads.
+    KvSharing(KvSharing),
+    /// What normed features are multiplied by.
+    NormGain(NormGain),
+    /// How many positions self-attention sees.
+    Window(Option<usize>),
+    /// The cap of the scores.
+    ScoreCap(Option<f64>),
+    /// The cap of the logits.
+    LogitCap(Option<f64>),
+    /// What stands for d_head in the scale of the scores.
+    ScoreWidth(Option<f64>),
+    /// Attention and feed-forward read the same stream.
+    ParallelResidual(bool),
+    /// The output projection is the embedding table.
+    TiedOutput(bool),
 }
 
 /// "4 encoder heads"
@@ -95,6 +118,18 @@ impl WiringEdit {
             Self::Heads(Some(Stack::Encoder), _) => &["encoder_heads"],
             Self::Heads(Some(Stack::Decoder), _) => &["decoder_heads"],
             Self::StartToken(_) => &["start_token"],
+            Self::RotaryLayout(_) => &["rotary_layout"],
+            Self::RotaryTheta(_) => &["rotary_theta"],
+            Self::RotaryShare(_) => &["rotary_share"],
+            Self::RotaryScaling(_) => &["rotary_scaling"],
+            Self::KvSharing(_) => &["kv_sharing"],
+            Self::NormGain(_) => &["norm_gain"],
+            Self::Window(_) => &["window"],
+            Self::ScoreCap(_) => &["score_cap"],
+            Self::LogitCap(_) => &["logit_cap"],
+            Self::ScoreWidth(_) => &["score_width"],
+            Self::ParallelResidual(_) => &["parallel_residual"],
+            Self::TiedOutput(_) => &["tied_output"],
         }
     }
 
@@ -109,6 +144,8 @@ impl WiringEdit {
                 | Self::PositionLayout(Some(Stack::Decoder), _)
                 | Self::Heads(Some(Stack::Decoder), _)
                 | Self::StartToken(_)
+                | Self::LogitCap(_)
+                | Self::TiedOutput(_)
         )
     }
 
@@ -135,6 +172,14 @@ impl WiringEdit {
             | Self::RelativeMaxDistance(n)
             | Self::Heads(_, n) => json!(n),
             Self::StartToken(id) => json!(id),
+            Self::RotaryLayout(pairs) => json!(pairs),
+            Self::RotaryTheta(x) | Self::RotaryShare(x) => whole(*x),
+            Self::RotaryScaling(scaling) => json!(scaling),
+            Self::KvSharing(sharing) => json!(sharing),
+            Self::NormGain(gain) => json!(gain),
+            Self::Window(window) => json!(window),
+            Self::ScoreCap(x) | Self::LogitCap(x) | Self::ScoreWidth(x) => x.map_or(Value::Null, whole),
+            Self::ParallelResidual(on) | Self::TiedOutput(on) => json!(on),
         }
     }
 
@@ -178,179 +223,17 @@ impl WiringEdit {
     }
 }
 
-/// A value without quotes.
+/// A value in words: without quotes, and a scaling of frequencies as it is drawn.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(word) => word.clone(),
-        other => other.to_string(),
+        Value::Null => "none".to_owned(),
+        other => serde_json::from_value::<RotaryScaling>(other.clone())
+            .map_or_else(|_| other.to_string(), |scaling| scaling.to_string()),
     }
 }
 
 /// A number as JSON, whole ones without a fraction.
-fn whole(n: f64) -> Value {
+pub(super) fn whole(n: f64) -> Value {
     if n.fract() == 0.0 && n.abs() < 1e9 { json!(n as i64) } else { json!(n) }
-}
-
-/// Everything about a model that an edit can change.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Setup {
-    pub(super) wiring: Wiring,
-    /// Heads of the encoder and of the decoder.
-    pub(super) heads: [usize; 2],
-    pub(super) shift: Shift,
-    pub(crate) padding: Padding,
-}
-
-impl Setup {
-    pub(crate) fn declared(model: &Model, shift: &Shift) -> Self {
-        Self {
-            wiring: model.wiring,
-            heads: Stack::ALL.map(|stack| model.sizes.get(Dim::Heads(stack)).unwrap_or(0)),
-            shift: shift.clone(),
-            padding: Padding::None,
-        }
-    }
-
-    /// The family's defaults.
-    pub(crate) fn usual(model: &Model, shift: &Shift) -> Self {
-        Self { wiring: model.family.wiring, ..Self::declared(model, shift) }
-    }
-
-    /// The same with rows padded in another way.
-    pub(crate) fn padded(&self, padding: Padding) -> Self {
-        Self { padding, ..self.clone() }
-    }
-
-    /// What a field holds, as JSON.
-    pub(crate) fn get(&self, field: &str) -> Value {
-        let [encoder, decoder] = self.heads;
-        match (field, &self.shift) {
-            ("heads", _) if encoder == decoder => json!(encoder),
-            ("heads", _) => json!(self.heads),
-            ("encoder_heads", _) => json!(encoder),
-            ("decoder_heads", _) => json!(decoder),
-            ("start_token", Shift::Start(id)) => json!(id),
-            ("start_token", _) => Value::Null,
-            // The wiring holds it as f32.
-            ("residual_gain", _) => whole(f64::from(self.wiring.residual_gain)),
-            ("norm_eps", _) => whole(self.wiring.norm_eps),
-            _ => {
-                let wiring = serde_json::to_value(self.wiring).ok();
-                wiring.and_then(|w| w.get(field).cloned()).unwrap_or(Value::Null)
-            }
-        }
-    }
-
-    /// The setup after an edit.
-    pub(crate) fn with(&self, edit: WiringEdit) -> Self {
-        let mut setup = self.clone();
-        let w = &mut setup.wiring;
-        match edit {
-            WiringEdit::ScoreScale(scale) => w.score_scale = scale,
-            WiringEdit::Normaliser(normaliser) => w.normaliser = normaliser,
-            WiringEdit::ResidualGain(gain, at) => (w.residual_gain, w.residual_gain_at) = (gain, at),
-            WiringEdit::Activation(activation) => w.activation = activation,
-            WiringEdit::Norm(norm) => w.norm = norm,
-            WiringEdit::NormPlace(place) => w.norm_place = place,
-            WiringEdit::NormEps(eps) => w.norm_eps = eps,
-            WiringEdit::PositionOffset(offset) => w.position_offset = offset,
-            WiringEdit::PositionLayout(stack, layout) => {
-                if stack != Some(Stack::Decoder) {
-                    w.source_positions = layout;
-                }
-                if stack != Some(Stack::Encoder) {
-                    w.target_positions = layout;
-                }
-            }
-            WiringEdit::EmbeddingScale(scale) => w.embedding_scale = scale,
-            WiringEdit::CausalMask(switch) => w.causal_mask = switch,
-            WiringEdit::PaddingMask(switch, padding) => {
-                w.padding_mask = switch;
-                setup.padding = padding;
-            }
-            WiringEdit::CrossMask(mask) => w.cross_mask = mask,
-            WiringEdit::DecoderShift(switch) => w.decoder_shift = switch,
-            WiringEdit::LogitScale(scale) => w.logit_scale = scale,
-            WiringEdit::RelativeBias(on) => w.relative_bias = on,
-            WiringEdit::RelativeBuckets(buckets) => w.relative_buckets = buckets,
-            WiringEdit::RelativeMaxDistance(distance) => w.relative_max_distance = distance,
-            WiringEdit::Heads(stack, heads) => {
-                for (now, own) in setup.heads.iter_mut().zip(Stack::ALL) {
-                    if stack.is_none_or(|stack| stack == own) {
-                        *now = heads;
-                    }
-                }
-            }
-            WiringEdit::StartToken(id) => setup.shift = Shift::Start(id),
-        }
-        setup
-    }
-
-    /// Whether the decoder sees the token that it must predict.
-    pub(crate) fn leaks(&self) -> bool {
-        self.wiring.decoder_shift == Switch::Off || self.wiring.causal_mask == Switch::Off
-    }
-
-    /// The model under this setup; `None` where the file lacks weights for it, or the pairs are too long for it.
-    pub(crate) fn candidate(&self, declared: &dyn Prepared, corpus: &Corpus) -> Option<Candidate> {
-        let model = declared.model();
-        let [encoder, decoder] = self.heads;
-        let heads = |stack: Stack| {
-            let heads = if stack == Stack::Encoder { encoder } else { decoder };
-            Some(heads).filter(|n| model.sizes.get(Dim::Heads(stack)) != Some(*n))
-        };
-        let rewired = model.rewired_by_stack(&self.wiring, heads);
-        let weights = declared.weights().reordered(&model.graph, &rewired.graph)?;
-        let fits = rewired.obstacles.is_empty() && corpus.fits(&rewired, &self.shift);
-        let (shift, padding) = (self.shift.clone(), self.padding);
-        let prepared = fits.then(|| declared.again(Arc::new(rewired), weights).ok())??;
-        Some(Candidate { prepared, shift, padding })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(crate) fn setup() -> Setup {
-        Setup { wiring: Wiring::VASWANI, heads: [4, 4], shift: Shift::Start(0), padding: Padding::None }
-    }
-
-    #[test]
-    fn an_edit_sets_its_field_and_says_so() {
-        let edits = [
-            (WiringEdit::Activation(Activation::Gelu), "activation gelu", json!({ "activation": "gelu" })),
-            (WiringEdit::NormEps(1e-6), "norm_eps 1e-6", json!({ "norm_eps": 1e-6 })),
-            (WiringEdit::Heads(None, 8), "heads 8", json!({ "heads": 8 })),
-            (WiringEdit::Heads(Some(Stack::Encoder), 8), "8 encoder heads", json!({ "encoder_heads": 8 })),
-            (WiringEdit::Heads(Some(Stack::Decoder), 1), "1 decoder head", json!({ "decoder_heads": 1 })),
-            (WiringEdit::StartToken(2), "start_token 2", json!({ "start_token": 2 })),
-            (
-                WiringEdit::ResidualGain(2.0, GainAt::Encoder),
-                "residual_gain 2 in the encoder",
-                json!({ "residual_gain": 2 }),
-            ),
-            (
-                WiringEdit::PositionLayout(None, Positions::SinusoidHalves),
-                "source_positions sinusoid_halves",
-                json!({ "source_positions": "sinusoid_halves", "target_positions": "sinusoid_halves" }),
-            ),
-        ];
-        for (edit, words, json) in edits {
-            let after = setup().with(edit);
-            let mut shown = Map::new();
-            edit.shown(&after, &mut shown);
-            assert_eq!((edit.words().as_str(), Value::Object(shown)), (words, json));
-            assert!(edit.differs(&after, &setup()) && !edit.differs(&after, &after), "{words}");
-            assert_eq!(after.get(edit.field()), edit.value(), "{words}");
-        }
-    }
-
-    #[test]
-    fn stacks_are_edited_alone_or_together() {
-        let heads = |edit| setup().with(edit).heads;
-        assert_eq!(heads(WiringEdit::Heads(Some(Stack::Decoder), 2)), [4, 2]);
-        assert_eq!(heads(WiringEdit::Heads(None, 2)), [2, 2]);
-        assert_eq!(setup().with(WiringEdit::Heads(Some(Stack::Decoder), 2)).get("heads"), json!([4, 2]));
-    }
 }

@@ -6,7 +6,9 @@ use attnscope_graph::{
 };
 use attnscope_run::{Shift, Weights};
 
-use super::edit::{Setup, WiringEdit};
+use super::edit::WiringEdit;
+use super::language_model;
+use super::setup::Setup;
 use crate::score::Padding;
 
 /// The layouts of computed positions.
@@ -15,16 +17,21 @@ const LAYOUTS: [Positions; 3] =
 /// Stacks that an edit is about: each alone, and both.
 const STACKS: [Option<Stack>; 3] = [Some(Stack::Encoder), Some(Stack::Decoder), None];
 
-/// Every single edit of a setup that makes sense for a model and changes something.
-pub(crate) fn edits(model: &Model, weights: &Weights, setup: &Setup) -> Vec<WiringEdit> {
+/// Every single edit of a setup that makes sense for a model and changes something. `longest` is how many tokens the decoder reads
+/// at the most.
+pub(crate) fn edits(model: &Model, weights: &Weights, setup: &Setup, longest: usize) -> Vec<WiringEdit> {
     let mut edits = attention_edits(setup);
     edits.extend(layer_edits(setup));
-    edits.extend(token_edits(setup));
+    edits.extend(token_edits(model, setup));
+    edits.extend(language_model::edits(model, setup, longest));
     edits.extend(relative_edits(setup));
     edits.extend(layouts(model, weights, setup));
     edits.extend(head_counts(model, setup));
     edits.extend(start_tokens(model, setup).into_iter().map(WiringEdit::StartToken));
-    edits.retain(|edit| edit.differs(&setup.with(*edit), setup));
+    edits.retain(|edit| {
+        let edited = setup.with(*edit);
+        edit.differs(&edited, setup) && edited.is_another(model, setup)
+    });
     edits
 }
 
@@ -54,14 +61,16 @@ fn layer_edits(setup: &Setup) -> Vec<WiringEdit> {
 }
 
 /// Edits of the embeddings and positions.
-fn token_edits(setup: &Setup) -> Vec<WiringEdit> {
+fn token_edits(model: &Model, setup: &Setup) -> Vec<WiringEdit> {
     let w = &setup.wiring;
     let mut edits = Vec::new();
     if w.front != Front::Tokens {
         return edits;
     }
     edits.extend([EmbeddingScale::SqrtDModel, EmbeddingScale::None].map(WiringEdit::EmbeddingScale));
-    for padding in [Padding::Twice, Padding::Longest] {
+    // Only sources are padded to see what padding does.
+    let paddings = [Padding::Twice, Padding::Longest];
+    for padding in paddings.into_iter().filter(|_| model.architecture.reads(Side::Source)) {
         edits.extend([Switch::On, Switch::Off].map(|switch| WiringEdit::PaddingMask(switch, padding)));
     }
     if [w.source_positions, w.target_positions].iter().any(|p| *p != Positions::None) {

@@ -3,8 +3,10 @@
 
 mod edit;
 mod hypothesis;
+mod language_model;
 mod round;
 mod search;
+mod setup;
 
 use serde_json::{Map, Value};
 

@@ -5,9 +5,10 @@ use std::time::Instant;
 use attnscope_run::RunError;
 
 use super::Trial;
-use super::edit::{Setup, WiringEdit};
+use super::edit::WiringEdit;
 use super::hypothesis::edits;
 use super::search::Searcher;
+use super::setup::Setup;
 use crate::fit::{Comparison, FitTest};
 use crate::score::{Candidate, Padding, Scores, score};
 use crate::student::PairedTest;
@@ -96,7 +97,8 @@ impl Searcher<'_> {
         from: &Setup,
         wanted: &dyn Fn(&WiringEdit) -> bool,
     ) -> Result<Round, RunError> {
-        let mut options: Vec<Edited> = edits(self.model, self.declared.weights(), from)
+        let longest = self.test.corpus.longest_target();
+        let mut options: Vec<Edited> = edits(self.model, self.declared.weights(), from, longest)
             .into_iter()
             .filter(wanted)
             .filter_map(|edit| {

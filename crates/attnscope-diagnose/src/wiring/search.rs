@@ -6,10 +6,11 @@ use serde_json::Map;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::edit::{Setup, WiringEdit};
+use super::edit::WiringEdit;
 use super::round::{Lost, Round, Tried, gain_of};
+use super::setup::Setup;
 use super::{Better, Search, Singled, Trial};
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, CorpusKind};
 use crate::fit::{Comparison, FitTest, LEAST_COPIED};
 use crate::score::{Candidate, Progress, Scores};
 use crate::thresholds::Thresholds;
@@ -115,7 +116,9 @@ impl Searcher<'_> {
 
     pub(super) fn candidate(&self, setup: &Setup) -> Result<Candidate, RunError> {
         let candidate = setup.candidate(self.declared, self.test.corpus);
-        candidate.ok_or_else(|| RunError::Obstacle("the pairs do not fit its positions".into()))
+        candidate.ok_or_else(|| {
+            RunError::Obstacle(format!("the {} do not fit its positions", self.test.corpus.kind().many()))
+        })
     }
 
     /// The field with the largest gain that is sure and `least` nats a token at the least, with its other values.
@@ -253,7 +256,11 @@ impl Searcher<'_> {
             false => {
                 let before = self.test.generated(&base_candidate).ok().flatten();
                 let agreement = before.as_ref().map_or(0.0, |g| g.agreement);
-                fit.works().is_ok() && generated.as_ref().is_some_and(|g| g.is_about_the_source(agreement))
+                let is_about_the_source = match self.test.corpus.kind() {
+                    CorpusKind::Pairs => generated.as_ref().is_some_and(|g| g.is_about_the_source(agreement)),
+                    CorpusKind::Texts => true,
+                };
+                fit.works().is_ok() && is_about_the_source
             }
         };
         if !is_working || p > self.thresholds.wiring_p {

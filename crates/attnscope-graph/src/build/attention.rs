@@ -39,9 +39,10 @@ impl Builder<'_> {
         let v = heads(self, [V, VHeads], None, shared, memory, biases.v);
         let (q, k) = (self.rotated(place, QRot, q), self.rotated(place, KRot, k));
         let masked = self.masked_scores(attention, q, k);
+        let sharing = self.wiring.kv_sharing;
         let normaliser = Op::Normalise(self.wiring.normaliser);
         let weights = self.graph.add(place.step(Weights), normaliser, &[masked], &[]);
-        let context = self.graph.add(place.step(ContextHeads), Op::Context, &[weights, v], &[]);
+        let context = self.graph.add(place.step(ContextHeads), Op::Context { sharing }, &[weights, v], &[]);
         let merged = self.graph.add(place.step(Context), Op::MergeHeads(stack), &[context], &[]);
         self.linear(place.step(Out), merged, [Dim::Model, inner], biases.attn_out)
     }
@@ -80,7 +81,8 @@ impl Builder<'_> {
             ScoreScale::DModel => Factor::Rsqrt(Dim::Model),
             ScoreScale::None => Factor::One,
         };
-        let scores = self.graph.add(place.step(AttentionStep::Scores), Op::Scores { scale }, &[q, k], &[]);
+        let product = Op::Scores { scale, sharing: self.wiring.kv_sharing };
+        let scores = self.graph.add(place.step(AttentionStep::Scores), product, &[q, k], &[]);
         let mut sum = vec![match self.wiring.score_cap {
             Some(cap) => {
                 let op = Op::SoftCap { cap, of: Capped::Scores };

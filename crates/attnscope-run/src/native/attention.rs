@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use attnscope_graph::{NodeId, Normaliser, kv_head};
+use attnscope_graph::{KvSharing, NodeId, Normaliser};
 use pulp::Arch;
 
 use super::kernels;
@@ -29,6 +29,8 @@ pub(super) struct Extent {
     pub(super) heads: usize,
     /// Heads of keys and values, which groups of heads share.
     pub(super) kv_heads: usize,
+    /// Which heads are a group.
+    pub(super) sharing: KvSharing,
     pub(super) queries: usize,
     pub(super) keys: usize,
     /// Width of a head.
@@ -37,10 +39,15 @@ pub(super) struct Extent {
 
 impl Extent {
     /// Of scores, [batch, head, query, key], and of keys, [batch, head, key, size].
-    pub(super) fn new(scores: &[usize], k: &[usize], size: Option<usize>) -> Result<Self, RunError> {
+    pub(super) fn new(
+        scores: &[usize],
+        k: &[usize],
+        size: Option<usize>,
+        sharing: KvSharing,
+    ) -> Result<Self, RunError> {
         match (scores, k, size) {
             (&[batch, heads, queries, keys], &[_, kv_heads, ..], Some(size)) if kv_heads > 0 => {
-                Ok(Self { batch, heads, kv_heads, queries, keys, size })
+                Ok(Self { batch, heads, kv_heads, sharing, queries, keys, size })
             }
             _ => Err(RunError::Obstacle("the head count is not known".into())),
         }
@@ -85,9 +92,9 @@ impl AttentionInputs<'_> {
 
     /// The part, batch · kv_heads + kv_head, whose keys and values a part of the queries reads.
     fn kv_part(&self, part: usize) -> usize {
-        let Extent { heads, kv_heads, .. } = self.extent;
+        let Extent { heads, kv_heads, sharing, .. } = self.extent;
         let (batch, head) = self.place(part);
-        batch * kv_heads + kv_head(head, heads, kv_heads)
+        batch * kv_heads + sharing.head(head, heads, kv_heads)
     }
 
     /// A head's columns of a projection of so many heads, where they lie.

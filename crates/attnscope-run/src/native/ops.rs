@@ -97,7 +97,7 @@ impl Pass<'_> {
             | Op::Mask(_)
             | Op::AddMask { .. }
             | Op::Normalise(_)
-            | Op::Context
+            | Op::Context { .. }
             | Op::MergeHeads(_) => {}
         }
         Ok(())

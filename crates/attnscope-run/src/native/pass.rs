@@ -172,7 +172,7 @@ impl Pass<'_> {
                 return self.hand_over_heads(id, &shape, sink);
             }
             // Computed with the attention that they are a part of.
-            Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context => return Ok(()),
+            Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context { .. } => return Ok(()),
             Op::SoftCap { of: Capped::Scores, .. } => return Ok(()),
             Op::SoftCap { cap, of: Capped::Logits } if self.part == Part::Target => {
                 soft_cap_in_place(cap, self.last_logits);
@@ -377,7 +377,7 @@ impl Pass<'_> {
 
     fn extent(&self, attention: &Attention) -> Result<Extent, RunError> {
         let (scores, k) = (self.shape(attention.scores)?, self.shape(attention.k)?);
-        Extent::new(&scores, &k, self.window.sizes.get(attention.size))
+        Extent::new(&scores, &k, self.window.sizes.get(attention.size), attention.sharing)
     }
 
     /// The whole attention that ends in `merge`: scores, mask, weights, context, each handed over if it is wanted.

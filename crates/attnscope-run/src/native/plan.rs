@@ -1,6 +1,8 @@
 //! What follows from the graph alone: which node makes a tensor, when it is last read, what depends on the target.
 
-use attnscope_graph::{Dim, Factor, Graph, Layout, MaskKind, Node, NodeId, Normaliser, Op, WeightId};
+use attnscope_graph::{
+    Dim, Factor, Graph, KvSharing, Layout, MaskKind, Node, NodeId, Normaliser, Op, WeightId,
+};
 
 use crate::executor::on_target;
 use crate::intervention::Interventions;
@@ -102,6 +104,8 @@ pub(super) struct Attention {
     pub(super) weights: NodeId,
     pub(super) context: NodeId,
     pub(super) scale: Factor,
+    /// Which heads of queries share keys and values.
+    pub(super) sharing: KvSharing,
     pub(super) normaliser: Normaliser,
     /// The scores after their cap, and the cap.
     pub(super) capped: Option<(NodeId, f64)>,
@@ -129,7 +133,7 @@ impl Attention {
             _ => (first, None),
         };
         let [q, k] = graph.node(scores).inputs[..] else { return None };
-        let Op::Scores { scale } = graph.node(scores).op else { return None };
+        let Op::Scores { scale, sharing } = graph.node(scores).op else { return None };
         let (mut bias, mut mask) = (None, None);
         for &id in added {
             match graph.node(id).op {
@@ -139,6 +143,21 @@ impl Attention {
             }
         }
         let size = *graph.node(context).dims.last()?;
-        Some(Self { q, k, v, scores, capped, masked, weights, context, scale, normaliser, bias, mask, size })
+        Some(Self {
+            q,
+            k,
+            v,
+            scores,
+            capped,
+            masked,
+            weights,
+            context,
+            scale,
+            sharing,
+            normaliser,
+            bias,
+            mask,
+            size,
+        })
     }
 }

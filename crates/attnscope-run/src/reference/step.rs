@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use attnscope_graph::{
-    Activation, NormGain, NormKind, Normaliser, Op, PositionCount, Positions, Rotary, Side, kv_head,
+    Activation, KvSharing, NormGain, NormKind, Normaliser, Op, PositionCount, Positions, Rotary, Side,
 };
 use rayon::prelude::*;
 
@@ -56,7 +56,7 @@ impl Step<'_> {
             Op::Rotate { rotary, .. } => self.rotate(rotary),
             Op::SoftCap { cap, .. } => self.each(|i, x| cap * (x[0].values[i] / cap).tanh()),
             Op::MergeHeads(_) => self.merge_heads(),
-            Op::Scores { scale } => self.scores(self.factor(scale)),
+            Op::Scores { scale, sharing } => self.scores(self.factor(scale), sharing),
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.relative_bias(stack, buckets, max_distance)
             }
@@ -75,7 +75,7 @@ impl Step<'_> {
             }
             Op::AddMask { .. } => self.add_mask(),
             Op::Normalise(normaliser) => self.normalise(normaliser),
-            Op::Context => self.context(),
+            Op::Context { sharing } => self.context(sharing),
             Op::Residual { gain } => self.each(|i, x| x[0].values[i] + f64::from(gain) * x[1].values[i]),
             Op::Activate(activation) => self.each(|i, x| activate(activation, x[0].values[i])),
             Op::Gate => self.each(|i, x| x[0].values[i] * x[1].values[i]),
@@ -252,20 +252,20 @@ impl Step<'_> {
     }
 
     /// The keys or values, [key, feature], that head `part` of batch and heads reads.
-    fn shared_head(&self, part: usize, size: usize) -> &[f64] {
+    fn shared_head(&self, part: usize, size: usize, sharing: KvSharing) -> &[f64] {
         let (heads, kv_heads) = (self.shape.get(1).copied().unwrap_or(1).max(1), self.inputs[1].dim(3));
-        let kv_part = part / heads * kv_heads + kv_head(part % heads, heads, kv_heads);
+        let kv_part = part / heads * kv_heads + sharing.head(part % heads, heads, kv_heads);
         self.inputs[1].values.get(kv_part * size..(kv_part + 1) * size).unwrap_or_default()
     }
 
     /// scores[b, h, t, s] = scale · Σ over k of q[b, h, t, k] · k[b, g, s, k], g the head of keys that h reads
-    fn scores(&self, scale: f64) -> Vec<f64> {
+    fn scores(&self, scale: f64, sharing: KvSharing) -> Vec<f64> {
         let [_, _, queries, keys] = self.four();
         let size = self.inputs[0].width();
         let mut out = self.zeros();
         let queries_of = self.inputs[0].values.chunks((queries * size).max(1));
         for (part, (out, q)) in out.chunks_mut((queries * keys).max(1)).zip(queries_of).enumerate() {
-            let k = self.shared_head(part, keys * size);
+            let k = self.shared_head(part, keys * size, sharing);
             let fill = |s: usize, row: &mut [f64]| row.copy_from_slice(&k[s * size..][..size]);
             dots(self.cancel, out, q, [size, keys], &fill, |_, sum| sum * scale);
         }
@@ -314,13 +314,13 @@ impl Step<'_> {
     }
 
     /// context[b, h, t, k] = Σ over s of weights[b, h, t, s] · v[b, g, s, k], g the head of values that h reads
-    fn context(&self) -> Vec<f64> {
+    fn context(&self, sharing: KvSharing) -> Vec<f64> {
         let [_, _, queries, size] = self.four();
         let keys = self.inputs[0].width();
         let mut out = self.zeros();
         let weights_of = self.inputs[0].values.chunks((queries * keys).max(1));
         for (part, (out, weights)) in out.chunks_mut((queries * size).max(1)).zip(weights_of).enumerate() {
-            let v = self.shared_head(part, keys * size);
+            let v = self.shared_head(part, keys * size, sharing);
             let fill = |k: usize, column: &mut [f64]| {
                 column.iter_mut().enumerate().for_each(|(s, x)| *x = v[s * size + k]);
             };

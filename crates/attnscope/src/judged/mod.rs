@@ -2,7 +2,7 @@
 
 mod pairs;
 
-use attnscope_diagnose::{Corpus, LEAST_PAIRS, PairSource, Sample, TooLong};
+use attnscope_diagnose::{Corpus, CorpusKind, LEAST_PAIRS, PairSource, Sample, TooLong};
 use attnscope_graph::{Dim, Model, Side};
 use attnscope_run::{
     Features, Input, Prepared, Rows, Sequence, Shift, SplitMix, Tokenizer, parse_pairs, position_limit,
@@ -76,6 +76,14 @@ impl<'a> Judged<'a> {
         Ok(judged)
     }
 
+    /// Texts that a decoder alone reads.
+    pub fn on_texts(ready: Ready<'a>, texts: &[String]) -> Result<Self, Failure> {
+        let ReadPairs { corpus, too_long, empty, beyond_memory } = ReadPairs::of_texts(&ready, texts)?;
+        let (shift, sample) = (Some(corpus.shift.clone()), sample(&ready, &corpus));
+        let corpus = Some(corpus);
+        Ok(Self { ready: Some(ready), shift, sample, corpus, too_long, empty, beyond_memory })
+    }
+
     /// One input of the user's.
     pub fn on_input(ready: Ready<'a>, input: Input) -> Self {
         let shift = ready.shift().ok();
@@ -113,9 +121,10 @@ impl<'a> Judged<'a> {
         match (&self.corpus, &self.sample) {
             (Some(corpus), _) => {
                 let mut basis = match corpus.sources.first() {
+                    None => counted(corpus.len(), "text"),
                     Some(PairSource::Clip(_)) if corpus.len() == 1 => "1 clip with its transcript".into(),
                     Some(PairSource::Clip(_)) => format!("{} clips with their transcripts", corpus.len()),
-                    _ => counted(corpus.len(), "sentence pair"),
+                    Some(PairSource::Tokens(_)) => counted(corpus.len(), "sentence pair"),
                 };
                 let distinct = corpus.distinct().len();
                 if distinct < corpus.len() {
@@ -128,7 +137,12 @@ impl<'a> Judged<'a> {
                     false => format!("judged on {basis}"),
                 };
                 if self.empty > 0 {
-                    basis += &format!("; {} with an empty side left out", counted(self.empty, "pair"));
+                    basis += &match corpus.kind() {
+                        CorpusKind::Pairs => {
+                            format!("; {} with an empty side left out", counted(self.empty, "pair"))
+                        }
+                        CorpusKind::Texts => format!("; {} left out", counted(self.empty, "empty text")),
+                    };
                 }
                 if self.beyond_memory > 0 {
                     basis += &format!(
@@ -154,16 +168,19 @@ fn room(model: &Model, side: Side) -> usize {
     position_limit(model, side).unwrap_or(usize::MAX)
 }
 
-/// The first pairs as one batch.
+/// The first pairs, or texts, as one batch.
 fn sample(ready: &Ready<'_>, corpus: &Corpus) -> Option<Sample> {
     let first = corpus.first(match corpus.sources.first() {
         Some(PairSource::Clip(_)) => SAMPLED_CLIPS,
-        _ => SAMPLED,
+        Some(PairSource::Tokens(_)) | None => SAMPLED,
     });
     let inputs: Vec<Vec<u32>> = first.targets.iter().map(|target| first.shift.apply(target)).collect();
-    let source = first.source(&(0..first.len()).collect::<Vec<_>>(), 0);
     let target = Rows::checked(ready.model, Side::Target, &inputs, ready.pad).ok()?;
-    Some(Sample { input: Input::pair(source, target), real: true })
+    let input = match first.kind() {
+        CorpusKind::Pairs => Input::pair(first.source(&(0..first.len()).collect::<Vec<_>>(), 0), target),
+        CorpusKind::Texts => Input::of(Side::Target, Sequence::Tokens(target)),
+    };
+    Some(Sample { input, real: true })
 }
 
 /// Tokens at random, always the same ones.

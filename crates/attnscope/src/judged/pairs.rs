@@ -1,4 +1,5 @@
-//! Pairs from a file as the model reads them: sentences in ids, or clips of audio as features with their transcripts.
+//! Pairs from a file as the model reads them: sentences in ids, or clips of audio as features with their transcripts; and texts of
+//! a decoder alone.
 
 use std::path::PathBuf;
 
@@ -43,7 +44,7 @@ impl PairLines {
     }
 }
 
-/// Pairs as the model reads them, and what was left out.
+/// Pairs, or texts, as the model reads them, and what was left out.
 pub(super) struct ReadPairs {
     pub(super) corpus: Corpus,
     pub(super) too_long: Vec<TooLong>,
@@ -61,17 +62,16 @@ struct Measured {
 }
 
 impl ReadPairs {
+    fn empty(shift: Shift, pad: u32) -> Self {
+        let (sources, targets, texts) = (Vec::new(), Vec::new(), Vec::new());
+        let corpus = Corpus { sources, targets, texts, shift, pad };
+        Self { corpus, too_long: Vec::new(), empty: 0, beyond_memory: 0 }
+    }
+
     /// Every pair but those that are empty or too long.
     pub(super) fn new(ready: &Ready<'_>, pairs: &PairLines) -> Result<Self, Failure> {
         ready.tokenizer()?;
-        let corpus = Corpus {
-            sources: Vec::new(),
-            targets: Vec::new(),
-            texts: Vec::new(),
-            shift: ready.shift()?,
-            pad: ready.pad,
-        };
-        let mut kept = Self { corpus, too_long: Vec::new(), empty: 0, beyond_memory: 0 };
+        let mut kept = Self::empty(ready.shift()?, ready.pad);
         let most = most_clips(ready);
         for (i, pair) in pairs.lines.iter().enumerate() {
             if most.is_some_and(|most| kept.corpus.len() >= most) {
@@ -84,6 +84,40 @@ impl ReadPairs {
             return Err(none_left(most.is_some()));
         }
         Ok(kept)
+    }
+
+    /// Every text of a decoder alone but those that are empty or too long.
+    pub(super) fn of_texts(ready: &Ready<'_>, texts: &[String]) -> Result<Self, Failure> {
+        let mut kept = Self::empty(Shift::AsIs, ready.pad);
+        for (i, text) in texts.iter().enumerate() {
+            kept.add_text(ready, i + 1, text)?;
+        }
+        if kept.corpus.is_empty() {
+            let why = "none of the texts has words and fits the model's positions";
+            return Err(Failure::new(why, Remedy::PromptText));
+        }
+        Ok(kept)
+    }
+
+    fn add_text(&mut self, ready: &Ready<'_>, line: usize, text: &str) -> Result<(), Failure> {
+        let ids = if text.trim().is_empty() { Vec::new() } else { ready.prompt_tokens(text)? };
+        // The first token is given, and nothing predicts it.
+        if ids.len() < 2 {
+            self.empty += 1;
+            return Ok(());
+        }
+        let room = position_limit(ready.model, Side::Target).unwrap_or(usize::MAX);
+        let long = |room, computed| TooLong { line, side: Side::Target, length: ids.len(), room, computed };
+        if ids.len() > room {
+            self.too_long.push(long(room, false));
+            return Ok(());
+        }
+        let computed = computed_positions(ready.model, Side::Target).filter(|&room| ids.len() > room);
+        self.too_long.extend(computed.map(|room| long(room, true)));
+        check_rows(ready.model, Side::Target, std::slice::from_ref(&ids))?;
+        self.corpus.targets.push(ids);
+        self.corpus.texts.push(PairText { source: None, target: text.to_owned() });
+        Ok(())
     }
 
     fn add(&mut self, ready: &Ready<'_>, pairs: &PairLines, pair: &Pair) -> Result<(), Failure> {

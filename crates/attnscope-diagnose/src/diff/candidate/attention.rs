@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use attnscope_graph::{Factor, MaskKind, Node, NodeId, Normaliser, Op, Stack};
+use attnscope_graph::{Factor, KvSharing, MaskKind, Node, NodeId, Normaliser, Op, Stack};
 use attnscope_run::{Kept, relative_bucket as bucket, used_buckets};
 
 use super::{CLOSER_IN_HALF, Candidate, SHORTER, Shorten, Steps, of_whole, read, then, with_inputs, with_op};
 use crate::diff::lab::{Edit, Extent, Made, Test, Trial};
-use crate::diff::relation::{OtherBucket, Relation};
+use crate::diff::relation::Relation;
+use crate::diff::variant::OtherBucket;
 
 /// The largest distances with a bucket of their own in common models.
 const MAX_DISTANCES: [usize; 8] = [128, 64, 256, 32, 512, 1024, 20, 16];
@@ -37,8 +38,8 @@ impl HeadLayout {
 
 impl<'a> Steps<'_, 'a> {
     /// Another scale, one that is applied twice, keys and values exchanged, half precision.
-    pub(super) fn scores(&self, step: usize, scale: Factor) -> Vec<Candidate<'a>> {
-        let mut found = self.factors(step, scale, &|scale| Op::Scores { scale });
+    pub(super) fn scores(&self, step: usize, scale: Factor, sharing: KvSharing) -> Vec<Candidate<'a>> {
+        let mut found = self.factors(step, scale, &|scale| Op::Scores { scale, sharing });
         let sizes = self.judge.formula.sizes();
         if let Some(factor) = scale.value(sizes).filter(|factor| *factor != 1.0) {
             let twice = then(self.node(step), step, move |made| made.map(|_, x, e| (x * factor, e * factor)));
@@ -46,6 +47,7 @@ impl<'a> Steps<'_, 'a> {
             found.push(Candidate::new(Relation::Scale { factor, known }, vec![twice]));
         }
         found.extend(self.queries_and_keys(step));
+        found.extend(self.kv_sharings(step, sharing));
         found.extend(self.keys_and_values(step));
         found.extend(self.lower_precision(step));
         found
@@ -61,11 +63,14 @@ impl<'a> Steps<'_, 'a> {
     }
 
     /// Where the scores are there, what is left is the weighted sum.
-    pub(super) fn contexts(&self, step: usize) -> Vec<Candidate<'a>> {
+    pub(super) fn contexts(&self, step: usize, sharing: KvSharing) -> Vec<Candidate<'a>> {
         match self.beside(step, "scores") {
             // Tried with the scores.
             Some(_) => Vec::new(),
-            None => self.keys_and_values(step).into_iter().chain(self.lower_precision(step)).collect(),
+            None => {
+                let exchanged = self.keys_and_values(step).into_iter().chain(self.lower_precision(step));
+                exchanged.chain(self.kv_sharings(step, sharing)).collect()
+            }
         }
     }
 
@@ -124,6 +129,16 @@ impl<'a> Steps<'_, 'a> {
 
     /// The mask without its causal part, which is put in again from another diagonal.
     fn causal_offset(&self, step: usize, kind: MaskKind, by: i64) -> Edit<'a> {
+        self.causal_by(step, kind, move |query, key| key as i64 <= query as i64 + by)
+    }
+
+    /// The mask without its causal part, in whose place a key is seen where `sees` says so, by query and key.
+    pub(super) fn causal_by(
+        &self,
+        step: usize,
+        kind: MaskKind,
+        sees: impl Fn(usize, usize) -> bool + 'a,
+    ) -> Edit<'a> {
         let padding = Node { op: Op::Mask(MaskKind { causal: false, ..kind }), ..self.node(step).clone() };
         Edit {
             step,
@@ -133,8 +148,7 @@ impl<'a> Steps<'_, 'a> {
                 };
                 let [.., queries, keys] = open.kept.shape[..] else { return Ok(None) };
                 let moved = open.map(|i, x, e| {
-                    let (query, key) = ((i / keys % queries) as i64, (i % keys) as i64);
-                    (if key > query + by { f64::NEG_INFINITY } else { x }, e)
+                    (if sees(i / keys % queries, i % keys) { x } else { f64::NEG_INFINITY }, e)
                 });
                 Ok(Some(trial.cut(moved, extent)))
             }),

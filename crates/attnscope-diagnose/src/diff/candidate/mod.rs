@@ -1,6 +1,8 @@
 //! Candidate explanations of a node that does not follow from its inputs: usual mistakes, each as edits of the steps before it.
 
 mod attention;
+mod cached;
+mod kv_sharing;
 mod layer;
 mod rotary;
 mod weight;
@@ -45,6 +47,8 @@ pub(super) struct Steps<'s, 'a> {
     pub(super) all: Vec<usize>,
     /// Dumped tensors that the steps read and that were dumped before a factor, with that factor.
     pub(super) rescaled: Vec<(usize, f64)>,
+    /// The first position at which the node differs, where that is not the very first.
+    pub(super) first: Option<usize>,
 }
 
 impl<'a> Steps<'_, 'a> {
@@ -89,11 +93,16 @@ impl<'a> Steps<'_, 'a> {
             op @ Op::Norm { kind, eps, gain } => {
                 self.norms(step, kind, eps, gain).into_iter().chain(self.other_gain(step, op)).collect()
             }
-            Op::Rotate { side, rotary } => self.rotations(step, side, rotary),
+            Op::Rotate { side, rotary } => {
+                let cached = self.cached_rotations(step, side, rotary);
+                self.rotations(step, side, rotary).into_iter().chain(cached).collect()
+            }
             Op::Activate(expected) => self.activations(step, expected),
-            Op::Positions { .. } => self.positions(step),
+            Op::Positions { .. } => {
+                self.positions(step).into_iter().chain(self.cached_positions(step)).collect()
+            }
             Op::Embed { scale } => self.factors(step, scale, &|scale| Op::Embed { scale }),
-            Op::Scores { scale } => self.scores(step, scale),
+            Op::Scores { scale, sharing } => self.scores(step, scale, sharing),
             Op::Logits { scale } => {
                 let mut all: Vec<_> = self.missing_bias(step).into_iter().collect();
                 all.extend(self.factors(step, scale, &|scale| Op::Logits { scale }));
@@ -101,13 +110,15 @@ impl<'a> Steps<'_, 'a> {
             }
             Op::Linear => self.missing_bias(step).into_iter().chain(self.short_projection(step)).collect(),
             Op::Conv1d { .. } => self.missing_bias(step).into_iter().collect(),
-            Op::Mask(kind) => self.masks(step, kind),
+            Op::Mask(kind) => {
+                self.masks(step, kind).into_iter().chain(self.cached_masks(step, kind)).collect()
+            }
             Op::AddMask { .. } => self.mask_sums(step),
             Op::RelativeBias { stack, buckets, max_distance } => {
                 self.buckets(step, stack, buckets, max_distance)
             }
             Op::Normalise(_) => self.normalisers(step),
-            Op::Context => self.contexts(step),
+            Op::Context { sharing } => self.contexts(step, sharing),
             Op::MergeHeads(stack) => self.head_layouts(step, stack),
             Op::SplitHeads(stack) => self.split_layouts(step, stack),
             Op::Residual { gain } => self.residuals(step, gain),

@@ -3,7 +3,8 @@
 use attnscope_graph::{NormGain, Op, Rotary, RotaryPairs, Side};
 
 use super::{Candidate, Steps, with_op};
-use crate::diff::relation::{OtherRotary, Relation};
+use crate::diff::relation::Relation;
+use crate::diff::variant::OtherRotary;
 
 /// Bases in use.
 const THETAS: [f64; 6] = [10_000.0, 500_000.0, 1_000_000.0, 100_000.0, 160_000.0, 5_000_000.0];
@@ -25,11 +26,18 @@ impl<'a> Steps<'_, 'a> {
         if own.share != 1.0 {
             edits.push((OtherRotary::AllFeatures, Rotary { share: 1.0, ..own }));
         }
-        let candidate = |(how, rotary)| {
-            let edit = with_op(self.node(step), step, Op::Rotate { side, rotary });
-            Candidate::new(Relation::OtherRotary { how }, vec![edit])
+        // Queries and keys are rotated in the same way: where neither was dumped, both are edited together, too.
+        let other = self.beside(step, "k_rot").filter(|&other| other != step);
+        let candidate = |(how, rotary): (OtherRotary, Rotary)| {
+            let edit = |at: usize| with_op(self.node(at), at, Op::Rotate { side, rotary });
+            let alone = Candidate::new(Relation::OtherRotary { how }, vec![edit(step)]);
+            let together = other.map(|other| {
+                let both = Candidate::new(Relation::OtherRotary { how }, vec![edit(step), edit(other)]);
+                Candidate { step, ..both }
+            });
+            together.into_iter().chain([alone])
         };
-        edits.into_iter().map(candidate).collect()
+        edits.into_iter().flat_map(candidate).collect()
     }
 
     /// A norm whose gain is its weight, or one more than it.

@@ -1,7 +1,7 @@
 //! The gradient of one attention, from its context back to queries, keys, values and bias, head by head.
 #![allow(unsafe_code)] // Threads fill one matrix, each its own heads.
 
-use attnscope_graph::{NodeId, Normaliser};
+use attnscope_graph::{KvSharing, NodeId, Normaliser};
 use pulp::Arch;
 
 use super::super::attention::Extent;
@@ -69,7 +69,7 @@ impl Backward<'_> {
             return Err(RunError::Obstacle(format!("{path} is no attention")));
         };
         let size = self.window.sizes.get(parts.size);
-        let extent = Extent::new(&self.shape(parts.scores)?, &self.shape(parts.k)?, size)?;
+        let extent = Extent::new(&self.shape(parts.scores)?, &self.shape(parts.k)?, size, parts.sharing)?;
         let kept = self.attention_weights.iter().find(|(id, _)| *id == parts.weights);
         let weights = kept.map(|(_, weights)| weights.shared()).unwrap_or_default();
         let (q, k, v) = (self.value(parts.q), self.value(parts.k), self.value(parts.v));
@@ -132,7 +132,7 @@ struct Made {
 /// Runs it; `wanted` says whether the gradients of weights, of scores and of capped scores are kept.
 fn attend_back(machine: Machine<'_>, given: &Given<'_>, wanted: [bool; 3]) -> Made {
     let Machine { arch, team, pool } = machine;
-    let Extent { batch, heads, kv_heads, queries, keys, size } = given.extent;
+    let Extent { batch, heads, kv_heads, queries, keys, size, .. } = given.extent;
     let [mut q, mut k, mut v] = [given.q, given.k, given.v].map(|x| pool.take(x.len()));
     let [mut weights, mut scores, mut capped] =
         wanted.map(|wanted| pool.take(if wanted { batch * heads * queries * keys } else { 0 }));
@@ -162,7 +162,28 @@ fn attend_back(machine: Machine<'_>, given: &Given<'_>, wanted: [bool; 3]) -> Ma
             unsafe { group.run(arch, given, &to, &mut scratch) };
         }
     });
+    for stage in [&mut weights, &mut scores, &mut capped] {
+        in_order_of_heads(stage, given.extent);
+    }
     Made { q, k, v, weights, scores, capped }
+}
+
+/// Brings what groups have made of their heads, group by group, into the order of heads.
+fn in_order_of_heads(stage: &mut [f32], extent: Extent) {
+    let Extent { heads, kv_heads, sharing, queries, keys, .. } = extent;
+    let cells = queries * keys;
+    // Groups of neighbours are in that order.
+    if sharing == KvSharing::Repeat || cells == 0 {
+        return;
+    }
+    let together = heads / kv_heads.max(1);
+    for row in stage.chunks_mut(heads * cells) {
+        let made = row.to_vec();
+        for (at, values) in made.chunks(cells).enumerate() {
+            let head = sharing.reader(at % together, at / together, heads, kv_heads);
+            row[head * cells..(head + 1) * cells].copy_from_slice(values);
+        }
+    }
 }
 
 /// What a group of heads computes with.
@@ -191,13 +212,13 @@ impl Group<'_> {
     /// No other thread touches these heads of `to` meanwhile.
     unsafe fn run(&mut self, arch: Arch, given: &Given<'_>, to: &Projections<'_>, scratch: &mut Scratch) {
         let scale = given.scale;
-        let Extent { heads, kv_heads, queries, keys, size, .. } = given.extent;
+        let Extent { heads, kv_heads, sharing, queries, keys, size, .. } = given.extent;
         let (together, batch) = (heads / kv_heads, self.batch);
         let kv_columns = [self.kv_head * size, size];
         let (k, v) = (given.keys(given.k, batch, self.kv_head), given.keys(given.v, batch, self.kv_head));
         let [to_k, to_v] = [&to.k, &to.v].map(|to| to.part([batch * keys, keys], kv_columns));
         for i in 0..together {
-            let head = self.kv_head * together + i;
+            let head = sharing.reader(i, self.kv_head, heads, kv_heads);
             let weights = given.weights_of(batch, head);
             let (q, d_context) =
                 (given.queries(given.q, batch, head), given.queries(given.gradient, batch, head));

@@ -45,7 +45,7 @@ fn reads(op: &Op) -> Reads {
         | Op::Linear
         | Op::Logits { .. }
         | Op::Scores { .. }
-        | Op::Context
+        | Op::Context { .. }
         | Op::Activate(_)
         | Op::Gate
         | Op::SoftCap { .. }
@@ -184,7 +184,7 @@ impl Backward<'_> {
             Op::Rotate { side, rotary } => self.rotate(id, node, side, rotary, &gradient)?,
             Op::MergeHeads(_) => self.attention(id, &gradient, sink)?,
             // Computed with the attention that they are a part of.
-            Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context => {}
+            Op::Scores { .. } | Op::AddMask { .. } | Op::Normalise(_) | Op::Context { .. } => {}
             Op::SoftCap { of: Capped::Scores, .. } => {}
             Op::SoftCap { cap, of: Capped::Logits } => self.soft_cap(node, cap, gradient),
             Op::Residual { gain } => self.residual(node, gain, gradient),

@@ -17,7 +17,7 @@ const CROSS: AttentionPlace =
 
 fn scale_of(subject: &Subject<'_>) -> Option<Factor> {
     match subject.at(CROSS.step(AttentionStep::Scores))?.op {
-        Op::Scores { scale } => Some(scale),
+        Op::Scores { scale, .. } => Some(scale),
         _ => None,
     }
 }
