@@ -321,12 +321,19 @@ fn memory_that_is_not_allowed_is_refused_by_every_command() {
     let bart = fixture("bart");
     let tokens = ["--src-ids", "5,6", "--tgt-ids", "2"];
     for args in [
-        &["doctor", "demo"][..],
-        &["diff", "--checkpoint", &bart, &bart],
+        &["diff", "--checkpoint", &bart, &bart][..],
         &[&["trace", &bart][..], &tokens].concat(),
     ] {
         let text = refused(&[args, &["--memory", "1M"]].concat(), "are left of what was allowed");
         assert!(text.contains("allow more with --memory"), "{text}");
+    }
+    // The doctor says what it could not check without a run.
+    let output = attnscope(&["doctor", "demo", "--memory", "1M"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let not_checked = text.split("not checked").nth(1).unwrap_or_default();
+    for words in ["wiring-mismatch", "first-nan", "left of what was allowed", "allow more with --memory"] {
+        assert!(not_checked.contains(words), "{words}: {text}");
     }
 }
 
