@@ -320,10 +320,7 @@ fn what_is_wrong_with_an_argument_is_said_of_the_argument() {
 fn memory_that_is_not_allowed_is_refused_by_every_command() {
     let bart = fixture("bart");
     let tokens = ["--src-ids", "5,6", "--tgt-ids", "2"];
-    for args in [
-        &["diff", "--checkpoint", &bart, &bart][..],
-        &[&["trace", &bart][..], &tokens].concat(),
-    ] {
+    for args in [&["diff", "--checkpoint", &bart, &bart][..], &[&["trace", &bart][..], &tokens].concat()] {
         let text = refused(&[args, &["--memory", "1M"]].concat(), "are left of what was allowed");
         assert!(text.contains("allow more with --memory"), "{text}");
     }
@@ -331,7 +328,7 @@ fn memory_that_is_not_allowed_is_refused_by_every_command() {
     let output = attnscope(&["doctor", "demo", "--memory", "1M"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let not_checked = text.split("not checked").nth(1).unwrap_or_default();
+    let (_, not_checked) = text.split_once("\nnot checked\n").unwrap();
     for words in ["wiring-mismatch", "first-nan", "left of what was allowed", "allow more with --memory"] {
         assert!(not_checked.contains(words), "{words}: {text}");
     }
