@@ -35,6 +35,7 @@ def capture(
 
     >>> import attnscope as at, torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(inplace=True))
+    >>> _ = torch.nn.init.constant_(model[0].weight, -1.0)  # So that the ReLU has something to change.
     >>> with at.capture(model, inputs=False) as theirs:
     ...     _ = model(torch.ones(1, 2))
     >>> {name: array.shape for name, array in theirs.items()}
