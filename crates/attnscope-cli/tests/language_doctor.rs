@@ -237,6 +237,8 @@ fn nobody_is_accused_on_texts_that_do_not_fit() {
         assert_eq!(reversed["findings"][0]["edit"], edit, "{reversed:#}");
         let foreign = report(&model, &german, &["--rules", RULES, "--repair-time", "600"]);
         assert_eq!(rules_of(&foreign), ["ill-fitting-pairs"], "{foreign:#}");
+        let advice = foreign["findings"][0]["try_next"].as_str().unwrap();
+        assert!(advice.starts_with("Check the texts: language"), "{advice}");
         let undecided: Vec<&Value> =
             foreign["not_checked"].as_array().unwrap().iter().map(|n| &n["rule"]).collect();
         assert!(undecided.contains(&&json!("wiring-mismatch")), "{foreign:#}");

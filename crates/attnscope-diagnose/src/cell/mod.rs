@@ -264,13 +264,7 @@ impl Cell<'_> {
         let impossible = |e: attnscope_run::RunError| CellError::NotDerived(e.to_string());
         let Cells { model, weights, sizes, input, .. } = self.cells;
         let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
-        let held: Vec<Cow<'_, [f32]>> = self
-            .node
-            .weights
-            .iter()
-            .map(|&w| weights.get(w))
-            .collect::<Result<_, _>>()
-            .map_err(impossible)?;
+        let held = held(weights, self.node).map_err(impossible)?;
         let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         Ok(value(&formula.compute(self.node, &[], &weights).map_err(impossible)?, self.at))
     }
@@ -335,13 +329,7 @@ impl Cell<'_> {
             reading.error = &first;
         }
         let formula = Formula::new(&model.graph, (*sizes).clone(), input).map_err(impossible)?;
-        let held: Vec<Cow<'_, [f32]>> = self
-            .node
-            .weights
-            .iter()
-            .map(|&w| weights.get(w))
-            .collect::<Result<_, _>>()
-            .map_err(impossible)?;
+        let held = held(weights, self.node).map_err(impossible)?;
         let weights: Vec<&[f32]> = held.iter().map(|values| &**values).collect();
         let computed =
             Computed { formula: &formula, node: self.node, inputs: &readings, weights: &weights, output };
@@ -388,6 +376,11 @@ impl Step {
         let value = terms.iter().map(|t| t.value).sum();
         Self { name: name.to_owned(), formula: formula.to_owned(), terms, value }
     }
+}
+
+/// The values of a node's weights, row-major.
+fn held<'w>(weights: &'w Weights, node: &Node) -> Result<Vec<Cow<'w, [f32]>>, attnscope_run::RunError> {
+    node.weights.iter().map(|&weight| weights.get(weight)).collect()
 }
 
 /// The products of two rows, one term each.

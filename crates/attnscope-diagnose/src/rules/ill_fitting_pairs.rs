@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::corpus::CorpusKind;
 use crate::finding::{Finding, Severity};
 use crate::fit::{Fit, Misfit};
 use crate::measure::Outcome;
@@ -19,6 +20,9 @@ pub(super) const RULE: Rule = Rule {
     try_next: "Check the pairs: language, direction, casing, that each line's source and target belong together. If they are right, the weights are damaged: compare the file with its origin.",
     check,
 };
+
+/// What to try where a decoder alone was judged on texts.
+const TEXTS: &str = "Check the texts: language, casing, the order of words, that a line is what the model reads at once. If they are right, the weights are damaged: compare the file with its origin.";
 
 fn check(context: &RuleContext<'_>) -> Checked {
     let search = context.search()?;
@@ -58,6 +62,10 @@ fn check(context: &RuleContext<'_>) -> Checked {
     );
     let limit = misfit.limit(fit);
     let finding = RULE.finding(evidence).number(fit.nll, limit).with("fit", json!(fit));
+    let finding = match fit.kind {
+        CorpusKind::Pairs => finding,
+        CorpusKind::Texts => finding.try_next(TEXTS),
+    };
     Ok(Outcome::from(vec![finding]).measured([measure]))
 }
 
