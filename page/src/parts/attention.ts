@@ -1,27 +1,19 @@
 // Attention: a grid of layers and heads, and one of them enlarged, as a matrix or as links between tokens.
 
+import { BADGES, badgesOf, badgeWords } from "../badges.ts";
 import { floats, integers } from "../bytes.ts";
-import { css, legend, maskLegend } from "../colour.ts";
-import { command, commands, onVerdict, report, runs } from "../context.ts";
-import { apart, button, choice, copyButton, counted, h, number, own, s, visible } from "../dom.ts";
-import { type Axes, baked, Heatmap, type Label, type Options, short } from "../heatmap.ts";
-import {
-  has,
-  hasHead,
-  isLeftOut,
-  isMasked,
-  type Matrix,
-  matrix,
-  pictureOf,
-  positionsOf,
-  tone,
-} from "../matrix.ts";
+import { legend, maskLegend } from "../colour.ts";
+import { command, commands, onVerdict, runs } from "../context.ts";
+import { apart, button, choice, copyButton, counted, h, number, own, visible } from "../dom.ts";
+import { type Axes, baked, Heatmap, type Label, type Options } from "../heatmap.ts";
+import { has, hasHead, isLeftOut, isMasked, type Matrix, matrix, pictureOf, positionsOf } from "../matrix.ts";
 import { csvButton, pictureButtons } from "../save.ts";
-import { hover, labels, lock, onSelection, selected, sideName, tokenStrip } from "../selection.ts";
+import { labels, sideName, tokenStrip } from "../selection.ts";
 import { on, Scope, set, state } from "../state.ts";
-import type { Attention, HeadBadge, Run, Side } from "../types.ts";
+import type { Attention, Run, Side } from "../types.ts";
 import { showCell } from "./cell.ts";
 import { frames } from "./audio.ts";
+import { linkView, printable } from "./links.ts";
 
 const KINDS = [
   { value: "encoder", label: "encoder", of: (a: Attention) => a.stack === "encoder" },
@@ -33,24 +25,8 @@ const KINDS = [
   { value: "cross", label: "cross", of: (a: Attention) => a.kind === "cross_attn" },
 ];
 
-const BADGES: Record<HeadBadge["badge"], [string, string]> = {
-  sink: ["sink", "much of its weight is on one position"],
-  dead: ["dead", "it adds next to nothing"],
-  duplicate: ["duplicate", "another head does the same"],
-  near_uniform: ["near-uniform", "its weights are nearly the same for all keys"],
-};
-
 function kindOf(attention: Attention): string {
   return KINDS.find((kind) => kind.of(attention))?.value ?? "";
-}
-
-function badgesOf(attention: Attention, head: number): HeadBadge[] {
-  return (report.badges ?? []).filter((badge) => badge.attention === attention.path && badge.head === head);
-}
-
-function badgeWords(badge: HeadBadge): string {
-  const other = badge.other === null ? "" : ` (head ${badge.other})`;
-  return `${BADGES[badge.badge][0]}: ${BADGES[badge.badge][1]}${other}, ${number(badge.number)}, threshold ${number(badge.threshold)}`;
 }
 
 export function attentionPart(): HTMLElement | null {
@@ -528,7 +504,7 @@ function facts(run: Run, attention: Attention, drawn: Matrix, head: string): HTM
         : ` ${number(100 * attention.on_padding, 3)} % of a token's weight is on it, on average over heads.`;
     lines.push(h("p", { class: "note" }, words + share));
   }
-  const measures = head === "" ? undefined : attention.measures[Number(head)];
+  const measures = attention.measures[Number(head)];
   if (measures && state.show === "weights" && state.measure === "attention") {
     const words = [
       measures.entropy === null ? null : `normalised entropy ${number(measures.entropy, 3)}`,
@@ -608,93 +584,4 @@ function valuesTable(name: string, rows: Label[], columns: Label[], drawn: Matri
     );
   });
   return details;
-}
-
-/** The most lines that are drawn where nothing is selected: the strongest. */
-const MOST_LINKS = 300;
-
-/** Queries at the left, keys at the right, a line for each weight that matters. */
-function linkView(
-  name: string,
-  drawn: Matrix,
-  rows: Label[],
-  columns: Label[],
-  attention: Attention,
-): HTMLElement {
-  const row = 22;
-  const height = Math.max(rows.length, columns.length) * row + 16;
-  const [left, right, width] = [190, 430, 620];
-  const lines = s("g", { fill: "none" });
-  const y = (i: number) => 16 + i * row;
-  const token = (label: Label, i: number, first: number, side: Side, x: number, anchor: string) => {
-    const at = first + i;
-    return s(
-      "text",
-      {
-        x,
-        y: y(i) + 4,
-        "text-anchor": anchor,
-        "data-side": side,
-        "data-at": at,
-        class: "link-token",
-        onpointerenter: () => hover({ side, at }),
-        onpointerleave: () => hover(null),
-        onclick: () => lock(side, at),
-      },
-      short(label),
-    );
-  };
-  const svg = s(
-    "svg",
-    {
-      width,
-      height,
-      viewBox: `0 0 ${width} ${height}`,
-      class: "links",
-      role: "img",
-      "aria-label": `${name}: links from queries (left) to keys (right); the table below has the values`,
-    },
-    lines,
-    ...rows.map((text, i) => token(text, i, drawn.firstQuery, attention.query_side, left - 6, "end")),
-    ...columns.map((text, i) => token(text, i, drawn.firstKey, attention.key_side, right + 6, "start")),
-  );
-  const draw = () => {
-    const sameSide = attention.query_side === attention.key_side;
-    const queries = selected(attention.query_side);
-    const keys = sameSide ? [] : selected(attention.key_side);
-    const links: { r: number; c: number; at: number }[] = [];
-    for (let r = 0; r < drawn.rows; r++) {
-      for (let c = 0; c < drawn.columns; c++) {
-        const isWanted =
-          queries.length + keys.length === 0 ||
-          queries.includes(drawn.firstQuery + r) ||
-          keys.includes(drawn.firstKey + c);
-        const at = isWanted
-          ? tone(drawn.values[r * drawn.columns + c] as number, drawn, state.scale === "log")
-          : NaN;
-        if (at > 0.02) links.push({ r, c, at });
-      }
-    }
-    links.sort((a, b) => b.at - a.at);
-    const line = ({ r, c, at }: { r: number; c: number; at: number }) =>
-      s("path", {
-        d: `M${left} ${y(r)}C${left + 90} ${y(r)} ${right - 90} ${y(c)} ${right} ${y(c)}`,
-        stroke: css(0.25 + 0.35 * at),
-        "stroke-width": 0.5 + 3.5 * at,
-        "stroke-opacity": 0.15 + 0.85 * at,
-      });
-    lines.replaceChildren(...links.slice(0, MOST_LINKS).map(line));
-  };
-  draw();
-  onSelection(draw);
-  return h("div", { class: "scroll" }, svg);
-}
-
-function printable(box: HTMLElement): SVGSVGElement | null {
-  const svg = box.querySelector("svg")?.cloneNode(true) as SVGSVGElement | undefined;
-  svg?.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  svg?.setAttribute("font-family", "sans-serif");
-  svg?.setAttribute("font-size", "13");
-  svg?.prepend(s("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
-  return svg ?? null;
 }
